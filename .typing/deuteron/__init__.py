@@ -1,0 +1,1 @@
+../../deuteron/__init__.py

@@ -1,0 +1,135 @@
+"""The exception tree. Every error that a user can cause derives from :class:`DeuteronError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class DeuteronError(Exception):
+    """Base of all errors that deuteron raises on purpose.
+
+    ``message`` says what is wrong and where; ``hint`` says what would have worked. The command line prints
+    both and exits with 2; the server turns them into a problem document (RFC 9457).
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling; measurement children send errors home.
+        return (_rebuild, (type(self), self.__dict__))
+
+
+def _rebuild(cls: type[DeuteronError], state: dict[str, object]) -> DeuteronError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, str(state.get("message", "")))
+    error.__dict__.update(state)
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a user's kernel: file, 1-based line, 0-based column."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column + 1}"
+
+
+class CompilationError(DeuteronError):
+    """A kernel cannot be compiled. Shows the source line with a caret under the offending expression."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: Location | None = None,
+        source_line: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.location = location
+        self.source_line = source_line
+
+    def __str__(self) -> str:
+        if self.location is None:
+            return super().__str__()
+        parts = [f"{self.location}: {self.message}"]
+        if self.source_line is not None:
+            parts += [self.source_line, " " * self.location.column + "^"]
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class UnsupportedSyntax(CompilationError):
+    """The kernel uses a Python construct that the kernel language does not have."""
+
+
+class UnknownName(CompilationError):
+    """A name in a kernel is not a local, a parameter, the language, a constexpr or another jit function."""
+
+
+class TypeMismatch(CompilationError):
+    """Shapes or dtypes of an operation do not fit together."""
+
+
+class CompileTimeAssertionFailure(CompilationError):
+    """A ``tl.static_assert`` in the kernel is false."""
+
+
+class IRError(DeuteronError):
+    """Tile IR breaks its own rules: parse errors in IR text, verifier failures."""
+
+
+class UnsupportedOp(CompilationError):
+    """A target has no lowering for an operation; the message gives the reason."""
+
+
+class TargetError(DeuteronError):
+    """The target string is unknown or the toolchain for it is missing."""
+
+
+class AssemblerError(DeuteronError):
+    """ptxas or the driver rejected generated code; the message carries its log."""
+
+
+class OutOfResources(DeuteronError):
+    """A variant needs more of a hardware resource (shared memory, registers, threads) than the target has."""
+
+    def __init__(self, resource: str, required: int, limit: int, *, hint: str | None = None) -> None:
+        super().__init__(
+            f"out of resource: {resource}: the kernel needs {required}, the target has {limit}",
+            hint=hint or "smaller block sizes, fewer stages or more warps reduce the need",
+        )
+        self.resource = resource
+        self.required = required
+        self.limit = limit
+
+
+class DeviceError(DeuteronError):
+    """A device is not present, or its driver reported an error."""
+
+
+class LaunchError(DeuteronError):
+    """Arguments or grid of a launch do not fit the kernel."""
+
+
+class KernelAssertionError(DeuteronError):
+    """A ``tl.device_assert`` failed while a kernel ran on the interpreter or the CPU target."""
+
+
+class MemoryAccessError(DeuteronError):
+    """A kernel touched memory outside every array it was given (interpreter only)."""
+
+
+class KnobError(DeuteronError):
+    """An environment setting has a value that its knob cannot take."""
