@@ -1,0 +1,277 @@
+"""The SSA core: values, operations declared as dataclasses, blocks and functions.
+
+An operation class *is* its declaration. Fields annotated ``Value`` are operands, ``Value | None`` optional operands,
+``tuple[Value, ...]`` variadic operands, ``Block`` nested regions; every other field is an attribute. Printer, parser,
+cloning and verification follow from that declaration, so adding an operation is adding one class.
+
+Control flow is structured: a region is always one :class:`Block`, ended by a terminator where its op expects values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, dataclass_transform, get_type_hints
+
+from ..errors import Location, TypeMismatch
+from .types import Element, Tile
+
+
+class Value:
+    """One SSA value: a block argument or a result of one operation."""
+
+    __slots__ = ("type", "owner", "index", "name")
+
+    def __init__(
+        self, type: Tile, owner: Op | Block | None = None, index: int = 0, name: str = ""
+    ) -> None:
+        self.type = type
+        self.owner = owner
+        self.index = index
+        self.name = name  # a hint for the printer, from the user's source
+
+    @property
+    def op(self) -> Op | None:
+        """The operation that defines this value; None for block arguments."""
+        return self.owner if isinstance(self.owner, Op) else None
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name or '?'}: {self.type}>"
+
+
+class Effect(enum.Enum):
+    """What an operation does besides computing its results."""
+
+    PURE = "pure"  # may be removed, duplicated, moved
+    READ = "read"  # reads memory: may be removed, not moved across writes
+    WRITE = "write"  # writes memory or talks to the user: stays where it is
+    CONTROL = "control"  # effects are those of its regions
+    TERMINATOR = "terminator"  # ends a block
+
+
+class FieldKind(enum.Enum):
+    OPERAND = "operand"
+    OPTIONAL = "optional"
+    VARIADIC = "variadic"
+    BLOCK = "block"
+    ATTRIBUTE = "attribute"
+
+
+Attribute = int | float | str | bool | None | tuple[int, ...] | Tile | Element
+
+REGISTRY: dict[str, type[Op]] = {}
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+class Op:
+    """Base of all operations; see the module docstring for how a subclass declares itself.
+
+    Subclasses pass ``mnemonic`` (and ``effect`` unless pure) as class keywords and define :meth:`infer`, which checks
+    operands and attributes and returns the result types: verification and typing are one method.
+    """
+
+    mnemonic: ClassVar[str] = ""
+    effect: ClassVar[Effect] = Effect.PURE
+    elementwise: ClassVar[bool] = False
+    kinds: ClassVar[Mapping[str, FieldKind]] = {}
+    hints: ClassVar[Mapping[str, object]] = {}
+
+    results: tuple[Value, ...] = dataclasses.field(init=False, repr=False)
+    location: Location | None = dataclasses.field(init=False, default=None, repr=False)
+
+    def __init_subclass__(
+        cls,
+        /,
+        mnemonic: str = "",
+        effect: Effect | None = None,
+        elementwise: bool | None = None,
+    ) -> None:
+        dataclass(eq=False, repr=False)(cls)
+        if effect is not None:
+            cls.effect = effect
+        if elementwise is not None:
+            cls.elementwise = elementwise
+        if not mnemonic:  # an abstract base such as Binary
+            return
+        cls.mnemonic = mnemonic
+        hints = get_type_hints(cls)
+        names = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
+        cls.hints = {n: hints[n] for n in names}
+        cls.kinds = {n: _kind(hints[n]) for n in names}
+        cls._operand_fields = tuple(
+            (n, k)
+            for n, k in cls.kinds.items()
+            if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
+        )
+        if REGISTRY.setdefault(mnemonic, cls) is not cls:
+            raise TypeError(f"two operations are called {mnemonic!r}")
+
+    _operand_fields: ClassVar[tuple[tuple[str, FieldKind], ...]] = ()
+
+    def __post_init__(self) -> None:
+        types = self.infer()
+        self.results = tuple(Value(t, self, i) for i, t in enumerate(types))
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Check operands and attributes; return the result types. Raises TypeMismatch."""
+        return ()
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    @property
+    def operands(self) -> list[Value]:
+        """All operands in declaration order; absent optional ones are left out."""
+        out: list[Value] = []
+        for name, kind in self._operand_fields:
+            held = getattr(self, name)
+            if kind is FieldKind.VARIADIC:
+                out.extend(held)
+            elif held is not None:
+                out.append(held)
+        return out
+
+    @property
+    def attributes(self) -> dict[str, Attribute]:
+        return {n: getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.ATTRIBUTE}
+
+    @property
+    def blocks(self) -> list[Block]:
+        return [getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.BLOCK]
+
+    def map_operands(self, replace: Callable[[Value], Value]) -> None:
+        """Replace every operand in place. Types must not change."""
+        for name, kind in self._operand_fields:
+            held = getattr(self, name)
+            if kind is FieldKind.VARIADIC:
+                setattr(self, name, tuple(replace(v) for v in held))
+            elif held is not None:
+                setattr(self, name, replace(held))
+
+    def clone(self, env: dict[Value, Value], **changes: object) -> Op:
+        """A copy whose operands are looked up in ``env`` (missing ones stay); blocks are cloned too.
+
+        ``changes`` replaces fields. ``env`` is extended with the results, in order.
+        """
+        made: dict[str, object] = {}
+        for name, kind in self.kinds.items():
+            if name in changes:
+                made[name] = changes[name]
+                continue
+            held = getattr(self, name)
+            if kind is FieldKind.VARIADIC:
+                made[name] = tuple(env.get(v, v) for v in held)
+            elif kind is FieldKind.BLOCK:
+                made[name] = held.clone(env)
+            elif kind is FieldKind.ATTRIBUTE or held is None:
+                made[name] = held
+            else:
+                made[name] = env.get(held, held)
+        copy = type(self)(**made)
+        copy.location = self.location
+        for old, new in zip(self.results, copy.results, strict=True):
+            env[old] = new
+            new.name = old.name
+            if old.type.layout is not None and not changes:
+                new.type = old.type
+        return copy
+
+    def fail(self, why: str, hint: str | None = None) -> TypeMismatch:
+        types = ", ".join(str(v.type) for v in self.operands)
+        return TypeMismatch(f"{self.mnemonic}({types}): {why}", location=self.location, hint=hint)
+
+    def __repr__(self) -> str:
+        return f"<{self.mnemonic} -> {', '.join(str(r.type) for r in self.results)}>"
+
+
+@dataclass(eq=False)
+class Block:
+    """Straight-line operations with arguments; the only kind of region."""
+
+    args: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+
+    def add_argument(self, type: Tile, name: str = "") -> Value:
+        value = Value(type, self, len(self.args), name)
+        self.args.append(value)
+        return value
+
+    @property
+    def terminator(self) -> Op | None:
+        last = self.ops[-1] if self.ops else None
+        return last if last is not None and last.effect is Effect.TERMINATOR else None
+
+    def clone(self, env: dict[Value, Value]) -> Block:
+        copy = Block()
+        for arg in self.args:
+            env[arg] = copy.add_argument(arg.type, arg.name)
+        copy.ops = [op.clone(env) for op in self.ops]
+        return copy
+
+    def walk(self) -> Iterator[Op]:
+        """Every operation, outer before inner, in order."""
+        for op in self.ops:
+            yield op
+            for block in op.blocks:
+                yield from block.walk()
+
+
+@dataclass(eq=False)
+class Parameter:
+    """A run-time parameter of a kernel: its value and what the caller promised about it."""
+
+    name: str
+    value: Value
+    divisibility: int = 1  # pointers: alignment in bytes; integers: the value is a multiple of this
+
+
+@dataclass(eq=False)
+class Function:
+    """One kernel. Device functions are inlined by the frontend, so a function is a whole program.
+
+    ``num_warps`` is set from the GPU stage on, when layouts depend on it.
+    """
+
+    name: str
+    parameters: list[Parameter] = field(default_factory=list)
+    body: Block = field(default_factory=Block)
+    num_warps: int | None = None
+
+    def add_parameter(self, name: str, type: Tile, divisibility: int = 1) -> Value:
+        value = self.body.add_argument(type, name)
+        self.parameters.append(Parameter(name, value, divisibility))
+        return value
+
+    def walk(self) -> Iterator[Op]:
+        return self.body.walk()
+
+    def __str__(self) -> str:
+        from .printer import print_function
+
+        return print_function(self)
+
+
+def _kind(hint: object) -> FieldKind:
+    if hint is Value:
+        return FieldKind.OPERAND
+    if hint == Value | None:
+        return FieldKind.OPTIONAL
+    if hint == tuple[Value, ...]:
+        return FieldKind.VARIADIC
+    if hint is Block:
+        return FieldKind.BLOCK
+    return FieldKind.ATTRIBUTE
+
+
+def uses(function: Function) -> dict[Value, list[Op]]:
+    """For every value the operations that read it (terminators included), in program order."""
+    found: dict[Value, list[Op]] = {}
+    for op in function.walk():
+        for operand in op.operands:
+            found.setdefault(operand, []).append(op)
+    return found

@@ -1,0 +1,115 @@
+"""Functions as text, in one generic form that :mod:`.parser` reads back.
+
+::
+
+    func @add(%x: *f32 {divisibility = 16}, %n: i32) num_warps = 4 {
+      %0 = program_id {axis = 0} : i32
+      %1 = load %p mask=%m {cache = "", eviction = ""} : tile<1024xf32>
+      %2, %3 = for %lo %hi %step inits=[%a, %b] {...} : f32, i32 body=(%i: i32, %x: f32, %y: i32) {
+        yield values=[%x, %y]
+      }
+    }
+
+Layouts are long, so each distinct one is named once above the function: ``#0 = <layout>``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .core import Attribute, Block, FieldKind, Function, Op, Value
+from .types import Pointer, Scalar, Tile
+
+if TYPE_CHECKING:
+    from ..layout import LinearLayout
+
+
+def print_function(function: Function, *, locations: bool = False) -> str:
+    """The text of ``function``; ``locations`` appends ``// file:line`` to each operation."""
+    return _Printer(locations).function(function)
+
+
+class _Printer:
+    def __init__(self, locations: bool) -> None:
+        self.locations = locations
+        self.names: dict[Value, str] = {}
+        self.taken: set[str] = set()
+        self.layouts: dict[LinearLayout, str] = {}
+        self.counter = 0
+        self.lines: list[str] = []
+
+    def function(self, fn: Function) -> str:
+        params = []
+        for p in fn.parameters:
+            promise = f" {{divisibility = {p.divisibility}}}" if p.divisibility != 1 else ""
+            params.append(f"{self.define(p.value)}: {self.type(p.value.type)}{promise}")
+        warps = f" num_warps = {fn.num_warps}" if fn.num_warps is not None else ""
+        self.lines.append(f"func @{fn.name}({', '.join(params)}){warps} {{")
+        self.ops(fn.body, "  ")
+        self.lines.append("}")
+        aliases = [f"{name} = {layout}" for layout, name in self.layouts.items()]
+        return "\n".join([*aliases, *self.lines]) + "\n"
+
+    def ops(self, block: Block, indent: str) -> None:
+        for op in block.ops:
+            self.op(op, indent)
+
+    def op(self, op: Op, indent: str) -> None:
+        words = [op.mnemonic]
+        attributes = []
+        for name, kind in op.kinds.items():
+            held = getattr(op, name)
+            if kind is FieldKind.OPERAND:
+                words.append(self.names[held])
+            elif kind is FieldKind.OPTIONAL and held is not None:
+                words.append(f"{name}={self.names[held]}")
+            elif kind is FieldKind.VARIADIC:
+                words.append(f"{name}=[{', '.join(self.names[v] for v in held)}]")
+            elif kind is FieldKind.ATTRIBUTE:
+                attributes.append(f"{name} = {self.attribute(held)}")
+        if attributes:
+            words.append(f"{{{', '.join(attributes)}}}")
+        if op.results:
+            words.append(": " + ", ".join(self.type(r.type) for r in op.results))
+        head = ", ".join(self.define(r) for r in op.results)
+        text = indent + (f"{head} = " if head else "") + " ".join(words)
+        note = f"  // {op.location}" if self.locations and op.location else ""
+        regions = [(n, getattr(op, n)) for n, k in op.kinds.items() if k is FieldKind.BLOCK]
+        if not regions:
+            self.lines.append(text + note)
+            return
+        for i, (name, block) in enumerate(regions):
+            args = ", ".join(f"{self.define(a)}: {self.type(a.type)}" for a in block.args)
+            opening = f"{name}=({args}) {{"
+            self.lines.append(f"{text} {opening}{note}" if i == 0 else f"{indent}}} {opening}")
+            self.ops(block, indent + "  ")
+        self.lines.append(indent + "}")
+
+    def define(self, value: Value) -> str:
+        name = value.name
+        while not name or name in self.taken:
+            name = f"{value.name}_{self.counter}" if value.name else str(self.counter)
+            self.counter += 1
+        self.taken.add(name)
+        self.names[value] = f"%{name}"
+        return f"%{name}"
+
+    def type(self, type: Tile) -> str:
+        if type.layout is None:
+            return str(type)
+        alias = self.layouts.setdefault(type.layout, f"#{len(self.layouts)}")
+        return f"tile<{'x'.join([*map(str, type.shape), str(type.elem)])}, {alias}>"
+
+    def attribute(self, value: Attribute) -> str:
+        match value:
+            case Tile():
+                return self.type(value)
+            case Scalar() | Pointer():
+                return f"type({value})"
+            case str():
+                escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+                return f'"{escaped}"'
+            case tuple():
+                return f"[{', '.join(map(str, value))}]"
+            case _:
+                return repr(value)

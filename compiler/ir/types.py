@@ -1,0 +1,217 @@
+"""The types of IR values: tiles of scalars or pointers, with an optional register layout.
+
+There is one type class. A scalar is a tile of rank 0 and prints as its element type (``f32``); a tile prints as
+``tile<64x64xf32>``; the GPU stage adds the layout (``tile<64x64xf32, #L>``).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import IRError, TypeMismatch
+
+if TYPE_CHECKING:
+    from ..layout import LinearLayout
+
+#: Largest number of elements in one tile (Triton's TRITON_MAX_TENSOR_NUMEL).
+MAX_TILE_ELEMENTS = 1 << 20
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar element type. Signedness is part of the type, so one ``shr`` op serves i32 and u32."""
+
+    name: str
+    kind: Kind
+    bits: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers and for booleans."""
+        return self.kind != "float"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind == "int"
+
+    @property
+    def bytes(self) -> int:
+        """Size in memory; i1 is stored as one byte."""
+        return max(1, self.bits // 8)
+
+
+I1 = Scalar("i1", "bool", 1)
+I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Scalar(f"u{b}", "uint", b) for b in (8, 16, 32, 64))
+F16, F32, F64 = (Scalar(f"f{b}", "float", b) for b in (16, 32, 64))
+BF16 = Scalar("bf16", "float", 16)
+F8E4M3 = Scalar("f8e4m3", "float", 8)
+F8E5M2 = Scalar("f8e5m2", "float", 8)
+
+SCALARS: dict[str, Scalar] = {
+    s.name: s
+    for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer to global memory. ``const`` pointers may not be stored through."""
+
+    pointee: Element
+    const: bool = False
+
+    @property
+    def bits(self) -> int:
+        return 64
+
+    @property
+    def bytes(self) -> int:
+        return 8
+
+    def __str__(self) -> str:
+        return f"*{'const ' if self.const else ''}{self.pointee}"
+
+
+Element = Scalar | Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A statically shaped tile; rank 0 is a scalar.
+
+    ``layout`` is None in tile IR and for scalars; in GPU IR it says which register of which thread holds which
+    element.
+
+    Raises:
+        TypeMismatch: a dimension is not a power of two, or the tile has more than 2**20 elements.
+    """
+
+    elem: Element
+    shape: tuple[int, ...] = ()
+    layout: LinearLayout | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape:
+            _check_shape(self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return _product(self.shape)
+
+    @property
+    def is_pointer(self) -> bool:
+        return isinstance(self.elem, Pointer)
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.elem, Scalar) and self.elem.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return isinstance(self.elem, Scalar) and self.elem.kind != "float"
+
+    @property
+    def scalar(self) -> Scalar:
+        """The element type of a tile that holds no pointers."""
+        if isinstance(self.elem, Pointer):
+            raise TypeMismatch(f"expected numbers, got pointers ({self})")
+        return self.elem
+
+    @property
+    def pointee(self) -> Element:
+        """What the pointers of a pointer tile point to."""
+        if not isinstance(self.elem, Pointer):
+            raise TypeMismatch(f"expected a pointer, got {self}")
+        return self.elem.pointee
+
+    def with_elem(self, elem: Element) -> Tile:
+        return Tile(elem, self.shape, self.layout)
+
+    def with_shape(self, shape: tuple[int, ...]) -> Tile:
+        """The same element type in another shape, without a layout."""
+        return Tile(self.elem, shape)
+
+    def with_layout(self, layout: LinearLayout | None) -> Tile:
+        return self if layout is self.layout else Tile(self.elem, self.shape, layout)
+
+    def __str__(self) -> str:
+        if not self.shape:
+            return str(self.elem)
+        body = "x".join([*map(str, self.shape), str(self.elem)])
+        return f"tile<{body}, {self.layout}>" if self.layout is not None else f"tile<{body}>"
+
+
+@lru_cache(maxsize=4096)
+def _check_shape(shape: tuple[int, ...]) -> None:
+    for n in shape:
+        if n <= 0 or n & (n - 1):
+            below, above = 1 << max(0, n.bit_length() - 1), 1 << max(0, n).bit_length()
+            raise TypeMismatch(
+                f"tile dimensions must be powers of two, got {n} in shape {list(shape)}",
+                hint=f"use {below} or {above}, and mask the elements that are not wanted"
+                if n > 0
+                else "use a positive power of two",
+            )
+    if _product(shape) > MAX_TILE_ELEMENTS:
+        raise TypeMismatch(
+            f"a tile of shape {list(shape)} has {_product(shape)} elements, the limit is {MAX_TILE_ELEMENTS}",
+            hint="use smaller block sizes and loop over the rest",
+        )
+
+
+@lru_cache(maxsize=4096)
+def _product(shape: tuple[int, ...]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def parse_element(text: str) -> Element:
+    """Read ``f32``, ``*bf16`` or ``*const *f32``; raises IRError."""
+    text = text.strip()
+    if text.startswith("*"):
+        rest = text[1:].lstrip()
+        const = rest.startswith("const ")
+        return Pointer(parse_element(rest.removeprefix("const ")), const)
+    if text not in SCALARS:
+        raise IRError(f"unknown element type {text!r}", hint="known: " + " ".join(SCALARS))
+    return SCALARS[text]
+
+
+_TILE = re.compile(r"tile<((?:\d+x)+)([^,>]+)(?:, (.*))?>", re.DOTALL)
+
+
+def parse_type(text: str) -> Tile:
+    """Read a type as :class:`Tile` prints it; raises IRError."""
+    text = text.strip()
+    if not text.startswith("tile<"):
+        return Tile(parse_element(text))
+    if not (m := _TILE.fullmatch(text)):
+        raise IRError(f"cannot read the type {text!r}")
+    shape = tuple(int(n) for n in m[1][:-1].split("x"))
+    return Tile(parse_element(m[2]), shape, _parse_layout(m[3]) if m[3] else None)
+
+
+def _parse_layout(text: str) -> LinearLayout:
+    from ..layout import LinearLayout
+
+    return LinearLayout.parse(text)

@@ -1,0 +1,43 @@
+"""The schedule of a variant: everything that changes the code but not what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from .errors import DeuteronError
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Launch and code-generation choices of one variant, searched beside the kernel's own block sizes.
+
+    ``num_warps``: warps per program (power of two, 1-32). ``num_stages``: depth of software pipelines. ``num_ctas``:
+    programs per cluster. ``maxnreg``: register cap per thread, None for the assembler's choice. ``enable_fp_fusion``:
+    contract a*b+c to fma. ``debug``: emit tl.device_assert. The CPU target reads ``enable_fp_fusion`` and ``debug``.
+
+    Raises:
+        DeuteronError: a value is outside its range.
+    """
+
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    enable_fp_fusion: bool = True
+    debug: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_warps not in (1, 2, 4, 8, 16, 32):
+            raise DeuteronError(f"num_warps = {self.num_warps}", hint="use 1, 2, 4, 8, 16 or 32")
+        if not 1 <= self.num_stages <= 16:
+            raise DeuteronError(f"num_stages = {self.num_stages}", hint="use 1 to 16")
+        if self.num_ctas != 1:
+            raise DeuteronError(
+                f"num_ctas = {self.num_ctas}", hint="clusters are not supported yet: use 1"
+            )
+        if self.maxnreg is not None and not 16 <= self.maxnreg <= 255:
+            raise DeuteronError(f"maxnreg = {self.maxnreg}", hint="use 16 to 255, or None")
+
+
+#: Names that a configuration may set besides the kernel's own constexpr parameters.
+SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))

@@ -1,0 +1,94 @@
+"""Structured control flow. Values that change in a region are carried explicitly; regions end in ``yield``."""
+
+from __future__ import annotations
+
+from ..ir.core import Block, Effect, Op, Value
+from ..ir.types import I1, Tile
+
+
+class Yield(Op, mnemonic="yield", effect=Effect.TERMINATOR):
+    """Hands values to the enclosing operation."""
+
+    values: tuple[Value, ...]
+
+
+class Condition(Op, mnemonic="condition", effect=Effect.TERMINATOR):
+    """Ends the ``before`` region of a while loop: go on if ``condition``; ``values`` go to the body or out."""
+
+    condition: Value
+    values: tuple[Value, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.condition.type != Tile(I1):
+            raise self.fail("the condition must be a scalar i1")
+        return ()
+
+
+def _types(values: tuple[Value, ...] | list[Value]) -> tuple[Tile, ...]:
+    return tuple(v.type for v in values)
+
+
+def _yielded(block: Block) -> tuple[Tile, ...]:
+    end = block.terminator
+    return _types(end.values) if isinstance(end, Yield | Condition) else ()
+
+
+class For(Op, mnemonic="for", effect=Effect.CONTROL):
+    """for i in range(lower, upper, step), with loop-carried values.
+
+    ``body`` takes (i, carried...) and yields the next carried values; the results are the last ones. ``num_stages``
+    (0: the kernel's) and ``unroll`` (1: none) are the author's schedule hints.
+    """
+
+    lower: Value
+    upper: Value
+    step: Value
+    inits: tuple[Value, ...]
+    num_stages: int
+    unroll: int
+    body: Block
+
+    def infer(self) -> tuple[Tile, ...]:
+        bound = self.lower.type
+        if (
+            bound.rank
+            or not bound.is_integer
+            or {bound, self.upper.type, self.step.type} != {bound}
+        ):
+            raise self.fail("bounds and step must be scalars of one integer type")
+        carried = _types(self.inits)
+        if _types(self.body.args) != (bound, *carried):
+            raise self.fail("the body must take the index and the carried values")
+        if _yielded(self.body) != carried:
+            raise self.fail("the body must yield the carried types")
+        return carried
+
+
+class If(Op, mnemonic="if", effect=Effect.CONTROL):
+    """One of two regions by a scalar i1; both yield the results."""
+
+    condition: Value
+    then: Block
+    otherwise: Block
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.condition.type != Tile(I1):
+            raise self.fail("the condition must be a scalar i1")
+        if _yielded(self.then) != _yielded(self.otherwise):
+            raise self.fail("both branches must yield the same types")
+        return _yielded(self.then)
+
+
+class While(Op, mnemonic="while", effect=Effect.CONTROL):
+    """``before`` takes the carried values and ends in ``condition``; ``body`` takes them and yields the next ones."""
+
+    inits: tuple[Value, ...]
+    before: Block
+    body: Block
+
+    def infer(self) -> tuple[Tile, ...]:
+        carried = _types(self.inits)
+        regions = (self.before, self.body)
+        if any(_types(b.args) != carried or _yielded(b) != carried for b in regions):
+            raise self.fail("both regions must take and yield the carried types")
+        return carried

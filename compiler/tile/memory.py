@@ -1,0 +1,119 @@
+"""Global memory: loads, stores, atomics. A masked-off element is never touched."""
+
+from __future__ import annotations
+
+from ..ir.core import Effect, Op, Value
+from ..ir.types import I1, Pointer, Scalar, Tile
+
+LOAD_CACHE = ("", ".ca", ".cg", ".cs", ".cv")
+STORE_CACHE = ("", ".wb", ".cg", ".cs", ".wt")
+EVICTION = ("", "evict_first", "evict_last")
+SEMANTICS = ("relaxed", "acquire", "release", "acq_rel")
+SCOPES = ("cta", "gpu", "sys")
+RMW_KINDS = ("add", "max", "min", "and", "or", "xor", "xchg")
+
+
+def _check_pointer(op: Op, pointer: Value, mask: Value | None) -> Tile:
+    """Check a pointer tile and its mask; return the type of what it points to."""
+    if not isinstance(pointer.type.elem, Pointer):
+        raise op.fail("the first operand must be pointers")
+    if mask is not None and mask.type != pointer.type.with_elem(I1):
+        raise op.fail("the mask must be i1 of the pointers' shape")
+    return pointer.type.with_elem(pointer.type.elem.pointee)
+
+
+class Load(Op, mnemonic="load", effect=Effect.READ):
+    """Read elements. Masked-off ones are ``other``, or undefined without it."""
+
+    pointer: Value
+    mask: Value | None = None
+    other: Value | None = None
+    cache: str = ""
+    eviction: str = ""
+    volatile: bool = False
+
+    def infer(self) -> tuple[Tile, ...]:
+        made = _check_pointer(self, self.pointer, self.mask)
+        if self.other is not None and (self.mask is None or self.other.type != made):
+            raise self.fail("'other' needs a mask and the loaded type")
+        if self.cache not in LOAD_CACHE or self.eviction not in EVICTION:
+            raise self.fail(
+                f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}",
+                hint=f"cache: {', '.join(LOAD_CACHE[1:])}; eviction: {', '.join(EVICTION[1:])}",
+            )
+        return (made,)
+
+
+class Store(Op, mnemonic="store", effect=Effect.WRITE):
+    """Write elements where the mask is true."""
+
+    pointer: Value
+    value: Value
+    mask: Value | None = None
+    cache: str = ""
+    eviction: str = ""
+
+    def infer(self) -> tuple[Tile, ...]:
+        wanted = _check_pointer(self, self.pointer, self.mask)
+        if self.value.type != wanted:
+            raise self.fail(f"the value must be {wanted}")
+        if isinstance(self.pointer.type.elem, Pointer) and self.pointer.type.elem.const:
+            raise self.fail("cannot store through a const pointer")
+        if self.cache not in STORE_CACHE or self.eviction not in EVICTION:
+            raise self.fail(
+                f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}",
+                hint=f"cache: {', '.join(STORE_CACHE[1:])}; eviction: {', '.join(EVICTION[1:])}",
+            )
+        return ()
+
+
+def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, ...]:
+    made = _check_pointer(op, op.pointer, mask)
+    if op.value.type != made:
+        raise op.fail(f"the value must be {made}")
+    if isinstance(made.elem, Scalar) and made.elem.bits < 16:
+        raise op.fail(f"atomics of {made.elem} do not exist", hint="use 16, 32 or 64 bits")
+    if op.semantics not in SEMANTICS or op.scope not in SCOPES:
+        raise op.fail(
+            f"unknown memory semantics {op.semantics!r} or scope {op.scope!r}",
+            hint=f"sem: {', '.join(SEMANTICS)}; scope: {', '.join(SCOPES)}",
+        )
+    return (made,)
+
+
+class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
+    """Read, combine, write as one step; the result is what was there. Masked-off results are undefined."""
+
+    pointer: Value
+    value: Value
+    mask: Value | None = None
+    kind: str = "add"
+    semantics: str = "acq_rel"
+    scope: str = "gpu"
+
+    def infer(self) -> tuple[Tile, ...]:
+        made = _check_atomic(self, self.mask)
+        if self.kind not in RMW_KINDS:
+            raise self.fail(f"unknown atomic {self.kind!r}", hint=", ".join(RMW_KINDS))
+        if made[0].is_float and self.kind not in ("add", "max", "min", "xchg"):
+            raise self.fail(f"atomic_{self.kind} does not take floats")
+        return made
+
+
+class AtomicCAS(Op, mnemonic="atomic_cas", effect=Effect.WRITE):
+    """Write ``value`` where memory equals ``expected``; the result is what was there."""
+
+    pointer: Value
+    expected: Value
+    value: Value
+    semantics: str = "acq_rel"
+    scope: str = "gpu"
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.expected.type != self.value.type:
+            raise self.fail("expected and new value must have one type")
+        return _check_atomic(self, None)
+
+
+class Barrier(Op, mnemonic="barrier", effect=Effect.WRITE):
+    """All threads of the program wait for each other (tl.debug_barrier)."""

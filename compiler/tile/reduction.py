@@ -1,0 +1,51 @@
+"""Reductions and scans with a combining region."""
+
+from __future__ import annotations
+
+from ..ir.core import Block, Op, Value
+from ..ir.types import Tile
+
+
+def _check_combine(op: Op, inputs: tuple[Value, ...], axis: int, combine: Block) -> None:
+    shapes = {v.type.shape for v in inputs}
+    if len(shapes) != 1:
+        raise op.fail("all operands must have one shape")
+    rank = inputs[0].type.rank
+    if not 0 <= axis < rank:
+        raise op.fail(f"axis {axis} is outside 0..{rank - 1}")
+    wanted = [Tile(v.type.elem) for v in (*inputs, *inputs)]
+    if [a.type for a in combine.args] != wanted:
+        raise op.fail("the combining region takes two scalars for every operand")
+    end = combine.terminator
+    if end is None or [v.type for v in end.operands] != wanted[: len(inputs)]:
+        raise op.fail("the combining region must yield one scalar for every operand")
+
+
+class Reduce(Op, mnemonic="reduce"):
+    """Combine all elements along ``axis``, in any order; the axis disappears.
+
+    ``combine`` takes (a..., b...) and yields the combination; it must be associative and commutative.
+    """
+
+    inputs: tuple[Value, ...]
+    axis: int
+    combine: Block
+
+    def infer(self) -> tuple[Tile, ...]:
+        _check_combine(self, self.inputs, self.axis, self.combine)
+        shape = self.inputs[0].type.shape
+        kept = shape[: self.axis] + shape[self.axis + 1 :]
+        return tuple(v.type.with_shape(kept) for v in self.inputs)
+
+
+class Scan(Op, mnemonic="scan"):
+    """Inclusive prefix combination along ``axis``; ``reverse`` starts at the end."""
+
+    inputs: tuple[Value, ...]
+    axis: int
+    reverse: bool
+    combine: Block
+
+    def infer(self) -> tuple[Tile, ...]:
+        _check_combine(self, self.inputs, self.axis, self.combine)
+        return tuple(v.type.with_shape(v.type.shape) for v in self.inputs)

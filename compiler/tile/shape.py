@@ -1,0 +1,114 @@
+"""Operations that make tiles and change their shape; none computes a number except ``arange``."""
+
+from __future__ import annotations
+
+from ..ir.core import Op, Value
+from ..ir.types import I32, Tile
+
+
+class Arange(Op, mnemonic="arange"):
+    """start, start+1, ..., end-1 as i32; end - start is a power of two."""
+
+    start: int
+    end: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        size = self.end - self.start
+        if size <= 0 or size & (size - 1):
+            raise self.fail(
+                f"arange({self.start}, {self.end}) has {size} elements, which is not a power of two",
+                hint=f"use arange({self.start}, {self.start + (1 << max(0, size - 1).bit_length())})"
+                " and mask the elements that are not wanted",
+            )
+        return (Tile(I32, (size,)),)
+
+
+class Splat(Op, mnemonic="splat"):
+    """A tile filled with one scalar."""
+
+    x: Value
+    shape: tuple[int, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.x.type.rank:
+            raise self.fail("needs a scalar")
+        return (Tile(self.x.type.elem, self.shape),)
+
+
+class ExpandDims(Op, mnemonic="expand_dims"):
+    """Insert a dimension of size 1 at ``axis`` (0 <= axis <= rank)."""
+
+    x: Value
+    axis: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        shape = self.x.type.shape
+        if not 0 <= self.axis <= len(shape):
+            raise self.fail(f"axis {self.axis} is outside 0..{len(shape)}")
+        return (self.x.type.with_shape((*shape[: self.axis], 1, *shape[self.axis :])),)
+
+
+class Broadcast(Op, mnemonic="broadcast"):
+    """Repeat dimensions of size 1 up to ``shape`` (same rank)."""
+
+    x: Value
+    shape: tuple[int, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        have = self.x.type.shape
+        if len(have) != len(self.shape) or any(
+            h not in (1, w) for h, w in zip(have, self.shape, strict=True)
+        ):
+            raise self.fail(f"cannot broadcast {list(have)} to {list(self.shape)}")
+        return (self.x.type.with_shape(self.shape),)
+
+
+class Reshape(Op, mnemonic="reshape"):
+    """The same elements in row-major order, in another shape."""
+
+    x: Value
+    shape: tuple[int, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        made = self.x.type.with_shape(self.shape)
+        if made.size != self.x.type.size:
+            raise self.fail(f"cannot reshape {list(self.x.type.shape)} to {list(self.shape)}")
+        return (made,)
+
+
+class Permute(Op, mnemonic="permute"):
+    """Result dimension d is operand dimension order[d]."""
+
+    x: Value
+    order: tuple[int, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        shape = self.x.type.shape
+        if sorted(self.order) != list(range(len(shape))):
+            raise self.fail(f"{list(self.order)} is not an order of {len(shape)} dimensions")
+        return (self.x.type.with_shape(tuple(shape[d] for d in self.order)),)
+
+
+class Join(Op, mnemonic="join"):
+    """A new last dimension of size 2: index 0 is lhs, index 1 is rhs."""
+
+    lhs: Value
+    rhs: Value
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.lhs.type != self.rhs.type:
+            raise self.fail("operands must have one type")
+        return (self.lhs.type.with_shape((*self.lhs.type.shape, 2)),)
+
+
+class Split(Op, mnemonic="split"):
+    """Takes the last dimension, of size 2, apart: the inverse of join."""
+
+    x: Value
+
+    def infer(self) -> tuple[Tile, ...]:
+        shape = self.x.type.shape
+        if not shape or shape[-1] != 2:
+            raise self.fail("the last dimension must have size 2")
+        half = self.x.type.with_shape(shape[:-1])
+        return (half, half)
