@@ -1,0 +1,107 @@
+"""Engines and transactions for the two databases: SQLite in one file, PostgreSQL for a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from .settings import SettingsError
+
+# Starlette runs synchronous endpoints on up to 40 threads; each may hold one connection.
+_POOL_SIZE = 10
+_POOL_OVERFLOW = 30
+_BUSY_TIMEOUT_MS = 15_000
+
+
+def parse_url(url: str) -> URL:
+    """The address with the driver filled in: ``postgresql://`` means psycopg 3.
+
+    Raises:
+        SettingsError: not an address of SQLite or PostgreSQL.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise SettingsError(
+            f"database address {url!r} does not parse",
+            hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
+        ) from None
+    if parsed.drivername in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise SettingsError(
+            f"database {parsed.get_backend_name()!r} is not supported",
+            hint="sqlite or postgresql",
+        )
+    return parsed
+
+
+def make_engine(url: str) -> Engine:
+    """An engine with the settings this service relies on. Makes the folder of a SQLite file."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        if parsed.database and parsed.database != ":memory:":
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    return create_engine(
+        parsed,
+        pool_size=_POOL_SIZE,
+        max_overflow=_POOL_OVERFLOW,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 10},
+    )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # The driver's own transaction control begins late and deferred; _begin_sqlite does it instead.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    # WAL: readers (lookups) never wait for the writer (a worker's trials).
+    cursor.execute("PRAGMA journal_mode=WAL")
+    # FULL, not NORMAL: NORMAL already survives kill -9, but a power cut may drop the last commits, and
+    # by then the worker has deleted its own copy of those trials. One fsync a trial costs a few ms,
+    # beside a measurement that took longer; reads do not pay it.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A deferred transaction that turns into a write can fail with "database is locked" without waiting,
+    # because its snapshot is stale. Writers therefore take the lock first and wait for it.
+    writing = connection.get_execution_options().get("writing", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+class Database:
+    """Read and write transactions on one engine. Safe to share between threads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.execution_options(writing=True)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads: a consistent snapshot on SQLite."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that commits when the block ends and rolls back when it raises."""
+        with self._writer.connect() as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        self.engine.dispose()

@@ -1,0 +1,259 @@
+"""Settings of the service: one frozen value, read once from ``DEUTERON_*`` environment variables.
+
+No other module of the server reads the environment, so a test builds ``Settings(...)`` directly and a
+reader finds every name, default and limit here. ``docs/http-api.md`` lists the same names; a test compares.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal
+
+from deuteron.compiler.errors import DeuteronError
+
+AuthMode = Literal["auto", "off", "tokens"]
+
+EMBEDDED = "embedded"
+NO_DISPATCH = "none"
+
+_DATABASE_URL = re.compile(r"^(sqlite|postgresql)(\+\w+)?://")
+_ENTRY_POINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+
+
+class SettingsError(DeuteronError):
+    """A ``DEUTERON_*`` variable has a value that the service cannot use; the message names the variable."""
+
+
+def _default_home() -> Path:
+    return Path("~/.deuteron").expanduser()
+
+
+def _setting(variable: str, description: str) -> dict[str, str]:
+    return {"variable": variable, "description": description}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that changes how the service behaves. Sizes in bytes, durations in seconds."""
+
+    home: Path = field(
+        default_factory=_default_home,
+        metadata=_setting("DEUTERON_HOME", "data directory: database, bundles, profiles, spools"),
+    )
+    database_url: str = field(
+        default="",
+        metadata=_setting(
+            "DEUTERON_DATABASE_URL", "sqlite:///... or postgresql://...; default is in the home"
+        ),
+    )
+    host: str = field(default="127.0.0.1", metadata=_setting("DEUTERON_HOST", "address to bind"))
+    port: int = field(
+        default=8642, metadata=_setting("DEUTERON_PORT", "port to bind, 0 picks a free one")
+    )
+    public_url: str = field(
+        default="",
+        metadata=_setting(
+            "DEUTERON_PUBLIC_URL", "address under which workers and clients reach the service"
+        ),
+    )
+    auth: AuthMode = field(
+        default="auto",
+        metadata=_setting(
+            "DEUTERON_AUTH", "auto (off on loopback, tokens elsewhere), off, or tokens"
+        ),
+    )
+    token: str = field(
+        default="",
+        metadata=_setting("DEUTERON_TOKEN", "bearer token that workers and the client present"),
+    )
+    scheduler: str = field(
+        default=EMBEDDED,
+        metadata=_setting(
+            "DEUTERON_SCHEDULER", "embedded, none, or a Dask scheduler address tcp://host:port"
+        ),
+    )
+    max_body_bytes: int = field(
+        default=4 << 20, metadata=_setting("DEUTERON_MAX_BODY_BYTES", "largest request body")
+    )
+    max_upload_bytes: int = field(
+        default=256 << 20,
+        metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
+    )
+    rate_per_minute: int = field(
+        default=6000,
+        metadata=_setting(
+            "DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"
+        ),
+    )
+    max_shapes: int = field(
+        default=256, metadata=_setting("DEUTERON_MAX_SHAPES", "shapes times dtypes in one job")
+    )
+    max_trials: int = field(
+        default=100_000, metadata=_setting("DEUTERON_MAX_TRIALS", "trial budget of one job")
+    )
+    max_attempts: int = field(
+        default=3,
+        metadata=_setting("DEUTERON_MAX_ATTEMPTS", "how often a job whose worker died is started"),
+    )
+    lease_seconds: float = field(
+        default=30.0,
+        metadata=_setting(
+            "DEUTERON_LEASE_SECONDS", "a job whose worker is silent so long restarts"
+        ),
+    )
+    heartbeat_seconds: float = field(
+        default=15.0,
+        metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
+    )
+    runner: str = field(
+        default="deuteron.tuner:run_job",
+        metadata=_setting("DEUTERON_RUNNER", "module:function that measures a job on a worker"),
+    )
+
+    def __post_init__(self) -> None:
+        if not self.database_url:
+            object.__setattr__(self, "database_url", f"sqlite:///{self.home / 'deuteron.db'}")
+        self._check()
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the bind address is reachable from this machine only."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def requires_tokens(self) -> bool:
+        """Whether a request without a bearer token is refused."""
+        return self.auth == "tokens" or (self.auth == "auto" and not self.is_loopback)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.database_url.startswith("sqlite")
+
+    @property
+    def base_url(self) -> str:
+        """Address of the service as workers see it, without a trailing slash."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def directory(self, name: str) -> Path:
+        """A folder of the data directory, created private to the user when it is missing."""
+        path = self.home / name
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read the settings.
+
+        Raises:
+            SettingsError: a value does not parse, is out of range, or contradicts another one.
+        """
+        source = os.environ if environment is None else environment
+        values: dict[str, object] = {}
+        for item in fields(cls):
+            variable = item.metadata["variable"]
+            text = source.get(variable, "").strip()
+            if text:
+                values[item.name] = _parsers()[item.name](variable, text)
+        return cls(**values)  # type: ignore[arg-type]
+
+    def _check(self) -> None:
+        if not _DATABASE_URL.match(self.database_url):
+            raise SettingsError(
+                f"DEUTERON_DATABASE_URL: {self.database_url!r} is not a database address",
+                hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
+            )
+        if self.auth not in ("auto", "off", "tokens"):
+            raise SettingsError(
+                f"DEUTERON_AUTH: {self.auth!r} is not a mode", hint="auto, off or tokens"
+            )
+        if self.auth == "off" and not self.is_loopback:
+            raise SettingsError(
+                f"DEUTERON_AUTH=off with DEUTERON_HOST={self.host}: anyone who reaches this address "
+                "could submit kernels",
+                hint="set DEUTERON_AUTH=tokens and create one with `deuteron token create`, "
+                "or bind 127.0.0.1",
+            )
+        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not re.match(
+            r"^(tcp|tls)://[^/]+:\d+$", self.scheduler
+        ):
+            raise SettingsError(
+                f"DEUTERON_SCHEDULER: {self.scheduler!r} is not a scheduler",
+                hint="embedded, none, or tcp://host:port of `dask scheduler`",
+            )
+        if not _ENTRY_POINT.match(self.runner):
+            raise SettingsError(
+                f"DEUTERON_RUNNER: {self.runner!r} is not module:function",
+                hint="deuteron.tuner:run_job",
+            )
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        ranges: dict[str, tuple[float, float]] = {
+            "port": (0, 65535),
+            "max_body_bytes": (1024, 1 << 30),
+            "max_upload_bytes": (1024, 1 << 34),
+            "rate_per_minute": (0, 1 << 31),
+            "max_shapes": (1, 1 << 20),
+            "max_trials": (1, 1 << 31),
+            "max_attempts": (1, 100),
+            "lease_seconds": (0.5, 86400),
+            "heartbeat_seconds": (0.05, 3600),
+        }
+        for item in fields(self):
+            if item.name not in ranges:
+                continue
+            low, high = ranges[item.name]
+            value = getattr(self, item.name)
+            if not low <= value <= high:
+                raise SettingsError(
+                    f"{item.metadata['variable']}: {value} is out of range",
+                    hint=f"a number between {low:g} and {high:g}",
+                )
+
+
+def _text(_variable: str, text: str) -> str:
+    return text
+
+
+def _path(_variable: str, text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _integer(variable: str, text: str) -> int:
+    try:
+        return int(text.replace("_", ""))
+    except ValueError:
+        raise SettingsError(
+            f"{variable}: {text!r} is not a whole number", hint="for example 4096"
+        ) from None
+
+
+def _seconds(variable: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SettingsError(
+            f"{variable}: {text!r} is not a number of seconds", hint="for example 30 or 0.5"
+        ) from None
+
+
+def _parsers() -> dict[str, Callable[[str, str], object]]:
+    by_type: dict[str, Callable[[str, str], object]] = {
+        "int": _integer,
+        "float": _seconds,
+        "Path": _path,
+    }
+    return {item.name: by_type.get(str(item.type), _text) for item in fields(Settings)}

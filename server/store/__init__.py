@@ -1,0 +1,100 @@
+"""The store: what must survive. One class per concept, all bound to one transaction.
+
+>>> with store.write() as tx:                               # doctest: +SKIP
+...     job = tx.jobs.claim(job_id, claim_id=..., worker="cpu", lease=timedelta(seconds=30))
+...     trials = tx.trials.page(job.id)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from ..database import Database, make_engine
+from .configs import Configs
+from .devices import Devices
+from .errors import Conflict, InvalidToken, JobIsFinal, NotFound, StoreError
+from .events import Events
+from .idempotency import IdempotencyKeys
+from .jobs import Jobs
+from .kernels import Kernels
+from .records import (
+    Device,
+    Event,
+    Job,
+    JobState,
+    Kernel,
+    NewJob,
+    NewTrial,
+    StoredConfig,
+    StoredTrial,
+    Token,
+)
+from .tokens import SCOPES, Tokens
+from .trials import Trials
+
+__all__ = [
+    "SCOPES",
+    "Conflict",
+    "Device",
+    "Event",
+    "InvalidToken",
+    "Job",
+    "JobIsFinal",
+    "JobState",
+    "Kernel",
+    "NewJob",
+    "NewTrial",
+    "NotFound",
+    "Store",
+    "StoreError",
+    "StoredConfig",
+    "StoredTrial",
+    "Token",
+    "Transaction",
+]
+
+
+class Transaction:
+    """The concepts of the store, seen through one open transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.configs = Configs(connection)
+        self.devices = Devices(connection)
+        self.events = Events(connection)
+        self.idempotency = IdempotencyKeys(connection)
+        self.jobs = Jobs(connection)
+        self.kernels = Kernels(connection)
+        self.tokens = Tokens(connection)
+        self.trials = Trials(connection)
+
+
+class Store:
+    """Transactions on the service's database. Safe to share between threads.
+
+    The schema must be there: call ``deuteron.migrations.upgrade(url)`` first.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        return cls(Database(make_engine(url)))
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """A transaction that only reads."""
+        with self.database.read() as connection:
+            yield Transaction(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[Transaction]:
+        """A transaction that commits at the end of the block and rolls back when the block raises."""
+        with self.database.write() as connection:
+            yield Transaction(connection)
+
+    def close(self) -> None:
+        self.database.close()

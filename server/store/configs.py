@@ -1,0 +1,146 @@
+"""Best configurations. One row per key; the row changes only when the newcomer is not slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from ..models import ConfigRow, CounterRow
+from .records import StoredConfig
+from .writes import insert_unless_present
+
+_TABLE = ConfigRow.__table__
+_VERSION = "configs"
+
+
+@dataclass(frozen=True, slots=True)
+class Configs:
+    """Configurations within one transaction."""
+
+    connection: Connection
+
+    def put(self, config: StoredConfig) -> StoredConfig:
+        """Store a record under its key and return the one that is stored now.
+
+        A stored record stays when the newcomer is an unchecked one against a checked one, or when its
+        whole time interval lies above the stored interval: a hasty search must not worsen an answer.
+        """
+        stored = self._under_key(config)
+        if stored is None:
+            if not insert_unless_present(self.connection, ConfigRow, asdict(config)):
+                return self.put(config)
+        elif (stored.checked and not config.checked) or config.low_ns > stored.high_ns:
+            return stored
+        else:
+            self.connection.execute(
+                update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config))
+            )
+        self._raise_version()
+        return config
+
+    def add_many(self, configs: list[StoredConfig]) -> None:
+        """Bulk load of records whose keys are known to be new (imports, benchmarks)."""
+        if configs:
+            self.connection.execute(insert(ConfigRow), [asdict(config) for config in configs])
+            self._raise_version()
+
+    def version(self) -> int:
+        """Grows with every change of any record."""
+        query = select(CounterRow.value).where(CounterRow.name == _VERSION)
+        return int(self.connection.execute(query).scalar() or 0)
+
+    def candidates(self, kernel_hash: str, device_key: str, dtype: str) -> list[StoredConfig]:
+        """Everything a lookup for this kernel, device and dtype may answer with."""
+        query = select(_TABLE).where(
+            ConfigRow.kernel_hash == kernel_hash,
+            ConfigRow.device_key == device_key,
+            ConfigRow.dtype == dtype,
+        )
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def stream(
+        self, *, kernel_hash: str | None = None, device_key: str | None = None
+    ) -> Iterator[str]:
+        """Bodies of matching records in key order, fetched in batches."""
+        query = select(ConfigRow.body).order_by(
+            ConfigRow.kernel_hash,
+            ConfigRow.device_key,
+            ConfigRow.dtype,
+            ConfigRow.shape_key,
+            ConfigRow.toolchain_key,
+        )
+        if kernel_hash is not None:
+            query = query.where(ConfigRow.kernel_hash == kernel_hash)
+        if device_key is not None:
+            query = query.where(ConfigRow.device_key == device_key)
+        rows = self.connection.execution_options(yield_per=500).execute(query)
+        for (body,) in rows:
+            yield body
+
+    def page(
+        self, *, after: str = "", limit: int = 100, kernel_hash: str | None = None
+    ) -> list[StoredConfig]:
+        """Records in order of id, with ids above ``after``."""
+        query: Select[tuple[object, ...]] = (
+            select(_TABLE).where(ConfigRow.id > after).order_by(ConfigRow.id).limit(limit)
+        )
+        if kernel_hash is not None:
+            query = query.where(ConfigRow.kernel_hash == kernel_hash)
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def newest(self, *, limit: int) -> list[StoredConfig]:
+        query = select(_TABLE).order_by(ConfigRow.created_at.desc(), ConfigRow.id).limit(limit)
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def of_job(self, job_id: str) -> list[StoredConfig]:
+        """Records that a job left and that no later job has replaced."""
+        query = select(_TABLE).where(ConfigRow.job_id == job_id).order_by(ConfigRow.shape_key)
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def kernel_hashes(self, kernel_name: str) -> list[str]:
+        """Hashes of the kernels with this name that have records, newest first."""
+        query = (
+            select(ConfigRow.kernel_hash)
+            .where(ConfigRow.kernel_name == kernel_name)
+            .group_by(ConfigRow.kernel_hash)
+            .order_by(func.max(ConfigRow.created_at).desc())
+        )
+        return [hash for (hash,) in self.connection.execute(query)]
+
+    def device_keys(self) -> list[tuple[str, str]]:
+        """(key, name) of every device that has records."""
+        query = select(ConfigRow.device_key, func.min(ConfigRow.device_name)).group_by(
+            ConfigRow.device_key
+        )
+        return [(key, name) for key, name in self.connection.execute(query)]
+
+    def count(self) -> int:
+        return int(
+            self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one()
+        )
+
+    def _under_key(self, config: StoredConfig) -> StoredConfig | None:
+        query = select(_TABLE).where(
+            ConfigRow.kernel_hash == config.kernel_hash,
+            ConfigRow.device_key == config.device_key,
+            ConfigRow.dtype == config.dtype,
+            ConfigRow.shape_key == config.shape_key,
+            ConfigRow.toolchain_key == config.toolchain_key,
+        )
+        row = self.connection.execute(query.with_for_update()).first()
+        return None if row is None else _config(row)
+
+    def _raise_version(self) -> None:
+        raised = self.connection.execute(
+            update(CounterRow).where(CounterRow.name == _VERSION).values(value=CounterRow.value + 1)
+        )
+        if raised.rowcount == 0 and not insert_unless_present(
+            self.connection, CounterRow, {"name": _VERSION, "value": 1}
+        ):
+            self._raise_version()
+
+
+def _config(row: Row[tuple[object, ...]]) -> StoredConfig:
+    return StoredConfig(**row._mapping)

@@ -1,0 +1,41 @@
+"""Devices that workers announced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, select, update
+
+from ..models import DeviceRow
+from .records import Device
+from .writes import insert_unless_present
+
+_TABLE = DeviceRow.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """Devices within one transaction."""
+
+    connection: Connection
+
+    def announce(self, *, key: str, kind: str, name: str, fingerprint: str, worker: str) -> None:
+        """Note that a worker has this device now."""
+        now = datetime.now(UTC)
+        current: dict[str, object] = {
+            "fingerprint": fingerprint,
+            "kind": kind,
+            "last_seen": now,
+            "name": name,
+            "worker": worker,
+        }
+        refresh = update(DeviceRow).where(DeviceRow.key == key).values(**current)
+        if self.connection.execute(refresh).rowcount == 0 and not insert_unless_present(
+            self.connection, DeviceRow, {**current, "key": key, "first_seen": now}
+        ):
+            self.connection.execute(refresh)
+
+    def all(self) -> list[Device]:
+        query = select(_TABLE).order_by(DeviceRow.name, DeviceRow.key)
+        return [Device(**row._mapping) for row in self.connection.execute(query)]

@@ -1,0 +1,25 @@
+"""What the store refuses. The API gives each class one HTTP status."""
+
+from __future__ import annotations
+
+from deuteron.compiler.errors import DeuteronError
+
+
+class StoreError(DeuteronError):
+    """Base of the store's refusals."""
+
+
+class NotFound(StoreError):
+    """No such kernel, job, config, device or token."""
+
+
+class Conflict(StoreError):
+    """The request contradicts what is stored: an Idempotency-Key was used with another body."""
+
+
+class JobIsFinal(StoreError):
+    """The job has ended; nothing can be claimed or added for it."""
+
+
+class InvalidToken(StoreError):
+    """The bearer token is unknown, expired or revoked."""

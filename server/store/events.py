@@ -1,0 +1,63 @@
+"""A job's event log: the source of the SSE stream, numbered without gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, func, insert, select
+
+from ..models import EventRow
+from .records import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events within one transaction. Writers hold the job's lock (:meth:`Jobs.lock`)."""
+
+    connection: Connection
+
+    def append(
+        self,
+        job_id: str,
+        kind: str,
+        body: str,
+        *,
+        claim_id: str | None = None,
+        sequence: int | None = None,
+    ) -> int:
+        """Store an event and return its id. ``claim_id`` and ``sequence`` name a worker's delivery."""
+        event_id = self.last_id(job_id) + 1
+        self.connection.execute(
+            insert(EventRow).values(
+                job_id=job_id,
+                id=event_id,
+                kind=kind,
+                body=body,
+                claim_id=claim_id,
+                sequence=sequence,
+                created_at=datetime.now(UTC),
+            )
+        )
+        return event_id
+
+    def delivered(self, job_id: str, claim_id: str) -> set[int]:
+        """Sequence numbers that this run has already delivered."""
+        query = select(EventRow.sequence).where(
+            EventRow.job_id == job_id, EventRow.claim_id == claim_id
+        )
+        return {number for (number,) in self.connection.execute(query) if number is not None}
+
+    def last_id(self, job_id: str) -> int:
+        query = select(func.coalesce(func.max(EventRow.id), 0)).where(EventRow.job_id == job_id)
+        return int(self.connection.execute(query).scalar_one())
+
+    def page(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[Event]:
+        """Events with ids above ``after``, in order."""
+        query = (
+            select(EventRow.job_id, EventRow.id, EventRow.kind, EventRow.body, EventRow.created_at)
+            .where(EventRow.job_id == job_id, EventRow.id > after)
+            .order_by(EventRow.id)
+            .limit(limit)
+        )
+        return [Event(**row._mapping) for row in self.connection.execute(query)]

@@ -1,0 +1,174 @@
+"""Jobs and their state machine. Every change of state is one guarded UPDATE in a write transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, Row, Select, func, insert, select, update
+
+from ..models import JobRow
+from .errors import JobIsFinal, NotFound
+from .records import Job, JobState, NewJob
+
+_TABLE = JobRow.__table__
+_OPEN = (JobState.QUEUED.value, JobState.RUNNING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Jobs within one transaction."""
+
+    connection: Connection
+
+    def add(self, new: NewJob) -> Job:
+        """Store a job as queued."""
+        self.connection.execute(
+            insert(JobRow).values(
+                id=new.id,
+                state=JobState.QUEUED.value,
+                kernel_name=new.kernel_name,
+                kernel_hash=new.kernel_hash,
+                device=new.device,
+                spec=new.spec,
+                trials_total=new.trials_total,
+                trials_done=0,
+                last_event=0,
+                attempts=0,
+                cancel_requested=False,
+                created_at=datetime.now(UTC),
+            )
+        )
+        return self.get(new.id)
+
+    def get(self, job_id: str) -> Job:
+        """Raises:
+        NotFound: no job has this id.
+        """
+        return self._one(select(_TABLE).where(JobRow.id == job_id), job_id)
+
+    def lock(self, job_id: str) -> Job:
+        """The job, held against other writers until this transaction ends.
+
+        Raises:
+            NotFound: no job has this id.
+        """
+        return self._one(select(_TABLE).where(JobRow.id == job_id).with_for_update(), job_id)
+
+    def page(
+        self, *, before: int | None = None, limit: int = 50, state: JobState | None = None
+    ) -> list[Job]:
+        """Jobs, newest first, with numbers below ``before``."""
+        query = select(_TABLE).order_by(JobRow.number.desc()).limit(limit)
+        if before is not None:
+            query = query.where(JobRow.number < before)
+        if state is not None:
+            query = query.where(JobRow.state == state.value)
+        return [_job(row) for row in self.connection.execute(query)]
+
+    def in_state(self, *states: JobState) -> list[Job]:
+        """Every job in one of the states, oldest first."""
+        query = (
+            select(_TABLE)
+            .where(JobRow.state.in_([state.value for state in states]))
+            .order_by(JobRow.number)
+        )
+        return [_job(row) for row in self.connection.execute(query)]
+
+    def count_by_state(self) -> dict[JobState, int]:
+        query = select(JobRow.state, func.count()).group_by(JobRow.state)
+        found = {JobState(state): count for state, count in self.connection.execute(query)}
+        return {state: found.get(state, 0) for state in JobState}
+
+    def claim(self, job_id: str, *, claim_id: str, worker: str, lease: timedelta) -> Job:
+        """Give the job to a run. A repeated claim by the same run changes nothing; a claim by another
+        run takes the job over, because the engine only starts a second run when the first one is gone.
+
+        Raises:
+            JobIsFinal: the job has ended.
+            NotFound: no job has this id.
+        """
+        job = self.lock(job_id)
+        if job.state.is_final:
+            raise JobIsFinal(f"job {job_id} is {job.state}", hint="submit it again")
+        if job.claim_id == claim_id and job.state is JobState.RUNNING:
+            return job
+        now = datetime.now(UTC)
+        self._set(
+            job_id,
+            state=JobState.RUNNING.value,
+            attempts=job.attempts + 1,
+            claim_id=claim_id,
+            worker=worker,
+            started_at=job.started_at or now,
+            lease_expires_at=now + lease,
+        )
+        return self.get(job_id)
+
+    def renew(self, job_id: str, *, claim_id: str, lease: timedelta) -> bool:
+        """Extend the lease; False when this run no longer owns the job."""
+        result = self.connection.execute(
+            update(JobRow)
+            .where(
+                JobRow.id == job_id,
+                JobRow.claim_id == claim_id,
+                JobRow.state == JobState.RUNNING.value,
+            )
+            .values(lease_expires_at=datetime.now(UTC) + lease)
+        )
+        return result.rowcount == 1
+
+    def requeue(self, job_id: str) -> Job:
+        """Put a running job whose run is gone back into the queue; other states stay as they are."""
+        self.connection.execute(
+            update(JobRow)
+            .where(JobRow.id == job_id, JobRow.state == JobState.RUNNING.value)
+            .values(state=JobState.QUEUED.value, claim_id=None, worker=None, lease_expires_at=None)
+        )
+        return self.get(job_id)
+
+    def request_cancel(self, job_id: str) -> Job:
+        """Note the wish. A queued job ends at once; a running one when its worker hears of it."""
+        job = self.lock(job_id)
+        if job.state is JobState.QUEUED:
+            self._set(job_id, cancel_requested=True)
+            return self.finish(job_id, JobState.CANCELLED)
+        if job.state is JobState.RUNNING and not job.cancel_requested:
+            self._set(job_id, cancel_requested=True)
+        return self.get(job_id)
+
+    def finish(self, job_id: str, state: JobState, *, error: str | None = None) -> Job:
+        """End the job. Ending an ended job changes nothing."""
+        self.connection.execute(
+            update(JobRow)
+            .where(JobRow.id == job_id, JobRow.state.in_(_OPEN))
+            .values(
+                state=state.value,
+                error=error,
+                finished_at=datetime.now(UTC),
+                lease_expires_at=None,
+            )
+        )
+        return self.get(job_id)
+
+    def advance(self, job_id: str, *, trials: int, last_event: int) -> None:
+        """Record how many trials and events the job now has."""
+        self._set(job_id, trials_done=trials, last_event=last_event)
+
+    def attach_profile(self, job_id: str, sha256: str) -> None:
+        self._set(job_id, profile_sha256=sha256)
+
+    def _set(self, job_id: str, **values: object) -> None:
+        self.connection.execute(update(JobRow).where(JobRow.id == job_id).values(**values))
+
+    def _one(self, query: Select[tuple[object, ...]], job_id: str) -> Job:
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"there is no job {job_id}", hint="GET /v1/jobs lists them")
+        return _job(row)
+
+
+def _job(row: Row[tuple[object, ...]]) -> Job:
+    values = dict(row._mapping)
+    values["state"] = JobState(values["state"])
+    return Job(**values)

@@ -1,0 +1,50 @@
+"""Kernels, stored once per content hash."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Row, select
+
+from ..models import KernelRow
+from .errors import NotFound
+from .records import Kernel
+from .writes import insert_unless_present
+
+_TABLE = KernelRow.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels within one transaction."""
+
+    connection: Connection
+
+    def add(self, *, hash: str, name: str, filename: str, text: str, arguments: str) -> Kernel:
+        """Store a kernel; the one already stored under this hash wins and is returned."""
+        existing = self.find(hash)
+        if existing is not None:
+            return existing
+        kernel = Kernel(hash, name, filename, text, arguments, datetime.now(UTC))
+        insert_unless_present(self.connection, KernelRow, asdict(kernel))
+        return self.get(hash)
+
+    def find(self, hash: str) -> Kernel | None:
+        row = self.connection.execute(select(_TABLE).where(KernelRow.hash == hash)).first()
+        return None if row is None else _kernel(row)
+
+    def get(self, hash: str) -> Kernel:
+        """Raises:
+        NotFound: no kernel has this hash.
+        """
+        kernel = self.find(hash)
+        if kernel is None:
+            raise NotFound(
+                f"there is no kernel {hash}", hint="POST its source to /v1/kernels first"
+            )
+        return kernel
+
+
+def _kernel(row: Row[tuple[object, ...]]) -> Kernel:
+    return Kernel(**row._mapping)

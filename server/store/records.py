@@ -1,0 +1,155 @@
+"""What the store returns: frozen values, never rows. ``body`` fields hold JSON that the tuner wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """``queued -> running -> succeeded | failed | cancelled``; running may go back to queued when its
+    worker dies. The last three are final: nothing changes them."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """``hash`` is the compiler's sha256 of the source; ``arguments`` is a JSON list."""
+
+    hash: str
+    name: str
+    filename: str
+    text: str
+    arguments: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a submission fixes. ``spec`` is a JobSpec as JSON; ``trials_total`` an upper bound."""
+
+    id: str
+    kernel_name: str
+    kernel_hash: str
+    device: str
+    spec: str
+    trials_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    number: int
+    id: str
+    state: JobState
+    kernel_name: str
+    kernel_hash: str
+    device: str
+    spec: str
+    trials_total: int
+    trials_done: int
+    last_event: int
+    attempts: int
+    claim_id: str | None
+    worker: str | None
+    cancel_requested: bool
+    error: str | None
+    profile_sha256: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    lease_expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrial:
+    """``sequence`` orders trials as they arrived; ``shape`` and ``body`` are JSON text."""
+
+    job_id: str
+    trial_id: str
+    phase: str
+    sequence: int
+    attempt: int
+    dtype: str
+    shape: str
+    status: str
+    median_ns: float | None
+    body: str
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrial:
+    trial_id: str
+    phase: str
+    attempt: int
+    dtype: str
+    shape: str
+    status: str
+    median_ns: float | None
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``id`` is 1, 2, 3 ... within its job."""
+
+    job_id: str
+    id: int
+    kind: str
+    body: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConfig:
+    """A config record with its key columns; ``body`` is the ConfigRecord as JSON."""
+
+    id: str
+    kernel_hash: str
+    kernel_name: str
+    device_key: str
+    device_name: str
+    dtype: str
+    shape_key: str
+    toolchain_key: str
+    job_id: str | None
+    checked: bool
+    low_ns: float
+    high_ns: float
+    body: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device that a worker announced; ``fingerprint`` is a DeviceFingerprint as JSON."""
+
+    key: str
+    kind: str
+    name: str
+    fingerprint: str
+    worker: str
+    first_seen: datetime
+    last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token without its secret."""
+
+    id: str
+    name: str
+    scopes: frozenset[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None

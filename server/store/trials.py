@@ -1,0 +1,73 @@
+"""Trials, appended as they finish and never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Row, func, insert, select
+
+from ..models import TrialRow
+from .records import NewTrial, StoredTrial
+
+_TABLE = TrialRow.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Trials within one transaction. Writers hold the job's lock (:meth:`Jobs.lock`)."""
+
+    connection: Connection
+
+    def append(self, job_id: str, new: NewTrial) -> bool:
+        """Store a trial unless it is stored already; whether it was new."""
+        known = self.connection.execute(
+            select(TrialRow.sequence).where(
+                TrialRow.job_id == job_id,
+                TrialRow.trial_id == new.trial_id,
+                TrialRow.phase == new.phase,
+            )
+        ).first()
+        if known is not None:
+            return False
+        self.connection.execute(
+            insert(TrialRow).values(
+                job_id=job_id,
+                trial_id=new.trial_id,
+                phase=new.phase,
+                sequence=self.count(job_id) + 1,
+                attempt=new.attempt,
+                dtype=new.dtype,
+                shape=new.shape,
+                status=new.status,
+                median_ns=new.median_ns,
+                body=new.body,
+                recorded_at=datetime.now(UTC),
+            )
+        )
+        return True
+
+    def page(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[StoredTrial]:
+        """Trials of a job in order of arrival, with sequence numbers above ``after``."""
+        query = (
+            select(_TABLE)
+            .where(TrialRow.job_id == job_id, TrialRow.sequence > after)
+            .order_by(TrialRow.sequence)
+        )
+        if limit is not None:
+            query = query.limit(limit)
+        return [_trial(row) for row in self.connection.execute(query)]
+
+    def count(self, job_id: str) -> int:
+        query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(
+            TrialRow.job_id == job_id
+        )
+        return int(self.connection.execute(query).scalar_one())
+
+    def count_by_status(self) -> dict[str, int]:
+        query = select(TrialRow.status, func.count()).group_by(TrialRow.status)
+        return {str(status): int(count) for status, count in self.connection.execute(query)}
+
+
+def _trial(row: Row[tuple[object, ...]]) -> StoredTrial:
+    return StoredTrial(**row._mapping)

@@ -1,0 +1,372 @@
+"""The store's contract. A new database inherits every test by adding a parameter to ``database_url``."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from deuteron import migrations
+from deuteron.server.store import (
+    Conflict,
+    InvalidToken,
+    Job,
+    JobIsFinal,
+    JobState,
+    NewJob,
+    NewTrial,
+    NotFound,
+    Store,
+    StoredConfig,
+)
+
+LEASE = timedelta(seconds=30)
+
+
+def new_job(**changes: object) -> NewJob:
+    values: dict[str, object] = {
+        "id": str(uuid.uuid4()),
+        "kernel_name": "softmax",
+        "kernel_hash": "a" * 64,
+        "device": "cpu",
+        "spec": '{"seed": 1}',
+        "trials_total": 10,
+    }
+    return NewJob(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def new_trial(**changes: object) -> NewTrial:
+    trial = NewTrial(
+        trial_id=str(uuid.uuid4()),
+        phase="screen",
+        attempt=1,
+        dtype="f32",
+        shape='{"N":1024}',
+        status="ok",
+        median_ns=1234.5,
+        body='{"config": {"BLOCK": 128}}',
+    )
+    return replace(trial, **changes)
+
+
+def new_config(**changes: object) -> StoredConfig:
+    config = StoredConfig(
+        id=str(uuid.uuid4()),
+        kernel_hash="a" * 64,
+        kernel_name="softmax",
+        device_key="cpu:x",
+        device_name="CPU",
+        dtype="f32",
+        shape_key="M=1,N=2",
+        toolchain_key="t1",
+        job_id=None,
+        checked=True,
+        low_ns=90.0,
+        high_ns=110.0,
+        body='{"n": 1}',
+        created_at=datetime.now(UTC),
+    )
+    return replace(config, **changes)
+
+
+class StoreConformance:
+    """What every database must do. Subclasses provide the ``store`` fixture."""
+
+    def submit(self, store: Store, **changes: object) -> Job:
+        with store.write() as tx:
+            return tx.jobs.add(new_job(**changes))
+
+    # -- kernels
+
+    def test_a_kernel_is_stored_once_per_hash(self, store: Store) -> None:
+        first = {"hash": "b" * 64, "name": "k", "filename": "k.py", "text": "x", "arguments": "[]"}
+        with store.write() as tx:
+            kernel = tx.kernels.add(**first)
+            again = tx.kernels.add(**{**first, "text": "a comment more"})
+        assert again == kernel
+        with store.read() as tx:
+            assert tx.kernels.get("b" * 64).text == "x"
+            with pytest.raises(NotFound, match="no kernel ccc"):
+                tx.kernels.get("ccc")
+
+    # -- jobs
+
+    def test_a_new_job_is_queued_and_comes_back_whole(self, store: Store) -> None:
+        new = new_job(spec='{"text": "µ ∑ \\u0000"}')
+        with store.write() as tx:
+            tx.jobs.add(new)
+        with store.read() as tx:
+            job = tx.jobs.get(new.id)
+        assert (job.state, job.attempts, job.trials_done) == (JobState.QUEUED, 0, 0)
+        assert job.spec == new.spec
+        assert abs(datetime.now(UTC) - job.created_at) < timedelta(seconds=20)
+
+    def test_claim_is_idempotent_for_a_run_and_counts_takeovers(self, store: Store) -> None:
+        job = self.submit(store)
+        with store.write() as tx:
+            first = tx.jobs.claim(job.id, claim_id="run-1", worker="cpu", lease=LEASE)
+            again = tx.jobs.claim(job.id, claim_id="run-1", worker="cpu", lease=LEASE)
+            other = tx.jobs.claim(job.id, claim_id="run-2", worker="cpu", lease=LEASE)
+        assert (first.state, first.attempts) == (JobState.RUNNING, 1)
+        assert again == first
+        assert (other.attempts, other.claim_id) == (2, "run-2")
+        assert other.started_at == first.started_at
+        with store.write() as tx:
+            assert not tx.jobs.renew(job.id, claim_id="run-1", lease=LEASE)
+            assert tx.jobs.renew(job.id, claim_id="run-2", lease=LEASE)
+
+    @pytest.mark.parametrize("end", [s for s in JobState if s.is_final])
+    def test_final_states_are_final(self, store: Store, end: JobState) -> None:
+        job = self.submit(store)
+        with store.write() as tx:
+            ended = tx.jobs.finish(job.id, end, error="why")
+            assert tx.jobs.finish(job.id, JobState.SUCCEEDED) == ended
+            assert tx.jobs.requeue(job.id) == ended
+            assert tx.jobs.request_cancel(job.id) == ended
+            with pytest.raises(JobIsFinal, match=end.value):
+                tx.jobs.claim(job.id, claim_id="r", worker="w", lease=LEASE)
+        assert ended.error == "why"
+        assert ended.finished_at is not None
+
+    def test_cancel_ends_a_queued_job_and_asks_a_running_one(self, store: Store) -> None:
+        queued, running = self.submit(store), self.submit(store)
+        with store.write() as tx:
+            tx.jobs.claim(running.id, claim_id="r", worker="w", lease=LEASE)
+            assert tx.jobs.request_cancel(queued.id).state is JobState.CANCELLED
+            asked = tx.jobs.request_cancel(running.id)
+            assert (asked.state, asked.cancel_requested) == (JobState.RUNNING, True)
+            assert tx.jobs.request_cancel(running.id) == asked
+
+    def test_requeue_forgets_the_run_but_not_the_attempts(self, store: Store) -> None:
+        job = self.submit(store)
+        with store.write() as tx:
+            tx.jobs.claim(job.id, claim_id="r", worker="w", lease=LEASE)
+            back = tx.jobs.requeue(job.id)
+        assert (back.state, back.attempts, back.claim_id) == (JobState.QUEUED, 1, None)
+
+    def test_pages_are_stable_while_jobs_arrive(self, store: Store) -> None:
+        made = [self.submit(store).id for _ in range(5)]
+        with store.read() as tx:
+            first = tx.jobs.page(limit=2)
+        self.submit(store)
+        with store.read() as tx:
+            second = tx.jobs.page(before=first[-1].number, limit=10)
+        assert [job.id for job in first + second] == made[::-1]
+
+    def test_count_by_state(self, store: Store) -> None:
+        self.submit(store)
+        done = self.submit(store)
+        with store.write() as tx:
+            tx.jobs.finish(done.id, JobState.SUCCEEDED)
+        with store.read() as tx:
+            counts = tx.jobs.count_by_state()
+            assert [job.id for job in tx.jobs.in_state(JobState.SUCCEEDED)] == [done.id]
+        assert (counts[JobState.QUEUED], counts[JobState.SUCCEEDED]) == (1, 1)
+        assert set(counts) == set(JobState)
+
+    # -- trials and events
+
+    def test_a_trial_delivered_twice_is_stored_once(self, store: Store) -> None:
+        job = self.submit(store)
+        trial = new_trial()
+        with store.write() as tx:
+            assert tx.trials.append(job.id, trial)
+            assert not tx.trials.append(job.id, replace(trial, attempt=2))
+            assert tx.trials.append(job.id, replace(trial, phase="final"))
+            assert tx.trials.append(job.id, new_trial(status="timeout", median_ns=None))
+        with store.read() as tx:
+            trials = tx.trials.page(job.id)
+            assert [t.sequence for t in trials] == [1, 2, 3]
+            assert tx.trials.page(job.id, after=1, limit=1) == trials[1:2]
+            assert tx.trials.count_by_status() == {"ok": 2, "timeout": 1}
+        assert trials[0].median_ns == 1234.5
+        assert trials[2].median_ns is None
+
+    def test_event_ids_have_no_gaps_under_concurrent_writers(self, store: Store) -> None:
+        jobs = [self.submit(store), self.submit(store)]
+
+        def write(number: int) -> None:
+            job = jobs[number % 2]
+            with store.write() as tx:
+                tx.jobs.lock(job.id)
+                tx.events.append(job.id, "trial", "{}", claim_id="r", sequence=number)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(40)))
+        with store.read() as tx:
+            for parity, job in enumerate(jobs):
+                assert [event.id for event in tx.events.page(job.id)] == list(range(1, 21))
+                assert tx.events.delivered(job.id, "r") == set(range(parity, 40, 2))
+                assert tx.events.last_id(job.id) == 20
+                assert [e.id for e in tx.events.page(job.id, after=17)] == [18, 19, 20]
+
+    def test_a_transaction_that_raises_leaves_nothing(self, store: Store) -> None:
+        job = self.submit(store)
+        with pytest.raises(ZeroDivisionError), store.write() as tx:
+            tx.trials.append(job.id, new_trial())
+            tx.events.append(job.id, "trial", "{}")
+            tx.jobs.finish(job.id, JobState.FAILED)
+            raise ZeroDivisionError
+        with store.read() as tx:
+            assert tx.jobs.get(job.id).state is JobState.QUEUED
+            assert tx.trials.page(job.id) == []
+            assert tx.events.page(job.id) == []
+
+    def test_readers_do_not_wait_for_a_writer(self, store: Store) -> None:
+        job = self.submit(store)
+        seen = threading.Event()
+
+        def read() -> None:
+            with store.read() as tx:
+                tx.jobs.get(job.id)
+            seen.set()
+
+        with store.write() as tx:
+            tx.events.append(job.id, "trial", "{}")
+            threading.Thread(target=read).start()
+            assert seen.wait(5)
+
+    # -- configs
+
+    def test_every_change_raises_the_version(self, store: Store) -> None:
+        with store.read() as tx:
+            assert tx.configs.version() == 0
+        with store.write() as tx:
+            tx.configs.put(new_config())
+            tx.configs.put(new_config(shape_key="M=9"))
+        with store.read() as tx:
+            assert tx.configs.version() == 2
+            assert tx.configs.count() == 2
+
+    @pytest.mark.parametrize(
+        ("newcomer", "wins"),
+        [
+            ({"low_ns": 80.0, "high_ns": 85.0}, True),
+            ({"low_ns": 100.0, "high_ns": 130.0}, True),
+            ({"low_ns": 110.5, "high_ns": 130.0}, False),
+            ({"low_ns": 10.0, "high_ns": 11.0, "checked": False}, False),
+        ],
+        ids=["faster", "overlapping", "slower", "unchecked"],
+    )
+    def test_a_stored_config_yields_only_to_one_that_is_not_slower(
+        self, store: Store, newcomer: dict[str, object], wins: bool
+    ) -> None:
+        old, new = new_config(), new_config(**newcomer)
+        with store.write() as tx:
+            tx.configs.put(old)
+            kept = tx.configs.put(new)
+        assert kept == (new if wins else old)
+        with store.read() as tx:
+            assert [c.id for c in tx.configs.candidates("a" * 64, "cpu:x", "f32")] == [kept.id]
+
+    def test_candidates_share_kernel_device_and_dtype(self, store: Store) -> None:
+        mine = new_config()
+        others = [
+            new_config(kernel_hash="c" * 64),
+            new_config(device_key="cuda:y"),
+            new_config(dtype="bf16"),
+        ]
+        with store.write() as tx:
+            tx.configs.add_many([mine, *others])
+        with store.read() as tx:
+            assert tx.configs.candidates("a" * 64, "cpu:x", "f32") == [mine]
+            assert len(list(tx.configs.stream())) == 4
+            assert len(list(tx.configs.stream(kernel_hash="a" * 64, device_key="cpu:x"))) == 2
+            assert tx.configs.kernel_hashes("softmax")[0] in ("a" * 64, "c" * 64)
+            assert {key for key, _ in tx.configs.device_keys()} == {"cpu:x", "cuda:y"}
+
+    def test_two_writers_of_one_key_leave_one_row(self, store: Store) -> None:
+        def put(number: int) -> None:
+            with store.write() as tx:
+                tx.configs.put(new_config(low_ns=100.0 - 2 * number, high_ns=101.0 - 2 * number))
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(put, range(12)))
+        with store.read() as tx:
+            (config,) = tx.configs.candidates("a" * 64, "cpu:x", "f32")
+            assert tx.configs.count() == 1
+        assert config.low_ns == 78.0
+
+    # -- devices
+
+    def test_a_device_announced_again_is_refreshed(self, store: Store) -> None:
+        device = {"key": "cpu:x", "kind": "cpu", "name": "CPU", "fingerprint": "{}"}
+
+        def announce(worker: str) -> None:
+            with store.write() as tx:
+                tx.devices.announce(**device, worker=worker)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(announce, "abcd"))
+        announce("last")
+        with store.read() as tx:
+            (stored,) = tx.devices.all()
+        assert stored.worker == "last"
+        assert stored.last_seen >= stored.first_seen
+
+    # -- tokens
+
+    def test_tokens_are_hashed_scoped_and_can_end(self, store: Store) -> None:
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        with store.write() as tx:
+            token, secret = tx.tokens.create("ci", ["submit", "read"])
+            _, expired = tx.tokens.create("old", ["read"], expires_at=past)
+        with store.read() as tx:
+            assert tx.tokens.check(secret) == token
+            assert token.scopes == {"read", "submit"}
+            with pytest.raises(InvalidToken, match="'old' expired at"):
+                tx.tokens.check(expired)
+            with pytest.raises(InvalidToken, match="not known"):
+                tx.tokens.check(secret + "x")
+        with store.database.read() as connection:
+            dump = str(connection.exec_driver_sql("SELECT * FROM tokens").all())
+        assert secret not in dump
+        with store.write() as tx:
+            first = tx.tokens.revoke(token.id)
+            assert tx.tokens.revoke(token.id) == first
+            with pytest.raises(InvalidToken, match="was revoked"):
+                tx.tokens.check(secret)
+            with pytest.raises(NotFound):
+                tx.tokens.revoke("nobody")
+
+    # -- idempotency
+
+    def test_an_idempotency_key_finds_its_job_and_refuses_another_body(self, store: Store) -> None:
+        job = self.submit(store)
+        with store.write() as tx:
+            assert tx.idempotency.find("me", "k1", "s1") is None
+            tx.idempotency.add("me", "k1", "s1", job.id)
+            assert tx.idempotency.find("me", "k1", "s1") == job.id
+            assert tx.idempotency.find("you", "k1", "s2") is None
+            with pytest.raises(Conflict, match=f"used for job {job.id}"):
+                tx.idempotency.find("me", "k1", "s2")
+
+
+class TestStore(StoreConformance):
+    @pytest.fixture
+    def store(self, database_url: str) -> Iterator[Store]:
+        migrations.upgrade(database_url)
+        store = Store.open(database_url)
+        yield store
+        store.close()
+
+
+def test_sqlite_runs_with_the_settings_the_service_relies_on(sqlite_url: str) -> None:
+    store = Store.open(sqlite_url)
+    with store.database.read() as connection:
+        values = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    store.close()
+    assert values == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "busy_timeout": 15_000,
+    }
