@@ -1,0 +1,348 @@
+"""Every environment setting of the compiler, the profiler and the tuner, typed and in one place.
+
+Nothing else below ``server/`` reads the environment. A knob is read each time it is asked for, so a variable set by
+a test or a notebook counts at once; :meth:`Knob.scope` overrides one without touching the environment. Where Triton
+has a variable that means the same, its name works too; the DEUTERON name wins when both are set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, Literal, TypeVar, cast
+
+from .errors import KnobError
+
+T = TypeVar("T")
+
+_REGISTRY: dict[str, Knob[object]] = {}
+
+
+class _Epoch:
+    """Counts scopes entered and left, so that launchers can keep what they read until one changes."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+
+#: Compared by launchers on every call: one attribute read instead of a look into the environment.
+epoch = _Epoch()
+
+
+class Knob(Generic[T]):
+    """One setting: its variables (first one wins), its default, how its text is read and what it is for.
+
+    Raises:
+        KnobError: from :meth:`get`, when a variable is set to a text that the knob cannot take.
+    """
+
+    def __init__(
+        self,
+        names: str,
+        default: Callable[[], T],
+        parse: Callable[[str], T],
+        allowed: str,
+        doc: str,
+        default_text: str | None = None,
+    ) -> None:
+        self.names = tuple(names.split())
+        self.doc = doc
+        self.allowed = allowed
+        self._default = default
+        self._default_text = default_text
+        self._parse = parse
+        self._override: list[T] = []
+        for name in self.names:
+            if name in _REGISTRY:
+                raise TypeError(f"two knobs read {name}")
+            _REGISTRY[name] = cast("Knob[object]", self)
+
+    @property
+    def name(self) -> str:
+        """The variable that wins."""
+        return self.names[0]
+
+    @property
+    def default_text(self) -> str:
+        """The default as documentation shows it."""
+        return self._default_text if self._default_text is not None else _show(self._default())
+
+    def source(self) -> str | None:
+        """Where the value comes from: a variable's name, ``scope``, or None for the default."""
+        if self._override:
+            return "scope"
+        return next((n for n in self.names if os.environ.get(n)), None)
+
+    def get(self) -> T:
+        """The value now; an empty variable counts as not set."""
+        if self._override:
+            return self._override[-1]
+        name = self.source()
+        if name is None:
+            return self._default()
+        text = os.environ[name]
+        try:
+            return self._parse(text.strip())
+        except (ValueError, KeyError) as error:
+            raise KnobError(
+                f"environment variable {name} is {text!r}", hint=f"use {self.allowed}"
+            ) from error
+
+    @contextmanager
+    def scope(self, value: T) -> Iterator[None]:
+        """Give the knob ``value`` inside a ``with`` block, for the whole process (all threads)."""
+        self._override.append(value)
+        epoch.value += 1
+        try:
+            yield
+        finally:
+            self._override.pop()
+            epoch.value += 1
+
+    def __repr__(self) -> str:
+        return f"<Knob {self.name} = {_show(self.get())}>"
+
+
+def all_knobs() -> tuple[Knob[object], ...]:
+    """Every knob once, in the order of this file: for documentation and ``--help``."""
+    return tuple(dict.fromkeys(_REGISTRY.values()))
+
+
+def describe() -> str:
+    """All knobs as text: name, default, meaning, values and Triton's names, one paragraph each."""
+    paragraphs = []
+    for knob in all_knobs():
+        also = f" Also: {', '.join(knob.names[1:])}." if knob.names[1:] else ""
+        paragraphs.append(
+            f"{knob.name} (default: {knob.default_text})\n    {knob.doc} Values: {knob.allowed}.{also}"
+        )
+    return "\n".join(paragraphs)
+
+
+def _show(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if value is None or value == "":
+        return "not set"
+    return str(value)
+
+
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off"), False
+)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _flag(names: str, default: bool, doc: str) -> Knob[bool]:
+    return Knob(names, lambda: default, lambda t: _BOOLEANS[t.lower()], "0 or 1", doc)
+
+
+def _number(names: str, default: int, doc: str, *, low: int, high: int) -> Knob[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return Knob(names, lambda: default, parse, f"a whole number from {low} to {high}", doc)
+
+
+def _size(names: str, default: int, doc: str) -> Knob[int]:
+    def parse(text: str) -> int:
+        digits = text.upper().removesuffix("B").removesuffix("I")
+        unit = digits[-1:] if digits[-1:] in _UNITS else ""
+        value = int(digits.removesuffix(unit)) * _UNITS[unit]
+        if value < 0:
+            raise ValueError(text)
+        return value
+
+    return Knob(names, lambda: default, parse, "bytes, or a number with K, M, G or T", doc)
+
+
+def _optional_path(names: str, doc: str) -> Knob[Path | None]:
+    return Knob(names, lambda: None, _absolute, "a path", doc)
+
+
+def _text(names: str, doc: str) -> Knob[str]:
+    return Knob(names, str, str, "any text", doc)
+
+
+def _absolute(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _arch(text: str) -> str:
+    arch = text.lower().removeprefix("cuda:").removeprefix("sm_").removeprefix("sm")
+    if not arch.rstrip("af").isdigit():
+        raise ValueError(text)
+    return f"cuda:{arch}"
+
+
+# ---- where things are kept -------------------------------------------------------------------------------------
+
+
+def _default_home() -> Path:
+    triton_home = os.environ.get("TRITON_HOME")
+    return _absolute(triton_home or "~") / ".deuteron"
+
+
+def _default_cache() -> Path:
+    shared = os.environ.get("TRITON_CACHE_DIR")
+    return _absolute(shared) / "deuteron" if shared else home.get() / "cache"
+
+
+home: Knob[Path] = Knob(
+    "DEUTERON_HOME",
+    _default_home,
+    _absolute,
+    "a path",
+    "Folder for everything kept between runs. With TRITON_HOME set: $TRITON_HOME/.deuteron.",
+    "~/.deuteron",
+)
+cache_dir: Knob[Path] = Knob(
+    "DEUTERON_CACHE_DIR",
+    _default_cache,
+    _absolute,
+    "a path",
+    "Compiled variants and autotuning results. With TRITON_CACHE_DIR set: $TRITON_CACHE_DIR/deuteron.",
+    "$DEUTERON_HOME/cache",
+)
+cache_bytes = _size(
+    "DEUTERON_CACHE_BYTES",
+    2 << 30,
+    "Size the compile cache may grow to before its least recently used entries go; 0 turns it off.",
+)
+always_compile = _flag(
+    "DEUTERON_ALWAYS_COMPILE TRITON_ALWAYS_COMPILE",
+    False,
+    "Compile even when the cache has the variant.",
+)
+
+# ---- how kernels run -------------------------------------------------------------------------------------------
+
+interpret = _flag(
+    "DEUTERON_INTERPRET TRITON_INTERPRET",
+    False,
+    "Run kernels as Python under the interpreter, so that print and pdb work inside them. Read when a kernel is "
+    "decorated.",
+)
+debug = _flag(
+    "DEUTERON_DEBUG TRITON_DEBUG",
+    False,
+    "Compile tl.device_assert into kernels. Read when a kernel is decorated.",
+)
+cpu_threads = _number(
+    "DEUTERON_CPU_THREADS",
+    0,
+    "Threads of the CPU target's grid; 0 takes one per core that this process may use.",
+    low=0,
+    high=1024,
+)
+device = _text(
+    "DEUTERON_DEVICE",
+    "Device for launches whose arguments are on none, such as cpu or cuda:0.",
+)
+
+# ---- what kernels are compiled to ------------------------------------------------------------------------------
+
+default_fp_fusion = _flag(
+    "DEUTERON_DEFAULT_FP_FUSION TRITON_DEFAULT_FP_FUSION",
+    True,
+    "Default of enable_fp_fusion: contract a*b+c to one fma.",
+)
+F32Precision = Literal["ieee", "tf32", "tf32x3"]
+_PRECISIONS: dict[str, F32Precision] = {"ieee": "ieee", "tf32": "tf32", "tf32x3": "tf32x3"}
+f32_default: Knob[F32Precision] = Knob(
+    "DEUTERON_F32_DEFAULT TRITON_F32_DEFAULT",
+    lambda: "tf32",
+    lambda text: _PRECISIONS[text.lower()],
+    "ieee, tf32 or tf32x3",
+    "Default input_precision of tl.dot on f32 inputs.",
+)
+override_arch: Knob[str | None] = Knob(
+    "DEUTERON_OVERRIDE_ARCH TRITON_OVERRIDE_ARCH",
+    lambda: None,
+    _arch,
+    "an architecture such as 90a or sm90a",
+    "Compile for this GPU architecture instead of the device's own.",
+)
+ptxas_path = _optional_path(
+    "DEUTERON_PTXAS_PATH TRITON_PTXAS_PATH",
+    "The ptxas to assemble with, instead of the one on PATH or in the nvidia-cuda-nvcc wheel.",
+)
+ptxas_options = _text(
+    "DEUTERON_PTXAS_OPTIONS PTXAS_OPTIONS", "More options for ptxas, separated by spaces."
+)
+disable_ptxas_opt = _flag(
+    "DEUTERON_DISABLE_PTXAS_OPT DISABLE_PTXAS_OPT",
+    False,
+    "Assemble without optimisation, for debuggers.",
+)
+disable_line_info = _flag(
+    "DEUTERON_DISABLE_LINE_INFO TRITON_DISABLE_LINE_INFO",
+    False,
+    "Leave source lines out of generated code.",
+)
+cuobjdump_path = _optional_path(
+    "DEUTERON_CUOBJDUMP_PATH TRITON_CUOBJDUMP_PATH",
+    "The cuobjdump that prints machine code of a cubin, instead of the one on PATH.",
+)
+nvdisasm_path = _optional_path(
+    "DEUTERON_NVDISASM_PATH TRITON_NVDISASM_PATH",
+    "The nvdisasm that prints machine code of a cubin, instead of the one on PATH.",
+)
+
+# ---- looking inside --------------------------------------------------------------------------------------------
+
+kernel_dump = _flag(
+    "DEUTERON_KERNEL_DUMP TRITON_KERNEL_DUMP",
+    False,
+    "Write every stage of each compiled variant under DEUTERON_DUMP_DIR.",
+)
+dump_dir: Knob[Path] = Knob(
+    "DEUTERON_DUMP_DIR TRITON_DUMP_DIR",
+    lambda: home.get() / "dump",
+    _absolute,
+    "a path",
+    "Where DEUTERON_KERNEL_DUMP writes.",
+    "$DEUTERON_HOME/dump",
+)
+verify = _flag(
+    "DEUTERON_VERIFY",
+    False,
+    "Check the IR after each pass, and name the pass that broke it.",
+)
+
+# ---- autotuning ------------------------------------------------------------------------------------------------
+
+print_autotuning = _flag(
+    "DEUTERON_PRINT_AUTOTUNING TRITON_PRINT_AUTOTUNING",
+    False,
+    "Print what an @autotune search timed and chose.",
+)
+cache_autotuning = _flag(
+    "DEUTERON_CACHE_AUTOTUNING TRITON_CACHE_AUTOTUNING",
+    False,
+    "Keep the timings of @autotune on disk, so that a search is run once per machine.",
+)
+
+# ---- profiler --------------------------------------------------------------------------------------------------
+
+cupti_path = _optional_path(
+    "DEUTERON_CUPTI_LIB_PATH TRITON_CUPTI_LIB_PATH",
+    "libcupti.so, or the folder that holds it, instead of the one that CUDA's wheels or PATH provide.",
+)
+proton_disable = _flag(
+    "DEUTERON_PROTON_DISABLE TRITON_PROTON_DISABLE",
+    False,
+    "Make the profiler's calls do nothing.",
+)
+profile_buffer_bytes = _size(
+    "DEUTERON_PROFILE_BUFFER_SIZE TRITON_PROFILE_BUFFER_SIZE",
+    64 << 20,
+    "Memory for GPU activity records between two flushes.",
+)
