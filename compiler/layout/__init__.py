@@ -1,0 +1,70 @@
+"""Linear layouts over F2: where the elements of a tile live, and how to move them elsewhere.
+
+Pure integers: no IR, no LLVM, no NumPy. ``LinearLayout`` maps register, lane, warp and block bits to tile
+coordinates, ``SharedLayout`` maps shared memory offsets; constructor functions make them, transform functions
+follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how to move data between them.
+"""
+
+from .construct import blocked, coalesced, contiguous_registers
+from .errors import LayoutError
+from .f2 import LinearMap, ShiftTerm, shift_terms
+from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
+from .linear import LinearLayout, Place
+from .shared import (
+    SharedAccess,
+    SharedLayout,
+    bank_conflicts,
+    plan_shared_access,
+    shared_linear,
+    shared_swizzled,
+    shared_tensor_core,
+)
+from .text import TOKEN_PATTERN
+from .transform import (
+    broadcast_layout,
+    expand_dims_layout,
+    join_layout,
+    permute_layout,
+    remove_register_broadcast,
+    reshape_layout,
+    slice_layout,
+    split_layout,
+    splittable_layout,
+    unbroadcast_layout,
+    unique_registers,
+)
+
+__all__ = [
+    "TOKEN_PATTERN",
+    "LayoutError",
+    "LinearLayout",
+    "LinearMap",
+    "Place",
+    "SharedAccess",
+    "SharedLayout",
+    "ShiftTerm",
+    "bank_conflicts",
+    "blocked",
+    "broadcast_layout",
+    "coalesced",
+    "contiguous_registers",
+    "dot_operand",
+    "expand_dims_layout",
+    "join_layout",
+    "mma_accumulator",
+    "permute_layout",
+    "plan_shared_access",
+    "remove_register_broadcast",
+    "reshape_layout",
+    "shared_linear",
+    "shared_swizzled",
+    "shared_tensor_core",
+    "shift_terms",
+    "slice_layout",
+    "split_layout",
+    "splittable_layout",
+    "unbroadcast_layout",
+    "unique_registers",
+    "wgmma_accumulator",
+    "wgmma_warps",
+]

@@ -90,24 +90,20 @@ def independent(vectors: Iterable[int], modulo: Iterable[int] = ()) -> list[int]
 
 def intersection(left: Iterable[int], right: Iterable[int]) -> list[int]:
     """A basis of the intersection of two spans."""
-    left_space = Echelon(left)
-    offset = left_space._count
-    found = []
-    members = independent(right)
-    for vector in members:
-        residue, combination = left_space._reduce(vector)
-        if residue:
-            left_space.add(vector)
+    members = independent(left)
+    width = len(members)
+    space = Echelon(members)
+    outside: list[int] = []
+    common = []
+    for vector in independent(right):
+        combination = space.solve(vector)
+        if combination is None:
+            space.add(vector)
+            outside.append(vector)
         else:
-            # vector = (left part) + (earlier right vectors): moving the latter over gives a common vector.
-            used = combination >> offset
-            found.append(vector ^ combine(_added(members, left_space, offset), used))
-            left_space._count += 1
-    return found
-
-
-def _added(members: list[int], space: Echelon, offset: int) -> list[int]:
-    return members[: space._count - offset]
+            # vector = left part + earlier right vectors; moving the latter over gives a common vector.
+            common.append(vector ^ combine(outside, combination >> width))
+    return common
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,275 @@
+"""Layouts of tiles in shared memory, and how the threads of a register layout reach them.
+
+A shared layout is a linear map from the bits of an element offset to tile coordinates. An access plan gives byte
+offsets as XOR of lane bases, warp bases and one constant per instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .construct import row_major
+from .errors import LayoutError
+from .f2 import LinearMap, combine, log2_exact, span_of
+from .linear import Coordinates, LinearLayout, flatten, unflatten
+
+BANKS = 32
+BANK_BYTES = 4
+WAVE_BYTES = BANKS * BANK_BYTES
+MAX_VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """A tile of ``shape`` in shared memory: bit i of an element's offset stands for ``flat_offset[i]``.
+
+    ``flat_offset`` holds row-major linear indices; the offset of an element is in elements, not bytes.
+    """
+
+    shape: Coordinates
+    flat_offset: tuple[int, ...]
+
+    @property
+    def offset(self) -> tuple[Coordinates, ...]:
+        """The tile coordinates of every offset bit."""
+        return tuple(unflatten(self.shape, flat) for flat in self.flat_offset)
+
+    @property
+    def map(self) -> LinearMap:
+        """Offset -> flat index."""
+        return LinearMap(self.flat_offset, len(self.flat_offset))
+
+    def inverse(self) -> LinearMap:
+        """Flat index -> offset; raises LayoutError when two elements share an offset."""
+        return _inverse(self)
+
+    def apply(self, offset: int) -> Coordinates:
+        """Coordinates of the element at an offset (in elements)."""
+        return unflatten(self.shape, combine(self.flat_offset, offset))
+
+    def offset_of(self, coordinates: Sequence[int]) -> int:
+        """Offset (in elements) of the element at ``coordinates``."""
+        return self.inverse()(flatten(self.shape, coordinates))
+
+    def permute(self, order: Sequence[int]) -> SharedLayout:
+        """The same memory seen as a tile with dimension i = old dimension ``order[i]``."""
+        shape = tuple(self.shape[axis] for axis in order)
+        return SharedLayout(
+            shape,
+            tuple(flatten(shape, [basis[axis] for axis in order]) for basis in self.offset),
+        )
+
+    def reshape(self, shape: Sequence[int]) -> SharedLayout:
+        """The same memory seen as a tile of another shape of the same size, row-major."""
+        return SharedLayout(tuple(shape), self.flat_offset)
+
+
+@lru_cache(maxsize=1024)
+def _inverse(layout: SharedLayout) -> LinearMap:
+    return layout.map.pseudo_inverse()
+
+
+def shared_linear(shape: Sequence[int], order: Sequence[int] | None = None) -> SharedLayout:
+    """Unswizzled: elements in sequence along ``order`` (axes, fastest first; default row-major)."""
+    return shared_swizzled(shape, order, vector=1, per_phase=1, max_phase=1)
+
+
+def shared_swizzled(
+    shape: Sequence[int],
+    order: Sequence[int] | None = None,
+    *,
+    vector: int,
+    per_phase: int,
+    max_phase: int,
+) -> SharedLayout:
+    """XOR swizzle: group column / vector is XORed with (row / per_phase) % max_phase.
+
+    Columns run along ``order[0]``, rows along ``order[1]``; default order is row-major. Raises LayoutError
+    when the swizzle is wider than a row or a number is not a power of two.
+    """
+    sizes = tuple(shape)
+    axes = row_major(len(sizes)) if order is None else tuple(order)
+    for value, what in ((vector, "vector"), (per_phase, "per_phase"), (max_phase, "max_phase")):
+        log2_exact(value, what)
+    if max_phase > 1 and (len(sizes) < 2 or vector * max_phase > sizes[axes[0]]):
+        raise LayoutError(
+            f"a swizzle of {max_phase} phases of {vector} does not fit a row of {sizes}"
+        )
+    return _swizzled(sizes, axes, sizes[axes[0]] if sizes else 1, vector, per_phase, max_phase)
+
+
+def shared_tensor_core(
+    shape: Sequence[int], element_bits: int, swizzle_bytes: int, order: Sequence[int] | None = None
+) -> SharedLayout:
+    """The swizzle of TMA boxes and wgmma matrix descriptors.
+
+    Panels of ``swizzle_bytes`` (32, 64 or 128; 0: no swizzle and no panels) along ``order[0]``; inside a panel
+    the 16-byte chunk number (address bits 4 and up) is XORed with address bits 7 and up. Panels follow each
+    other, each with all rows. Source: PTX ISA, "Tensor swizzling modes" and "Shared Memory Matrix Layout".
+    Raises LayoutError when a row is shorter than a panel.
+    """
+    sizes = tuple(shape)
+    axes = row_major(len(sizes)) if order is None else tuple(order)
+    if swizzle_bytes == 0:
+        return shared_linear(sizes, axes)
+    if swizzle_bytes not in (32, 64, 128):
+        raise LayoutError(f"there is no {swizzle_bytes}-byte swizzle", hint="use 0, 32, 64 or 128")
+    panel = swizzle_bytes * 8 // element_bits
+    if len(sizes) < 2 or sizes[axes[0]] < panel:
+        raise LayoutError(f"rows of {sizes} are shorter than a {swizzle_bytes}-byte swizzle panel")
+    chunk = max(1, 128 // element_bits)
+    return _swizzled(sizes, axes, panel, chunk, WAVE_BYTES // swizzle_bytes, swizzle_bytes // 16)
+
+
+@lru_cache(maxsize=1024)
+def _swizzled(
+    shape: Coordinates, order: Coordinates, panel: int, vector: int, per_phase: int, max_phase: int
+) -> SharedLayout:
+    if sorted(order) != list(range(len(shape))):
+        raise LayoutError(f"order {order} does not list the axes of {shape}")
+    if not shape:
+        return SharedLayout((), ())
+    columns: list[int] = []
+
+    def add(axis: int, start: int, stop: int) -> None:
+        while start < stop:
+            coordinates = [0] * len(shape)
+            coordinates[axis] = start
+            if len(order) > 1 and axis == order[1]:
+                coordinates[order[0]] = (start // per_phase) % max_phase * vector
+            columns.append(flatten(shape, coordinates))
+            start *= 2
+
+    add(order[0], 1, panel)
+    for axis in order[1:2]:
+        add(axis, 1, shape[axis])
+    add(order[0], panel, shape[order[0]])
+    for axis in order[2:]:
+        add(axis, 1, shape[axis])
+    return SharedLayout(shape, tuple(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAccess:
+    """Loads or stores that move the registers of a layout from or to shared memory.
+
+    Access i moves ``registers[i]`` (``vector`` of them, in address order) at byte offset
+    ``offsets[i] ^ XOR of lane[b] over the set bits of the lane index ^ the same of warp``; the base address of
+    the buffer is added last. Copies within a thread are left out: register r holds the same element as register
+    ``canonical[r]``, and only canonical registers occur in ``registers``.
+    """
+
+    vector: int
+    element_bytes: int
+    registers: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]
+    lane: tuple[int, ...]
+    warp: tuple[int, ...]
+    canonical: tuple[int, ...]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes that one lane moves per access."""
+        return self.vector * self.element_bytes
+
+    @property
+    def thread_mask(self) -> int:
+        """Offset bits that lanes or warps set; the other bits of a constant may be an immediate that is added."""
+        mask = 0
+        for basis in self.lane + self.warp:
+            mask |= basis
+        return mask
+
+    def split_offset(self, access: int) -> tuple[int, int]:
+        """(part to XOR into the thread's offset, part to add afterwards as an immediate), in bytes."""
+        mask = self.thread_mask
+        return self.offsets[access] & mask, self.offsets[access] & ~mask
+
+
+def build_access(
+    register: Sequence[int],
+    lane: Sequence[int],
+    warp: Sequence[int],
+    element_bytes: int,
+    max_vector_bytes: int = MAX_VECTOR_BYTES,
+) -> SharedAccess:
+    """The access plan for element offsets given by one basis per register, lane and warp bit."""
+    positions = span_of(register)
+    present = set(positions)
+    thread_bits = 0
+    for basis in (*lane, *warp):
+        thread_bits |= basis
+    vector_log = 0
+    while (
+        element_bytes << vector_log < max_vector_bytes
+        and not thread_bits >> vector_log & 1
+        and 1 << vector_log in present
+    ):
+        vector_log += 1
+    first: dict[int, int] = {}
+    for index, position in enumerate(positions):
+        first.setdefault(position, index)
+    groups: dict[int, list[int]] = {}
+    for position in positions:
+        groups.setdefault(position >> vector_log, [])
+    for high, members in groups.items():
+        members += [first[high << vector_log | low] for low in range(1 << vector_log)]
+    return SharedAccess(
+        vector=1 << vector_log,
+        element_bytes=element_bytes,
+        registers=tuple(tuple(members) for members in groups.values()),
+        offsets=tuple((high << vector_log) * element_bytes for high in groups),
+        lane=tuple(basis * element_bytes for basis in lane),
+        warp=tuple(basis * element_bytes for basis in warp),
+        canonical=tuple(first[position] for position in positions),
+    )
+
+
+def element_bytes_of(element_bits: int) -> int:
+    """Bytes of one element in shared memory: booleans take a byte."""
+    return max(8, element_bits) // 8
+
+
+@lru_cache(maxsize=4096)
+def plan_shared_access(
+    layout: LinearLayout, shared: SharedLayout, element_bits: int
+) -> SharedAccess:
+    """How the threads of ``layout`` load or store a tile that lies in shared memory as ``shared``.
+
+    Raises LayoutError when the shapes differ.
+    """
+    if layout.shape != shared.shape:
+        raise LayoutError(f"register tile {layout.shape} and shared tile {shared.shape} differ")
+    inverse = shared.inverse()
+    return build_access(
+        [inverse(flat) for flat in layout.flat_register],
+        [inverse(flat) for flat in layout.flat_lane],
+        [inverse(flat) for flat in layout.flat_warp],
+        element_bytes_of(element_bits),
+    )
+
+
+def bank_conflicts(access: SharedAccess) -> int:
+    """Extra wavefronts of one warp-wide access, 0 when it runs at full rate.
+
+    Counts what hardware does: lanes go in groups that move 128 bytes (all 32 for up to 4 bytes a lane, a half
+    warp for 8, a quarter for 16), a group takes as many wavefronts as its busiest bank has distinct words. The
+    number is the same for every access and warp, since an XOR constant only renames banks.
+    """
+    lanes = span_of(access.lane)
+    words = max(1, access.vector_bytes // BANK_BYTES)
+    group = max(1, min(len(lanes), BANKS // words))
+    extra = 0
+    for start in range(0, len(lanes), group):
+        touched = {
+            offset // BANK_BYTES + word
+            for offset in lanes[start : start + group]
+            for word in range(words)
+        }
+        load = [0] * BANKS
+        for word in touched:
+            load[word % BANKS] += 1
+        extra += max(load) - 1
+    return extra
