@@ -1,0 +1,195 @@
+"""Walking constrained products: depth first, pruned by every constraint as soon as its names are known.
+
+Parameters that no constraint ties together are independent, so a space is a product of *components*: it can be
+counted and sampled component by component, without walking the product.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from .expression import Expression
+from .json_fields import Scalar
+
+Axis: TypeAlias = tuple[str, tuple[Scalar, ...]]
+
+# Visiting a node costs 1-3 us, so these bound the time of one call to a few seconds, once per space.
+MAX_VISITS = 400_000
+MAX_LISTED = 50_000
+REJECTION_TRIES = 1_000
+RESTARTS = 40
+
+
+@dataclass(frozen=True)
+class Conjunct:
+    """One condition, and the text of the constraint it is a part of."""
+
+    expression: Expression
+    origin: str
+
+
+class _TooManyVisits(Exception):
+    pass
+
+
+def _schedule(
+    names: Sequence[str], conjuncts: Sequence[Conjunct], constants: Mapping[str, Scalar]
+) -> tuple[list[Conjunct], list[list[Conjunct]]]:
+    """Conditions known before any choice, and per depth those that become known there."""
+    depth_of = {name: depth for depth, name in enumerate(names)}
+    before: list[Conjunct] = []
+    at: list[list[Conjunct]] = [[] for _ in names]
+    for conjunct in conjuncts:
+        depths = [depth_of[name] for name in conjunct.expression.names if name in depth_of]
+        if any(n not in depth_of and n not in constants for n in conjunct.expression.names):
+            continue
+        (at[max(depths)] if depths else before).append(conjunct)
+    return before, at
+
+
+def walk(
+    axes: Sequence[Axis],
+    conjuncts: Sequence[Conjunct],
+    constants: Mapping[str, Scalar],
+    *,
+    struck: Counter[str] | None = None,
+    max_visits: int | None = None,
+) -> Iterator[dict[str, Scalar]]:
+    """Valid assignments of all axes in lexicographic order of the choices.
+
+    ``struck`` counts, per constraint, the points of the product that it was the first to strike out. A walk of more
+    than ``max_visits`` steps raises (internally used to give up counting).
+    """
+    names = [name for name, _ in axes]
+    before, at = _schedule(names, conjuncts, constants)
+    weights = [1] * len(axes)
+    for depth in range(len(axes) - 1, 0, -1):
+        weights[depth - 1] = weights[depth] * len(axes[depth][1])
+    values: dict[str, Scalar] = dict(constants)
+    for conjunct in before:
+        if not conjunct.expression.evaluate(values):
+            if struck is not None:
+                struck[conjunct.origin] += weights[0] * len(axes[0][1])
+            return
+    position = [0] * len(axes)
+    depth, visits, last = 0, 0, len(axes) - 1
+    while depth >= 0:
+        name, choices = axes[depth]
+        if position[depth] == len(choices):
+            position[depth] = 0
+            depth -= 1
+            continue
+        values[name] = choices[position[depth]]
+        position[depth] += 1
+        visits += 1
+        if max_visits is not None and visits > max_visits:
+            raise _TooManyVisits
+        broken = next((c for c in at[depth] if not c.expression.evaluate(values)), None)
+        if broken is not None:
+            if struck is not None:
+                struck[broken.origin] += weights[depth]
+        elif depth == last:
+            yield {n: values[n] for n in names}
+        else:
+            depth += 1
+
+
+def first_point(
+    axes: Sequence[Axis],
+    conjuncts: Sequence[Conjunct],
+    constants: Mapping[str, Scalar],
+    max_visits: int = MAX_VISITS,
+) -> dict[str, Scalar] | None:
+    """The first point of :func:`walk`; None if there is none within ``max_visits`` steps."""
+    try:
+        return next(walk(axes, conjuncts, constants, max_visits=max_visits), None)
+    except _TooManyVisits:
+        return None
+
+
+@dataclass(frozen=True)
+class Component:
+    """A group of parameters tied together by constraints, directly or through others."""
+
+    axes: tuple[Axis, ...]
+    conjuncts: tuple[Conjunct, ...]
+    constants: Mapping[str, Scalar]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.axes)
+
+    @cached_property
+    def size(self) -> int | None:
+        """Number of valid points; None when there are too many steps to count."""
+        if not self.conjuncts:
+            product = 1
+            for _, choices in self.axes:
+                product *= len(choices)
+            return product
+        try:
+            points = walk(self.axes, self.conjuncts, self.constants, max_visits=MAX_VISITS)
+            return sum(1 for _ in points)
+        except _TooManyVisits:
+            return None
+
+    def strike_counts(self) -> Counter[str]:
+        struck: Counter[str] = Counter()
+        for _ in walk(self.axes, self.conjuncts, self.constants, struck=struck):
+            pass
+        return struck
+
+    def sample(self, rng: random.Random) -> dict[str, Scalar] | None:
+        """A random valid point, None if there is none."""
+        if self._listed is not None:
+            return rng.choice(self._listed) if self._listed else None
+        for _ in range(REJECTION_TRIES):
+            point = {name: rng.choice(choices) for name, choices in self.axes}
+            names = {**self.constants, **point}
+            if all(conjunct.expression.evaluate(names) for conjunct in self.conjuncts):
+                return point
+        for _ in range(RESTARTS):
+            shuffled = [(name, tuple(rng.sample(c, len(c)))) for name, c in self.axes]
+            found = first_point(shuffled, self.conjuncts, self.constants, MAX_VISITS // RESTARTS)
+            if found is not None:
+                return found
+        return None
+
+    @cached_property
+    def _listed(self) -> list[dict[str, Scalar]] | None:
+        if self.size is None or self.size > MAX_LISTED:
+            return None
+        return list(walk(self.axes, self.conjuncts, self.constants))
+
+
+def components(
+    axes: Sequence[Axis], conjuncts: Sequence[Conjunct], constants: Mapping[str, Scalar]
+) -> tuple[Component, ...]:
+    """Split axes into groups that share no constraint. Constraints over constants alone join the first group."""
+    group = {name: name for name, _ in axes}
+
+    def find(name: str) -> str:
+        while group[name] != name:
+            name = group[name]
+        return name
+
+    for conjunct in conjuncts:
+        tied = [name for name in conjunct.expression.names if name in group]
+        for name in tied[1:]:
+            group[find(name)] = find(tied[0])
+    members: dict[str, list[Axis]] = {}
+    for axis in axes:
+        members.setdefault(find(axis[0]), []).append(axis)
+    conditions: dict[str, list[Conjunct]] = {root: [] for root in members}
+    first = next(iter(members))
+    for conjunct in conjuncts:
+        names = [name for name in conjunct.expression.names if name in group]
+        conditions[find(names[0]) if names else first].append(conjunct)
+    return tuple(
+        Component(tuple(axes), tuple(conditions[root]), constants) for root, axes in members.items()
+    )

@@ -1,0 +1,57 @@
+"""What can go wrong in the tuner. Every class derives from :class:`deuteron.compiler.errors.DeuteronError`."""
+
+from __future__ import annotations
+
+from deuteron.compiler.errors import DeuteronError
+
+
+class TunerError(DeuteronError):
+    """Base of the tuner's errors."""
+
+
+class SchemaError(TunerError):
+    """JSON (or a literal in a kernel file) does not have the expected form; the message names the field."""
+
+
+class ExpressionError(TunerError):
+    """An expression cannot be parsed or evaluated. Shows the text with a caret under the culprit."""
+
+    def __init__(
+        self, message: str, *, text: str, column: int | None = None, hint: str | None = None
+    ) -> None:
+        shown = message if column is None else f"{message}\n    {text}\n    {' ' * column}^"
+        super().__init__(shown, hint=hint)
+        self.text = text
+        self.column = column
+
+
+class SpaceError(TunerError):
+    """A search space is malformed, or no configuration satisfies its constraints."""
+
+
+class StrategyError(TunerError):
+    """A strategy is unknown, misused, or needs a package that is not installed."""
+
+
+class WorkloadError(TunerError):
+    """A workload contradicts itself or its kernel."""
+
+
+class JobError(TunerError):
+    """A tuning job cannot run as asked: no shape, unknown dtype, default configuration that fails."""
+
+
+class JournalError(TunerError):
+    """The journal of a local search cannot be used."""
+
+
+class BundleError(TunerError):
+    """A bundle file is truncated, corrupt, or of another version."""
+
+
+class RecordNotFound(TunerError):
+    """A strict lookup found no configuration for exactly this kernel, device, shape and dtype."""
+
+
+class RecordingError(TunerError):
+    """A recorded search (Kernel Tuner cache file) cannot be read."""

@@ -1,0 +1,1 @@
+"""Compiling, checking and measuring configurations in child processes that may crash."""

@@ -1,0 +1,1 @@
+"""Honest timing: plans, samples, statistics, verdicts."""

@@ -1,0 +1,1 @@
+"""Best configurations with their evidence: identity, lookup, bundles."""

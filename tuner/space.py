@@ -1,0 +1,293 @@
+"""Search spaces: parameters with choices, constraints as expressions, JSON in and out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from .enumeration import Component, Conjunct, components, first_point, walk
+from .errors import ExpressionError, SchemaError, SpaceError
+from .expression import Expression
+from .json_fields import Fields, JsonObject, Scalar, canonical_json, expect_scalar, expect_text
+
+Configuration: TypeAlias = Mapping[str, Scalar]
+
+MAX_PARAMETERS = 64
+MAX_CHOICES = 1024
+MAX_CONSTRAINTS = 256
+
+
+def config_key(config: Configuration) -> str:
+    """The canonical text of a configuration: equal exactly when names and values (with their types) are equal."""
+    return canonical_json(dict(config))
+
+
+def read_config(value: object, where: str) -> dict[str, Scalar]:
+    """A configuration out of parsed JSON; raises :class:`SchemaError`."""
+    if not isinstance(value, Mapping):
+        raise SchemaError(f"{where}: expected an object of parameter values")
+    return {str(name): expect_scalar(item, f"{where}.{name}") for name, item in value.items()}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One axis of a space.
+
+    ``default`` is the first choice unless given. Where ``when`` (an expression over other parameters) is false the
+    parameter has no effect and keeps its default, so equivalent configurations are not tried twice.
+    """
+
+    name: str
+    choices: tuple[Scalar, ...]
+    default: Scalar = None  # type: ignore[assignment]  # replaced by the first choice in __post_init__
+    when: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise SpaceError(f"{self.name!r} cannot name a parameter", hint="use an identifier")
+        if not self.choices:
+            raise SpaceError(f"the parameter {self.name!r} has no choices")
+        if len(self.choices) > MAX_CHOICES:
+            raise SpaceError(
+                f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}"
+            )
+        if self.default is None:
+            object.__setattr__(self, "default", self.choices[0])
+        keys = [canonical_json(choice) for choice in self.choices]
+        if len(set(keys)) != len(keys):
+            raise SpaceError(f"the parameter {self.name!r} lists a choice twice")
+        if canonical_json(self.default) not in keys:
+            raise SpaceError(
+                f"the default {self.default!r} of {self.name!r} is not one of its choices",
+                hint=f"choices: {list(self.choices)}",
+            )
+
+    def to_json(self) -> JsonObject:
+        data: JsonObject = {
+            "name": self.name,
+            "choices": list(self.choices),
+            "default": self.default,
+        }
+        return data | ({} if self.when is None else {"when": self.when})
+
+    @staticmethod
+    def from_json(value: object, where: str = "parameter") -> Parameter:
+        fields = Fields(value, where)
+        name, choices = fields.text("name"), fields.items("choices", expect_scalar)
+        when = fields.optional_text("when")
+        has_default = fields.has("default")
+        fields.finish()
+        if not has_default:
+            return Parameter(name, choices, when=when)
+        return Parameter(
+            name, choices, expect_scalar(fields.get("default"), f"{where}.default"), when
+        )
+
+
+@dataclass(frozen=True)
+class Space:
+    """Parameters, and the constraints that valid configurations satisfy.
+
+    Constraints are :class:`~.expression.Expression` texts over parameter names and over ``constants``: facts of the
+    shape and the device (``M``, ``shared_bytes``) that :meth:`bind` supplies. Enumeration is in the order of the
+    choices, last parameter fastest, and never builds a point whose prefix already breaks a constraint.
+    """
+
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[str, ...] = ()
+    constants: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.parameters or len(self.parameters) > MAX_PARAMETERS:
+            raise SpaceError(
+                f"a space has 1 to {MAX_PARAMETERS} parameters, not {len(self.parameters)}"
+            )
+        if len(self.constraints) > MAX_CONSTRAINTS:
+            raise SpaceError(f"a space has at most {MAX_CONSTRAINTS} constraints")
+        seen: set[str] = set()
+        for name in self.names:
+            if name in seen:
+                raise SpaceError(f"the parameter {name!r} appears twice")
+            seen.add(name)
+        clash = seen & set(self.constants)
+        if clash:
+            raise SpaceError(
+                f"{min(clash)!r} is a parameter and also a fact of the shape or device"
+            )
+        for text in self.constraints:
+            Expression.parse(text)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @cached_property
+    def free_names(self) -> frozenset[str]:
+        """Names in constraints that are neither parameters nor bound constants."""
+        used: set[str] = set()
+        for conjunct in self._conjuncts:
+            used |= conjunct.expression.names
+        return frozenset(used - set(self.names) - set(self.constants))
+
+    def bind(self, constants: Mapping[str, Scalar]) -> Space:
+        """This space with more names known to its constraints."""
+        return replace(self, constants={**self.constants, **constants})
+
+    @property
+    def cartesian_size(self) -> int:
+        """How many points the product of the choices has, constraints ignored."""
+        size = 1
+        for parameter in self.parameters:
+            size *= len(parameter.choices)
+        return size
+
+    def count(self, limit: int | None = None) -> int | None:
+        """How many configurations are valid; None when finding out would visit more than some hundred thousand points
+        of one group of related parameters, or when there are more than ``limit``."""
+        total = 1
+        for component in self._components:
+            size = component.size
+            if size is None:
+                return None
+            total *= size
+        return None if limit is not None and total > limit else total
+
+    def configurations(self) -> Iterator[dict[str, Scalar]]:
+        """All valid configurations in order, lazily."""
+        self._require_bound()
+        return walk(self._axes(), self._conjuncts, self.constants)
+
+    def violations(self, config: Configuration) -> list[str]:
+        """Why ``config`` is not in the space; empty when it is."""
+        reasons = []
+        for parameter in self.parameters:
+            if parameter.name not in config:
+                reasons.append(f"{parameter.name} is missing")
+            elif canonical_json(config[parameter.name]) not in self._choice_keys[parameter.name]:
+                reasons.append(f"{parameter.name}={config[parameter.name]!r} is not a choice")
+        reasons += [
+            f"unknown parameter {name!r}" for name in config if name not in self._choice_keys
+        ]
+        if reasons:
+            return reasons
+        names = {**self.constants, **config}
+        return [c.origin for c in self._conjuncts if not c.expression.evaluate(names)]
+
+    def contains(self, config: Configuration) -> bool:
+        return not self.violations(config)
+
+    def sample(self, rng: random.Random) -> dict[str, Scalar]:
+        """A random valid configuration. Uniform, except in groups of related parameters that are both too large to
+        list and almost empty, where branches are chosen uniformly instead. Raises :class:`SpaceError` if empty."""
+        self._require_bound()
+        drawn: dict[str, Scalar] = {}
+        for component in self._components:
+            part = component.sample(rng)
+            if part is None:
+                raise self._empty_error()
+            drawn |= part
+        return {name: drawn[name] for name in self.names}
+
+    def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
+        """``preferred`` if valid, else the valid configuration that keeps the longest prefix of its values.
+
+        Raises :class:`SpaceError` naming the constraints when the space is empty.
+        """
+        self._require_bound()
+        axes = []
+        for parameter in self.parameters:
+            first = preferred.get(parameter.name, parameter.default)
+            key = canonical_json(first)
+            if key not in self._choice_keys[parameter.name]:
+                first, key = parameter.default, canonical_json(parameter.default)
+            rest = [choice for choice in parameter.choices if canonical_json(choice) != key]
+            axes.append((parameter.name, (first, *rest)))
+        config = first_point(axes, self._conjuncts, self.constants)
+        if config is None:
+            raise self._empty_error()
+        return config
+
+    def default(self) -> dict[str, Scalar]:
+        """Every parameter at its default, or the nearest valid configuration. Raises :class:`SpaceError` if empty."""
+        return self.nearest({})
+
+    def to_json(self) -> JsonObject:
+        data: JsonObject = {
+            "parameters": [parameter.to_json() for parameter in self.parameters],
+            "constraints": list(self.constraints),
+        }
+        return data | ({"constants": dict(self.constants)} if self.constants else {})
+
+    @staticmethod
+    def from_json(value: object, where: str = "space") -> Space:
+        """Also accepts ``"parameters": {"BLOCK": [64, 128]}``, the form people write by hand."""
+        fields = Fields(value, where)
+        if isinstance(fields.get("parameters"), Mapping):
+            choices = fields.mapping("parameters", _read_choices)
+            parameters = tuple(Parameter(name, values) for name, values in choices.items())
+        else:
+            parameters = fields.items("parameters", Parameter.from_json)
+        constraints = fields.items("constraints", expect_text) if fields.has("constraints") else ()
+        constants = fields.mapping("constants", expect_scalar) if fields.has("constants") else {}
+        fields.finish()
+        return Space(parameters, constraints, constants)
+
+    @cached_property
+    def _choice_keys(self) -> dict[str, frozenset[str]]:
+        return {p.name: frozenset(map(canonical_json, p.choices)) for p in self.parameters}
+
+    @cached_property
+    def _conjuncts(self) -> tuple[Conjunct, ...]:
+        texts = list(self.constraints)
+        for parameter in self.parameters:
+            if parameter.when is not None:
+                texts.append(f"({parameter.when}) or {parameter.name} == {parameter.default!r}")
+        return tuple(
+            Conjunct(part, text) for text in texts for part in Expression.parse(text).conjuncts()
+        )
+
+    @cached_property
+    def _components(self) -> tuple[Component, ...]:
+        self._require_bound()
+        return components(self._axes(), self._conjuncts, self.constants)
+
+    def _axes(self) -> list[tuple[str, tuple[Scalar, ...]]]:
+        return [(parameter.name, parameter.choices) for parameter in self.parameters]
+
+    def _require_bound(self) -> None:
+        for conjunct in self._conjuncts:
+            unknown = (conjunct.expression.names & self.free_names) - set(self.names)
+            if unknown:
+                name = min(unknown)
+                raise ExpressionError(
+                    f"the constraint uses {name!r}, which is neither a parameter nor a known fact",
+                    text=conjunct.expression.text,
+                    column=max(conjunct.expression.text.find(name), 0),
+                    hint=f"known: {', '.join([*self.names, *self.constants])}",
+                )
+
+    def _empty_error(self) -> SpaceError:
+        """Names the constraints of the first group of parameters that has no valid point, worst first."""
+        for component in self._components:
+            if component.size is None or component.size > 0:
+                continue
+            struck = component.strike_counts()
+            total = sum(struck.values())
+            lines = [
+                f"  {text!r} strikes out {count} of {total}"
+                for text, count in struck.most_common(5)
+            ]
+            return SpaceError(
+                "no configuration satisfies all constraints of the space:\n" + "\n".join(lines),
+                hint=f"these tie {', '.join(component.names)} together: widen their choices or drop a constraint",
+            )
+        return SpaceError("no valid configuration was found in a space too large to list")
+
+
+def _read_choices(value: object, where: str) -> tuple[Scalar, ...]:
+    if not isinstance(value, list | tuple):
+        raise SchemaError(f"{where}: expected a list of choices")
+    return tuple(expect_scalar(item, f"{where}[{i}]") for i, item in enumerate(value))

@@ -1,0 +1,1 @@
+"""Kernels of the built-in workloads. Read as text, never imported."""
