@@ -6,6 +6,7 @@ follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how 
 """
 
 from .construct import blocked, coalesced, contiguous_registers
+from .convert import Conversion, Identity, RegisterPermute, plan_conversion
 from .errors import LayoutError
 from .f2 import LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
@@ -19,6 +20,8 @@ from .shared import (
     shared_swizzled,
     shared_tensor_core,
 )
+from .shuffle import Exchange, ShuffleRound, WarpShuffle
+from .swizzle import SharedMemory
 from .text import TOKEN_PATTERN
 from .transform import (
     broadcast_layout,
@@ -36,13 +39,20 @@ from .transform import (
 
 __all__ = [
     "TOKEN_PATTERN",
+    "Conversion",
+    "Exchange",
+    "Identity",
     "LayoutError",
     "LinearLayout",
     "LinearMap",
     "Place",
+    "RegisterPermute",
     "SharedAccess",
     "SharedLayout",
+    "SharedMemory",
     "ShiftTerm",
+    "ShuffleRound",
+    "WarpShuffle",
     "bank_conflicts",
     "blocked",
     "broadcast_layout",
@@ -53,6 +63,7 @@ __all__ = [
     "join_layout",
     "mma_accumulator",
     "permute_layout",
+    "plan_conversion",
     "plan_shared_access",
     "remove_register_broadcast",
     "reshape_layout",

@@ -5,8 +5,9 @@ import math
 import random
 
 import pytest
-from deuteron.compiler.layout import LinearLayout
 from hypothesis import strategies as st
+
+from deuteron.compiler.layout import LinearLayout
 
 
 def shapes(bits):

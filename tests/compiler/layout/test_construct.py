@@ -3,6 +3,9 @@
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from deuteron.compiler.layout import (
     LayoutError,
     LinearLayout,
@@ -10,8 +13,6 @@ from deuteron.compiler.layout import (
     coalesced,
     contiguous_registers,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 quick = settings(deadline=None, max_examples=40)
 

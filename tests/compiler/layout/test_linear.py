@@ -3,9 +3,10 @@
 import pickle
 
 import pytest
-from deuteron.compiler.layout import LayoutError, LinearLayout, blocked
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from deuteron.compiler.layout import LayoutError, LinearLayout, blocked
 
 quick = settings(deadline=None, max_examples=40)
 

@@ -1,0 +1,264 @@
+"""Conversions on a simulated CTA: put every element's own number in place, run the plan, look where it went."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deuteron.compiler.layout import (
+    Identity,
+    LayoutError,
+    LinearLayout,
+    RegisterPermute,
+    SharedMemory,
+    WarpShuffle,
+    bank_conflicts,
+    blocked,
+    coalesced,
+    dot_operand,
+    mma_accumulator,
+    plan_conversion,
+    remove_register_broadcast,
+    slice_layout,
+    wgmma_accumulator,
+)
+from deuteron.compiler.layout.shuffle import plan_shuffle
+from deuteron.compiler.layout.swizzle import plan_shared_memory
+
+quick = settings(deadline=None, max_examples=150)
+
+
+def bases_xor(bases, index):
+    value = 0
+    for bit, basis in enumerate(bases):
+        if index >> bit & 1:
+            value ^= basis
+    return value
+
+
+def iota(layout):
+    """{(warp, lane): [element number per register]}."""
+    return {
+        (warp, lane): [layout.apply_flat(r, lane, warp) for r in range(layout.registers)]
+        for warp in range(layout.warps)
+        for lane in range(layout.lanes)
+    }
+
+
+def exchange(steps, values, lane, warp):
+    for step in steps:
+        index = lane if step.dimension == "lane" else warp
+        if index >> step.bit & 1:
+            values = [values[i ^ step.flip] for i in range(len(values))]
+    return values
+
+
+def run_shuffle(plan, threads):
+    units = {}
+    for (warp, lane), values in threads.items():
+        packed = [[values[r] for r in group] for group in plan.gather]
+        units[warp, lane] = exchange(plan.before, packed, lane, warp)
+    results = {}
+    for warp, lane in threads:
+        own = bases_xor(plan.lane, lane) ^ bases_xor(plan.warp, warp)
+        received = [units[warp, own ^ step.lane_xor][step.source] for step in plan.rounds]
+        received = exchange(plan.after, received, lane, warp)
+        results[warp, lane] = [received[unit][slot] for unit, slot in plan.scatter]
+    return results
+
+
+def addresses(access, lane, warp, index):
+    xor, immediate = access.split_offset(index)
+    start = (bases_xor(access.lane, lane) ^ bases_xor(access.warp, warp) ^ xor) + immediate
+    assert start % access.vector_bytes == 0
+    return [start + i * access.element_bytes for i in range(access.vector)]
+
+
+def run_shared(plan, threads):
+    results = {key: {} for key in threads}
+    writes = len(plan.write.offsets) // plan.rounds
+    reads = len(plan.read.offsets) // plan.rounds
+    assert writes * plan.rounds == len(plan.write.offsets)
+    assert reads * plan.rounds == len(plan.read.offsets)
+    for step in range(plan.rounds):
+        memory = {}
+        for (warp, lane), values in threads.items():
+            for index in range(step * writes, (step + 1) * writes):
+                places = addresses(plan.write, lane, warp, index)
+                for place, register in zip(places, plan.write.registers[index], strict=True):
+                    assert 0 <= place <= plan.bytes - plan.write.element_bytes
+                    assert memory.setdefault(place, values[register]) == values[register]
+        for warp, lane in threads:
+            for index in range(step * reads, (step + 1) * reads):
+                places = addresses(plan.read, lane, warp, index)
+                for place, register in zip(places, plan.read.registers[index], strict=True):
+                    results[warp, lane][register] = memory[place]
+    return {
+        key: [found[canonical] for canonical in plan.read.canonical]
+        for key, found in results.items()
+    }
+
+
+def run(plan, threads):
+    match plan:
+        case Identity():
+            return threads
+        case RegisterPermute(indices):
+            return {key: [values[i] for i in indices] for key, values in threads.items()}
+        case WarpShuffle():
+            return run_shuffle(plan, threads)
+        case SharedMemory():
+            return run_shared(plan, threads)
+
+
+element_bits = st.sampled_from([1, 8, 16, 32, 64])
+
+
+def test_any_layout_to_any_layout(layouts):
+    @quick
+    @given(layouts(), st.data(), element_bits, st.sampled_from([None, 64, 512]))
+    def law(source, data, bits, limit):
+        warps = len(source.flat_warp)
+        result = data.draw(layouts(shape=source.shape, warps=warps))
+        plan = plan_conversion(source, result, bits, limit)
+        assert run(plan, iota(source)) == iota(result)
+
+    law()
+
+
+def test_shared_memory_serves_every_pair(layouts):
+    @quick
+    @given(layouts(), st.data(), element_bits, st.sampled_from([None, 64, 512]))
+    def law(source, data, bits, limit):
+        result = data.draw(layouts(shape=source.shape, warps=len(source.flat_warp)))
+        plan = plan_shared_memory(source, result, bits, limit)
+        assert run(plan, iota(source)) == iota(result)
+        if limit is None:
+            assert plan.rounds == 1
+            assert plan.bytes == source.size * max(1, bits // 8)
+
+    law()
+
+
+def test_shuffles_serve_every_pair_inside_a_warp(layouts):
+    served = 0
+
+    @quick
+    @given(layouts(), st.randoms(use_true_random=False), element_bits)
+    def law(source, random, bits):
+        nonlocal served
+        # Mixing registers and lanes among themselves keeps the data in its warp.
+        registers = len(source.flat_register)
+        columns = [*source.flat_register, *source.flat_lane]
+        for _ in range(random.choice([0, 1, 4])):
+            i, j = random.randrange(len(columns)), random.randrange(len(columns))
+            columns[i], columns[j] = columns[j], columns[i]
+        for _ in range(random.choice([0, 0, 5])):
+            i, j = random.randrange(len(columns)), random.randrange(len(columns))
+            if i != j:
+                columns[i] ^= columns[j]
+        warp = tuple(flat ^ random.choice([0, *columns]) for flat in source.flat_warp)
+        result = LinearLayout(
+            source.shape, tuple(columns[:registers]), tuple(columns[registers:]), warp
+        )
+        plan = plan_shuffle(source, result, bits)
+        if plan is not None:
+            served += 1
+            assert run(plan, iota(source)) == iota(result)
+            # The plan does not touch the whole CTA's data where broadcasting makes it unnecessary.
+            assert len(plan.rounds) <= remove_register_broadcast(result).registers
+        else:
+            assert not source.is_injective
+
+    law()
+    assert served > 100
+
+
+def test_transposing_one_register_bit_with_a_lane_bit_shuffles_half():
+    source = LinearLayout.from_bases(
+        (8, 32), register=[(1, 0), (2, 0), (4, 0)], lane=[(0, 1 << i) for i in range(5)]
+    )
+    result = LinearLayout.from_bases(
+        (8, 32),
+        register=[(0, 1), (2, 0), (4, 0)],
+        lane=[(1, 0), (0, 2), (0, 4), (0, 8), (0, 16)],
+    )
+    plan = plan_conversion(source, result, 32)
+    assert isinstance(plan, WarpShuffle)
+    assert plan.is_butterfly
+    assert plan.shuffles == 4
+    assert plan_conversion(source, result, 16).shuffles == 2
+    assert run(plan, iota(source)) == iota(result)
+
+
+def test_registers_of_one_thread_are_permuted():
+    source = blocked((32, 8), (1, 8), (32, 1), (1, 1), (1, 0))
+    registers = tuple(reversed(source.flat_register))
+    result = LinearLayout(source.shape, registers, source.flat_lane, source.flat_warp)
+    assert plan_conversion(source, source, 16) == Identity()
+    assert plan_conversion(source, result, 16) == RegisterPermute((0, 4, 2, 6, 1, 5, 3, 7))
+    copies = LinearLayout(source.shape, (0, *registers), source.flat_lane, source.flat_warp)
+    assert isinstance(plan_conversion(source, copies, 16), RegisterPermute)
+
+
+def test_gathering_a_reduction_to_all_lanes_stays_in_the_warp():
+    parent = coalesced((16, 128), warps=4, vector=4)
+    source = remove_register_broadcast(slice_layout(parent, 1))
+    result = LinearLayout(source.shape, (4, 8), (0, 0, 0, 1, 2), (0, 0))
+    plan = plan_conversion(source, result, 32)
+    assert run(plan, iota(source)) == iota(result)
+
+
+STANDARD = [
+    (blocked((64, 64), (1, 8), (4, 8), (4, 1)), dot_operand((64, 64), 0, (2, 2), 16), 16),
+    (blocked((64, 64), (1, 8), (4, 8), (4, 1)), dot_operand((64, 64), 1, (2, 2), 16), 16),
+    (blocked((64, 64), (1, 4), (4, 8), (4, 1)), dot_operand((64, 64), 0, (4, 1), 32), 32),
+    (blocked((64, 64), (1, 16), (8, 4), (4, 1)), dot_operand((64, 64), 1, (4, 1), 8), 8),
+    (coalesced((32, 32), 1, 4), coalesced((32, 32), 1, 4, (0, 1)), 32),
+    (coalesced((32, 32), 1), coalesced((32, 32), 1, 1, (0, 1)), 32),
+    (coalesced((64, 64), 4, 8), coalesced((64, 64), 4, 8, (0, 1)), 16),
+    (coalesced((128, 64), 4, 16), coalesced((128, 64), 4, 16, (0, 1)), 8),
+    (mma_accumulator((128, 128), (4, 2)), coalesced((128, 128), 8, 8), 16),
+    (mma_accumulator((128, 64), (4, 1)), coalesced((128, 64), 4, 4), 32),
+    (wgmma_accumulator((128, 128), 8), coalesced((128, 128), 8, 8), 16),
+    (wgmma_accumulator((128, 256), 8), coalesced((128, 256), 8, 4), 32),
+    (coalesced((64, 32), 4, 2), coalesced((64, 32), 4, 2, (0, 1)), 64),
+]
+
+
+@pytest.mark.parametrize(("source", "result", "bits"), STANDARD)
+def test_standard_conversions_have_no_bank_conflicts(source, result, bits):
+    plan = plan_shared_memory(source, result, bits, None)
+    assert run(plan, iota(source)) == iota(result)
+    assert bank_conflicts(plan.write) == 0
+    assert bank_conflicts(plan.read) == 0
+    widest = max(plan.write.vector_bytes, plan.read.vector_bytes)
+    assert widest == 16 or plan.write.vector_bytes == plan.read.vector_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "expected"),
+    [
+        # Only row bit 3 is a register bit on both sides, so two rounds are all there can be.
+        (wgmma_accumulator((128, 256), 8), coalesced((128, 256), 8, 4), (64 * 1024, 2)),
+        (mma_accumulator((256, 64), (4, 1)), coalesced((256, 64), 4, 4), (32 * 1024, 2)),
+    ],
+)
+def test_scratch_limit_makes_rounds(source, result, expected):
+    plan = plan_conversion(source, result, 32, scratch_limit=32 * 1024)
+    assert isinstance(plan, SharedMemory)
+    assert (plan.bytes, plan.rounds) == expected
+    assert run(plan, iota(source)) == iota(result)
+
+
+def test_impossible_conversions_are_refused():
+    a = coalesced((32, 32), 4)
+    with pytest.raises(LayoutError, match="tile of"):
+        plan_conversion(a, coalesced((32, 64), 4), 16)
+    with pytest.raises(LayoutError, match="warps"):
+        plan_conversion(a, coalesced((32, 32), 8), 16)
+    clustered = LinearLayout(a.shape, a.flat_register, a.flat_lane, a.flat_warp, (1,))
+    with pytest.raises(LayoutError, match="between blocks"):
+        plan_conversion(a, clustered, 16)
+    partial = LinearLayout(a.shape, (), a.flat_lane, a.flat_warp)
+    with pytest.raises(LayoutError, match="no thread holds"):
+        plan_conversion(partial, a, 16)
