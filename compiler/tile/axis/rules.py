@@ -1,0 +1,410 @@
+"""One rule per operation: from the facts of its operands to the facts of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from ...ir.core import Op
+from ...ir.types import Scalar
+from .. import elementwise as e
+from .. import memory, program, reduction
+from .. import shape as s
+from .info import LARGEST, AxisInfo, constant_info, power_of_two_in, unit_of, unknown
+
+Rule = Callable[..., Sequence[AxisInfo]]
+RuleT = TypeVar("RuleT", bound=Rule)
+
+#: Operation class -> rule(op, facts of each present operand in order) -> facts of each result.
+RULES: dict[type[Op], Rule] = {}
+
+
+def rule(*ops: type[Op]) -> Callable[[RuleT], RuleT]:
+    """Register the decorated function for ``ops``."""
+
+    def register(function: RuleT) -> RuleT:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+def _minima(*tuples: tuple[int, ...]) -> tuple[int, ...]:
+    return tuples[0] if len(tuples) == 1 else tuple(map(min, *tuples))
+
+
+def _ones(info: AxisInfo) -> tuple[int, ...]:
+    return (1,) * len(info.constancy)
+
+
+def _dims(info: AxisInfo) -> range:
+    return range(len(info.constancy))
+
+
+# Sources -----------------------------------------------------------------------------------------------------
+
+
+@rule(program.ProgramId, program.NumPrograms)
+def grid(op: Op) -> Sequence[AxisInfo]:
+    return (unknown(op.result.type)._replace(nonnegative=True),)
+
+
+@rule(s.Arange)
+def arange(op: s.Arange) -> Sequence[AxisInfo]:
+    size = op.end - op.start
+    return (AxisInfo((size,), (power_of_two_in(op.start),), (1,), None, op.start >= 0),)
+
+
+@rule(e.Constant)
+def constant(op: e.Constant) -> Sequence[AxisInfo]:
+    if op.type.is_float:
+        return (unknown(op.type)._replace(constancy=op.type.shape or (1,)),)
+    return (constant_info(int(op.value), op.type),)
+
+
+# Elementwise -------------------------------------------------------------------------------------------------
+
+
+def elementwise(op: Op, *operands: AxisInfo) -> Sequence[AxisInfo]:
+    """Equal operands give equal results; nothing else is known."""
+    constancy = _minima(*(info.constancy for info in operands))
+    return (unknown(op.result.type)._replace(constancy=constancy),)
+
+
+def _sum(op: Op, x: AxisInfo, y: AxisInfo, scale: int, descending: bool) -> AxisInfo:
+    """x + y * scale; ``descending`` if y is subtracted."""
+    up = map(min, x.contiguity, y.constancy)
+    across = _ones(x) if descending else map(min, x.constancy, y.contiguity)
+    contiguity = tuple(map(max, up, across))
+    return AxisInfo(
+        contiguity,
+        tuple(min(x.at(d, c), min(y.at(d, c) * scale, LARGEST)) for d, c in enumerate(contiguity)),
+        _minima(x.constancy, y.constancy),
+        None,
+        x.nonnegative and y.nonnegative and not descending,
+        unit_of(op.result.type),
+    )
+
+
+@rule(e.Add)
+def add(op: e.Add, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    return (_sum(op, x, y, 1, False),) if op.lhs.type.is_integer else elementwise(op, x, y)
+
+
+@rule(e.Sub)
+def sub(op: e.Sub, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.lhs.type.is_integer:
+        return elementwise(op, x, y)
+    unsigned = unknown(op.lhs.type).nonnegative
+    return (_sum(op, x, y, 1, True)._replace(nonnegative=unsigned),)
+
+
+@rule(e.AddPtr)
+def addptr(op: e.AddPtr, pointer: AxisInfo, offset: AxisInfo) -> Sequence[AxisInfo]:
+    offset = _extended(offset, op.offset.type.scalar, 64)
+    return (_sum(op, pointer, offset, pointer.unit, False),)
+
+
+@rule(e.Mul)
+def mul(op: e.Mul, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.lhs.type.is_integer:
+        return elementwise(op, x, y)
+    divisibility = tuple(min(x.at(d, 1) * y.at(d, 1), LARGEST) for d in _dims(x))
+    signs = x.nonnegative and y.nonnegative
+    return (AxisInfo(_ones(x), divisibility, _minima(x.constancy, y.constancy), None, signs),)
+
+
+@rule(e.IntDiv)
+def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    constancy = list(_minima(x.constancy, y.constancy))
+    positive = y.constant is None or y.constant > 0
+    if x.nonnegative and positive:
+        # k*g .. k*g + g-1 have one quotient by any multiple of g. Truncation breaks this below zero.
+        constancy = [max(c, _run(d, x, y)) for d, c in enumerate(constancy)]
+    divisor = abs(y.constant) if y.constant else 0
+    exact = divisor and divisor == power_of_two_in(divisor)
+    divisibility = tuple(max(1, x.at(d, 1) // divisor) if exact else 1 for d in _dims(x))
+    if x.constant == 0:
+        divisibility = (LARGEST,) * len(constancy)
+    signs = x.nonnegative and positive
+    return (AxisInfo(_ones(x), divisibility, tuple(constancy), None, signs),)
+
+
+@rule(e.Rem)
+def rem(op: e.Rem, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.lhs.type.is_integer:
+        return elementwise(op, x, y)
+    # The remainder by a multiple of g counts up from a multiple of g to the next; below zero it may jump.
+    contiguity = tuple(_run(d, x, y) if x.nonnegative else 1 for d in _dims(x))
+    return (
+        AxisInfo(
+            contiguity,
+            tuple(min(x.at(d, c), y.at(d, 1)) for d, c in enumerate(contiguity)),
+            _minima(x.constancy, y.constancy),
+            None,
+            x.nonnegative,
+        ),
+    )
+
+
+def _run(dim: int, x: AxisInfo, y: AxisInfo) -> int:
+    """Length of aligned runs in which x counts up from a multiple of the length, and y is one multiple of it."""
+    if y.contiguity[dim] != 1:
+        return 1
+    return min(x.contiguity[dim], x.divisibility[dim], y.divisibility[dim], y.constancy[dim])
+
+
+@rule(e.And)
+def bit_and(op: e.And, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    constancy = _minima(x.constancy, y.constancy)
+    contiguity = _ones(x)
+    low = y.constant + 1 if y.constant is not None and y.constant > 0 else 0
+    if low and low & (low - 1) == 0:  # x & (2**k - 1)
+        contiguity = tuple(min(c, x.divisibility[d], low) for d, c in enumerate(x.contiguity))
+        divisibility = tuple(x.at(d, c) for d, c in enumerate(contiguity))
+    else:
+        divisibility = tuple(max(x.at(d, 1), y.at(d, 1)) for d in _dims(x))
+    return (AxisInfo(contiguity, divisibility, constancy, None, x.nonnegative or y.nonnegative),)
+
+
+@rule(e.Or, e.Xor, e.Min, e.Max)
+def bitwise(op: e.Binary, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.lhs.type.is_integer:
+        return elementwise(op, x, y)
+    divisibility = tuple(min(x.at(d, 1), y.at(d, 1)) for d in _dims(x))
+    signs = x.nonnegative and y.nonnegative
+    if isinstance(op, e.Max):
+        signs = x.nonnegative or y.nonnegative
+    return (AxisInfo(_ones(x), divisibility, _minima(x.constancy, y.constancy), None, signs),)
+
+
+@rule(e.Shl)
+def shl(op: e.Shl, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    amount = y.constant if y.constant is not None and 0 <= y.constant < 30 else 0
+    divisibility = tuple(min(x.at(d, 1) << amount, LARGEST) for d in _dims(x))
+    constancy = _minima(x.constancy, y.constancy)
+    return (AxisInfo(_ones(x), divisibility, constancy, None, x.nonnegative),)
+
+
+@rule(e.Shr)
+def shr(op: e.Shr, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    constancy, divisibility = list(_minima(x.constancy, y.constancy)), list(_ones(x))
+    if y.constant is not None and 0 <= y.constant < 30:
+        group = 1 << y.constant
+        for d in _dims(x):  # an arithmetic shift rounds down, so this holds below zero too
+            constancy[d] = max(constancy[d], min(x.contiguity[d], x.divisibility[d], group))
+            divisibility[d] = max(1, x.at(d, 1) >> y.constant)
+    return (AxisInfo(_ones(x), tuple(divisibility), tuple(constancy), None, x.nonnegative),)
+
+
+@rule(e.Neg, e.Abs)
+def negated(op: e.Unary, x: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.x.type.is_integer:
+        return elementwise(op, x)
+    divisibility = tuple(x.at(d, 1) for d in _dims(x))
+    signs = unknown(op.x.type).nonnegative or isinstance(op, e.Abs)
+    return (AxisInfo(_ones(x), divisibility, x.constancy, None, signs),)
+
+
+@rule(e.Compare)
+def compare(op: e.Compare, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    constancy = list(_minima(x.constancy, y.constancy))
+    if not op.lhs.type.is_float:
+        # With n a multiple of g: k*g + i < n has one answer for i in 0..g-1; so has n > k*g + i.
+        for d in _dims(x):
+            if op.predicate in ("lt", "ge"):
+                constancy[d] = max(constancy[d], _run(d, x, y) if x.unit == 1 else 1)
+            elif op.predicate in ("gt", "le"):
+                constancy[d] = max(constancy[d], _run(d, y, x) if x.unit == 1 else 1)
+    return (AxisInfo(_ones(x), _ones(x), tuple(constancy), None, True),)
+
+
+@rule(e.Select)
+def select(op: e.Select, which: AxisInfo, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    joined = x.join(y)
+    contiguity = _minima(joined.contiguity, which.constancy)
+    divisibility = tuple(joined.at(d, c) for d, c in enumerate(contiguity))
+    constancy = _minima(joined.constancy, which.constancy)
+    return (joined._replace(contiguity=contiguity, divisibility=divisibility, constancy=constancy),)
+
+
+def _extended(info: AxisInfo, source: Scalar, bits: int) -> AxisInfo:
+    """Facts after widening: unsigned and narrow integers may wrap within a group, aligned groups cannot."""
+    if source.bits >= bits or (source.is_signed and source.bits >= 32):
+        return info
+    contiguity = tuple(
+        min(c, d, 1 << (source.bits - 1))
+        for c, d in zip(info.contiguity, info.divisibility, strict=True)
+    )
+    return _recut(info, contiguity)
+
+
+def _recut(info: AxisInfo, contiguity: tuple[int, ...]) -> AxisInfo:
+    divisibility = tuple(info.at(d, c) for d, c in enumerate(contiguity))
+    return info._replace(contiguity=contiguity, divisibility=divisibility)
+
+
+@rule(e.Cast)
+def cast(op: e.Cast, x: AxisInfo) -> Sequence[AxisInfo]:
+    source, target = op.x.type.scalar, op.to
+    if not isinstance(target, Scalar) or source.is_float or target.is_float:
+        return elementwise(op, x)
+    if target.kind == "bool":
+        constant = None if x.constant is None else int(x.constant != 0)
+        return (elementwise(op, x)[0]._replace(constant=constant),)
+    wider = target.bits > source.bits
+    kept = _extended(x, source, target.bits)
+    if target.bits < source.bits or (not wider and target.kind != source.kind):
+        kept = _recut(x, tuple(min(x.aligned(d), 1 << (target.bits - 1)) for d in _dims(x)))
+    signs = target.kind == "uint" or (x.nonnegative and wider)
+    same = kept.constant is not None and 0 <= kept.constant < 1 << (target.bits - 1)
+    return (kept._replace(nonnegative=signs, constant=kept.constant if same else None),)
+
+
+@rule(e.Bitcast)
+def bitcast(op: e.Bitcast, x: AxisInfo) -> Sequence[AxisInfo]:
+    if op.x.type.is_float or op.result.type.is_float:
+        return elementwise(op, x)
+    kept = _recut(x, _ones(x))
+    unsigned = unknown(op.result.type).nonnegative
+    return (kept._replace(constant=None, nonnegative=unsigned, unit=unit_of(op.result.type)),)
+
+
+@rule(e.Hint)
+def hint(op: e.Hint, x: AxisInfo) -> Sequence[AxisInfo]:
+    sizes = op.x.type.shape or (1,)
+
+    def at_least(known: tuple[int, ...], promised: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(
+            max(k, min(power_of_two_in(p), n))
+            for k, p, n in zip(known, promised or _ones(x), sizes, strict=True)
+        )
+
+    promised = op.divisibility or _ones(x)
+    return (
+        x._replace(
+            contiguity=at_least(x.contiguity, op.contiguity),
+            constancy=at_least(x.constancy, op.constancy),
+            divisibility=tuple(map(max, x.divisibility, map(power_of_two_in, promised))),
+        ),
+    )
+
+
+# Shapes ------------------------------------------------------------------------------------------------------
+
+
+@rule(s.Splat)
+def splat(op: s.Splat, x: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.shape:
+        return (x,)
+    ones = (1,) * len(op.shape)
+    return (
+        x._replace(
+            contiguity=ones, divisibility=x.divisibility * len(op.shape), constancy=op.shape
+        ),
+    )
+
+
+@rule(s.ExpandDims)
+def expand_dims(op: s.ExpandDims, x: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.x.type.rank:
+        return (x,)
+    at, whole = op.axis, x.everywhere
+    return (
+        x._replace(
+            contiguity=(*x.contiguity[:at], 1, *x.contiguity[at:]),
+            divisibility=(*x.divisibility[:at], whole, *x.divisibility[at:]),
+            constancy=(*x.constancy[:at], 1, *x.constancy[at:]),
+        ),
+    )
+
+
+@rule(s.Broadcast)
+def broadcast(op: s.Broadcast, x: AxisInfo) -> Sequence[AxisInfo]:
+    pairs = zip(op.x.type.shape, op.shape, x.constancy, strict=True)
+    return (x._replace(constancy=tuple(n if have != n else c for have, n, c in pairs)),)
+
+
+@rule(s.Permute)
+def permute(op: s.Permute, x: AxisInfo) -> Sequence[AxisInfo]:
+    return (
+        x._replace(
+            contiguity=tuple(x.contiguity[d] for d in op.order),
+            divisibility=tuple(x.divisibility[d] for d in op.order),
+            constancy=tuple(x.constancy[d] for d in op.order),
+        ),
+    )
+
+
+@rule(s.Reshape)
+def reshape(op: s.Reshape, x: AxisInfo) -> Sequence[AxisInfo]:
+    old, new, whole = op.x.type.shape, op.shape, x.everywhere
+    if not new:
+        return (x._replace(contiguity=(1,), divisibility=(whole,), constancy=(1,)),)
+    facts = [(1, whole, 1) for _ in new]
+    kept_old = [d for d, n in enumerate(old) if n > 1]
+    kept_new = [d for d, n in enumerate(new) if n > 1]
+    if [old[d] for d in kept_old] == [new[d] for d in kept_new]:
+        for a, b in zip(kept_old, kept_new, strict=True):
+            facts[b] = (x.contiguity[a], x.divisibility[a], x.constancy[a])
+    elif x.constancy == old:
+        facts = [(1, whole, n) for n in new]
+    elif kept_old and kept_new:
+        # Groups along the last dimension are aligned runs of the row-major order.
+        a, b = kept_old[-1], kept_new[-1]
+        contiguity = min(x.contiguity[a], new[b])
+        facts[b] = (contiguity, x.at(a, contiguity), min(x.constancy[a], new[b]))
+    contiguities, divisibilities, constancies = zip(*facts, strict=True)
+    return (
+        x._replace(contiguity=contiguities, divisibility=divisibilities, constancy=constancies),
+    )
+
+
+@rule(s.Join)
+def join(op: s.Join, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    both = x.join(y)
+    if not op.lhs.type.rank:
+        return (both,)
+    return (
+        both._replace(
+            contiguity=(*both.contiguity, 1),
+            divisibility=(*both.divisibility, both.everywhere),
+            constancy=(*both.constancy, 1),
+        ),
+    )
+
+
+@rule(s.Split)
+def split(op: s.Split, x: AxisInfo) -> Sequence[AxisInfo]:
+    if op.x.type.rank == 1:
+        half = x._replace(contiguity=(1,), divisibility=(x.everywhere,), constancy=(1,))
+    else:
+        half = x._replace(
+            contiguity=x.contiguity[:-1],
+            divisibility=x.divisibility[:-1],
+            constancy=x.constancy[:-1],
+        )
+    return (half, half)
+
+
+# Reductions and memory ---------------------------------------------------------------------------------------
+
+
+@rule(reduction.Reduce, reduction.Scan)
+def combined(op: reduction.Reduce | reduction.Scan, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    # Equal inputs combine to equal results along every dimension but the combined one.
+    constancy = list(_minima(*(info.constancy for info in inputs)))
+    if isinstance(op, reduction.Scan):
+        constancy[op.axis] = 1
+    else:
+        del constancy[op.axis]
+    return [unknown(r.type)._replace(constancy=tuple(constancy) or (1,)) for r in op.results]
+
+
+@rule(memory.Load)
+def load(op: memory.Load, *operands: AxisInfo) -> Sequence[AxisInfo]:
+    return (unknown(op.result.type),) if op.volatile else elementwise(op, *operands)
+
+
+for _op in (*e.FloatUnary.__subclasses__(), e.Not, e.Div, e.MulHigh, e.Fma):
+    RULES.setdefault(_op, elementwise)

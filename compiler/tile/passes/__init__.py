@@ -1,0 +1,31 @@
+"""The target-neutral passes, and the order in which they run.
+
+Every pass takes a function, changes it in place and returns it; each is idempotent and keeps what the interpreter
+computes. Source locations survive: an operation that replaces another one takes over its place in the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.core import Function
+from .cse import cse
+from .dce import dce
+from .fold import fold
+from .licm import licm
+from .unroll import unroll
+
+Pass = Callable[[Function], Function]
+
+#: What :func:`optimize` runs, in order. Unrolling comes after a fold that makes trip counts constant.
+PIPELINE: tuple[Pass, ...] = (fold, unroll, cse, licm, fold, cse, dce)
+
+
+def optimize(function: Function) -> Function:
+    """Run PIPELINE on ``function`` in place and return it."""
+    for step in PIPELINE:
+        function = step(function)
+    return function
+
+
+__all__ = ["PIPELINE", "Pass", "cse", "dce", "fold", "licm", "optimize", "unroll"]

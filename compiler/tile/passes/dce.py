@@ -1,0 +1,146 @@
+"""Dead code: what no effect depends on goes, down to single loop-carried values and branch results."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...ir.core import Block, Effect, Function, Op, Value
+from ..control import Condition, For, If, While, Yield
+
+T = TypeVar("T")
+
+
+def dce(function: Function) -> Function:
+    """Remove operations, loop-carried values and branch results that nothing needs; reads count as removable."""
+    live = _Liveness(function)
+    _sweep(function.body, live)
+    return function
+
+
+class _Liveness:
+    """Marks backwards from the operations with effects."""
+
+    def __init__(self, function: Function) -> None:
+        self.values: set[Value] = set()
+        self.ops: set[Op] = set()
+        self.parents: dict[Block, Op | None] = {}
+        self.around: dict[Op, Block] = {}
+        self.todo: list[Value] = []
+        self.index(function.body, None)
+        while self.todo:
+            self.follow(self.todo.pop())
+
+    def index(self, block: Block, parent: Op | None) -> None:
+        self.parents[block] = parent
+        for op in block.ops:
+            self.around[op] = block
+            for nested in op.blocks:
+                self.index(nested, op)
+            if op.effect is Effect.WRITE or (op.effect is Effect.TERMINATOR and parent is None):
+                self.need(op)
+
+    def want(self, *values: Value) -> None:
+        for value in values:
+            if value not in self.values:
+                self.values.add(value)
+                self.todo.append(value)
+
+    def need(self, op: Op) -> None:
+        """``op`` itself must stay, and with it whatever decides whether it runs."""
+        if op in self.ops:
+            return
+        self.ops.add(op)
+        match op:
+            case For():
+                self.want(op.lower, op.upper, op.step)
+            case If():
+                self.want(op.condition)
+            case While():
+                end = op.before.terminator
+                if isinstance(end, Condition):
+                    self.want(end.condition)
+            case _:
+                self.want(*op.operands)
+                for block in op.blocks:
+                    for nested in block.walk():
+                        self.ops.add(nested)
+                        self.want(*nested.operands)
+        parent = self.parents[self.around[op]]
+        if parent is not None:
+            self.need(parent)
+
+    def follow(self, value: Value) -> None:
+        """Mark what ``value`` is made of."""
+        owner = value.owner
+        if isinstance(owner, Block):
+            parent = self.parents.get(owner)
+            if isinstance(parent, For) and value.index:
+                self.carried(parent, value.index - 1)
+            elif isinstance(parent, While):
+                self.carried(parent, value.index)
+            if parent is not None:
+                self.need(parent)
+        elif owner is not None:
+            self.need(owner)
+            if isinstance(owner, For | While):
+                self.carried(owner, value.index)
+            elif isinstance(owner, If):
+                self.want(_ends(owner.then)[value.index], _ends(owner.otherwise)[value.index])
+
+    def carried(self, loop: For | While, index: int) -> None:
+        self.want(loop.results[index], loop.inits[index], _ends(loop.body)[index])
+        if isinstance(loop, For):
+            self.want(loop.body.args[index + 1])
+        else:
+            self.want(_ends(loop.before)[index], loop.before.args[index], loop.body.args[index])
+
+
+def _ends(block: Block) -> tuple[Value, ...]:
+    end = block.terminator
+    return end.values if isinstance(end, Yield | Condition) else ()
+
+
+def _sweep(block: Block, live: _Liveness) -> None:
+    kept = []
+    for op in block.ops:
+        if op not in live.ops and op.effect is not Effect.TERMINATOR:
+            continue
+        if isinstance(op, For | While | If):
+            _shrink(op, live)
+            for nested in op.blocks:
+                _sweep(nested, live)
+        kept.append(op)
+    block.ops = kept
+
+
+def _shrink(op: For | While | If, live: _Liveness) -> None:
+    keep = [r in live.values for r in op.results]
+    if all(keep):
+        return
+    op.results = _pick(op.results, keep)
+    for index, result in enumerate(op.results):
+        result.index = index
+    match op:
+        case For():
+            op.inits = _pick(op.inits, keep)
+            _shrink_block(op.body, [True, *keep], keep)
+        case While():
+            op.inits = _pick(op.inits, keep)
+            _shrink_block(op.before, keep, keep)
+            _shrink_block(op.body, keep, keep)
+        case If():
+            _shrink_block(op.then, [], keep)
+            _shrink_block(op.otherwise, [], keep)
+
+
+def _shrink_block(block: Block, keep_args: list[bool], keep_values: list[bool]) -> None:
+    block.args = list(_pick(tuple(block.args), keep_args))
+    for index, arg in enumerate(block.args):
+        arg.index = index
+    end = block.terminator
+    if isinstance(end, Yield | Condition):
+        end.values = _pick(end.values, keep_values)
+
+
+def _pick(values: tuple[T, ...], keep: list[bool]) -> tuple[T, ...]:
+    return tuple(v for v, kept in zip(values, keep, strict=True) if kept)
