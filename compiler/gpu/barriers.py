@@ -1,0 +1,174 @@
+"""Inserts the barriers that keep a program's operations in order across its threads.
+
+A program is sequential for its author, so a thread may not overwrite what another one still has to read. Two memories
+matter: scratch in shared memory, whose operations have one barrier inside (between writing and reading), and global
+memory where the same array is both read and written by different threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir.core import Block, Function, Op, Value
+from ..ir.types import Pointer
+from ..tile.control import Condition, For, If, While, Yield
+from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
+from .scratch import Allocation, Interval, is_shared_by_threads
+
+#: Through which pointers an array was touched; None stands for any.
+Touched = dict[Value | None, set[Value | None]]
+
+
+@dataclass
+class Pending:
+    """What some threads may still be doing since the last barrier. Arrays are named by the parameter they come from."""
+
+    scratch: set[Interval] = field(default_factory=set)
+    read: Touched = field(default_factory=dict)
+    written: Touched = field(default_factory=dict)
+
+    def copy(self) -> Pending:
+        return Pending(
+            set(self.scratch),
+            {k: set(v) for k, v in self.read.items()},
+            {k: set(v) for k, v in self.written.items()},
+        )
+
+    def clear(self) -> None:
+        self.scratch.clear()
+        self.read.clear()
+        self.written.clear()
+
+    def join(self, other: Pending) -> Pending:
+        made = self.copy()
+        made.scratch |= other.scratch
+        for mine, theirs in ((made.read, other.read), (made.written, other.written)):
+            for array, pointers in theirs.items():
+                mine.setdefault(array, set()).update(pointers)
+        return made
+
+    def from_another_iteration(self) -> Pending:
+        """The same arrays, but a pointer of this name now points elsewhere."""
+        return Pending(
+            set(self.scratch),
+            {array: {None} for array in self.read},
+            {array: {None} for array in self.written},
+        )
+
+
+def insert_barriers(function: Function, allocation: Allocation) -> Function:
+    """Insert ``barrier`` operations where a hazard demands one, in place."""
+    _Inserter(function, allocation).block(function.body, Pending(), insert=True)
+    return function
+
+
+class _Inserter:
+    def __init__(self, function: Function, allocation: Allocation) -> None:
+        self.places = allocation.places
+        self.arrays: dict[Value, Value | None] = {p.value: p.value for p in function.parameters}
+        self._trace(function.body)
+
+    # Which array a pointer points into -----------------------------------------------------------------------
+
+    def _trace(self, block: Block) -> None:
+        for op in block.ops:
+            match op:
+                case For():
+                    self._carry(op.inits, op.body.args[1:], op.results)
+                case While():
+                    self._carry(op.inits, op.before.args, op.body.args, op.results)
+                case _:
+                    bases = {self.arrays.get(v) for v in op.operands if v.type.is_pointer}
+                    for result in op.results:
+                        if isinstance(result.type.elem, Pointer):
+                            self.arrays[result] = bases.pop() if len(bases) == 1 else None
+            for inner in op.blocks:
+                self._trace(inner)
+
+    def _carry(self, inits: tuple[Value, ...], *groups: list[Value] | tuple[Value, ...]) -> None:
+        for group in groups:
+            for init, value in zip(inits, group, strict=True):
+                if value.type.is_pointer:
+                    self.arrays[value] = self.arrays.get(init)
+
+    # Walking -------------------------------------------------------------------------------------------------
+
+    def block(self, block: Block, pending: Pending, *, insert: bool) -> Pending:
+        out: list[Op] = []
+        for op in block.ops:
+            if self._needs_barrier(op, pending):
+                barrier = Barrier()
+                barrier.location = op.location
+                out.append(barrier)
+                pending.clear()
+            pending = self._after(op, pending, insert=insert)
+            out.append(op)
+        if insert:
+            block.ops[:] = out
+        return pending
+
+    def _needs_barrier(self, op: Op, pending: Pending) -> bool:
+        place = self.places.get(op)
+        if place is not None and any(place.overlaps(other) for other in pending.scratch):
+            return True
+        match op:
+            case Load():
+                return self._conflict(op.pointer, pending.written)
+            case Store():
+                return self._conflict(op.pointer, pending.written) or self._conflict(
+                    op.pointer, pending.read
+                )
+            case AtomicRMW() | AtomicCAS():
+                # One thread releases what all of them did.
+                releases = not op.pointer.type.rank and op.semantics != "relaxed"
+                return releases and bool(pending.read or pending.written)
+            case _:
+                return False
+
+    def _conflict(self, pointer: Value, touched: Touched) -> bool:
+        """Whether another thread may have touched what ``pointer`` points to."""
+        array = self.arrays.get(pointer)
+        candidates = touched.items() if array is None else [
+            (key, touched[key]) for key in (array, None) if key in touched
+        ]
+        alone = not is_shared_by_threads(pointer)
+        return any(not (alone and pointers == {pointer}) for _, pointers in candidates)
+
+    def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
+        if (place := self.places.get(op)) is not None:
+            pending.clear()
+            pending.scratch.add(place)
+        match op:
+            case Barrier():
+                pending.clear()
+            case Load():
+                pending.read.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+            case Store():
+                pending.written.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+            case AtomicRMW() | AtomicCAS():
+                pending.written.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+            case For():
+                return self._loop([op.body], pending, insert=insert)
+            case While():
+                return self._loop([op.before, op.body], pending, insert=insert)
+            case If():
+                then = self.block(op.then, pending.copy(), insert=insert)
+                return then.join(self.block(op.otherwise, pending, insert=insert))
+            case Yield() | Condition() | _:
+                pass
+        return pending
+
+    def _loop(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
+        entry = pending
+        while True:
+            out = self._blocks(blocks, entry.copy(), insert=False)
+            wider = entry.join(out.from_another_iteration())
+            if wider == entry:
+                break
+            entry = wider
+        return entry.join(self._blocks(blocks, entry.copy(), insert=insert))
+
+    def _blocks(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
+        for block in blocks:
+            pending = self.block(block, pending, insert=insert)
+        return pending

@@ -1,0 +1,220 @@
+"""The layout in which every tile that exists once is kept.
+
+Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
+a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
+what its reductions leave behind, else a default. Pointer tiles carried by a loop belong to the family of what is loaded
+through them, so pointers are never converted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir.core import Function, Op, Value
+from ..layout import (
+    LinearLayout,
+    expand_dims_layout,
+    join_layout,
+    permute_layout,
+    reshape_layout,
+    slice_layout,
+    split_layout,
+    splittable_layout,
+)
+from ..targets.target import Target
+from ..tile.axis import AxisFacts
+from ..tile.control import For, If, While
+from ..tile.matmul import Dot
+from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..tile.reduction import Reduce, Scan
+from ..tile.shape import ExpandDims, Join, Permute, Reshape, Split
+from .coalesce import Access, access_of, default_layout, merge
+from .tensorcore import accumulator_layout
+from .values import Costs, is_view
+
+
+@dataclass(eq=False)
+class Family:
+    """Tiles that share a layout, and who has a wish about it."""
+
+    accumulator: LinearLayout | None = None
+    accesses: list[Access] = field(default_factory=list)
+    derived: list[Value] = field(default_factory=list)  # made by reductions and views
+    stores: list[Access] = field(default_factory=list)
+    layout: LinearLayout | None = None
+    resolving: bool = False
+
+    def absorb(self, other: Family) -> None:
+        self.accumulator = self.accumulator or other.accumulator
+        self.accesses += other.accesses
+        self.derived += other.derived
+        self.stores += other.stores
+
+
+class Homes:
+    """Finds the families of a function, and their layouts on demand."""
+
+    def __init__(
+        self, function: Function, facts: AxisFacts, costs: Costs, target: Target, warps: int
+    ) -> None:
+        self.facts = facts
+        self.costs = costs
+        self.target = target
+        self.warps = warps
+        self._parent: dict[Value, Value] = {}
+        self._families: dict[Value, Family] = {}
+        for op in function.walk():
+            self._visit(op)
+
+    # Building families ---------------------------------------------------------------------------------------
+
+    def _root(self, value: Value) -> Value:
+        parent = self._parent
+        while (up := parent.setdefault(value, value)) is not value:
+            parent[value] = parent[up]
+            value = up
+        return value
+
+    def family(self, value: Value) -> Family:
+        """The family of a tile that exists once."""
+        return self._families.setdefault(self._root(value), Family())
+
+    def _unite(self, *values: Value | None) -> None:
+        tiles = [v for v in values if v is not None and self.costs.exists_once(v)]
+        for other in tiles[1:]:
+            a, b = self._root(tiles[0]), self._root(other)
+            if a is not b:
+                family = self.family(tiles[0])
+                if (absorbed := self._families.pop(b, None)) is not None:
+                    family.absorb(absorbed)
+                self._parent[b] = a
+
+    def _visit(self, op: Op) -> None:
+        match op:
+            case Load() if op.pointer.type.rank:
+                self._unite(op.pointer, op.result)
+                self.family(op.result).accesses.append(access_of(op, self.facts))
+            case Store() if op.pointer.type.rank:
+                self._visit_store(op)
+            case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:
+                self._unite(op.pointer, op.result)
+                self.family(op.result).stores.append(access_of(op, self.facts))
+            case Dot():
+                self._unite(op.acc, op.result)
+                family = self.family(op.result)
+                family.accumulator = family.accumulator or accumulator_layout(
+                    op, self.target, self.warps
+                )
+            case Reduce() | Scan():
+                self._unite(*op.inputs)
+                self._unite(*op.results)
+                for result in op.results:
+                    if result.type.rank:
+                        self.family(result).derived.append(result)
+            case For() | If() | While():
+                self._visit_control(op)
+            case _ if op.elementwise and op.results[0].type.rank:
+                self._unite(*op.results, *op.operands)
+                if self.costs.exists_once(op.result):
+                    views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]
+                    self.family(op.result).derived.extend(views)
+
+    def _visit_store(self, op: Store) -> None:
+        access = access_of(op, self.facts)
+        if self.costs.exists_once(op.pointer):
+            self.family(op.pointer).accesses.append(access)
+        if self.costs.exists_once(op.value):
+            self.family(op.value).stores.append(access)
+
+    def _visit_control(self, op: For | If | While) -> None:
+        match op:
+            case For():
+                ends = [op.body.terminator]
+                groups = [op.results, op.inits, op.body.args[1:]]
+            case While():
+                ends = [op.before.terminator, op.body.terminator]
+                groups = [op.results, op.inits, op.before.args, op.body.args]
+            case If():
+                ends = [op.then.terminator, op.otherwise.terminator]
+                groups = [op.results]
+        for end in ends:
+            values = getattr(end, "values", ())
+            groups.append(values)
+        for same in zip(*groups, strict=True):
+            # The result comes first, so that it exists even if all the others are cheap.
+            self._unite(*same)
+
+    # Asking for layouts --------------------------------------------------------------------------------------
+
+    def layout(self, value: Value) -> LinearLayout:
+        """The home of a tile; for cheap ones and views, the layout to use when nobody asks for another."""
+        if self.costs.exists_once(value):
+            return self._resolve(value)
+        op = value.op
+        if op is not None and is_view(op) and not self.costs.cheap(value):
+            forward = self._forward(op)
+            if forward is not None:
+                return forward
+        return default_layout(value, self.warps)
+
+    def _resolve(self, value: Value) -> LinearLayout:
+        family = self.family(value)
+        if family.layout is None:
+            family.resolving = True
+            family.layout = self._choose(family, value)
+            family.resolving = False
+        return family.layout
+
+    def _choose(self, family: Family, value: Value) -> LinearLayout:
+        if family.accumulator is not None:
+            return family.accumulator
+        shape = value.type.shape
+        if family.accesses:
+            return merge(family.accesses + family.stores, shape, self.warps)
+        for source in family.derived:
+            layout = self._derive(source)
+            if layout is not None:
+                return layout
+        if family.stores:
+            return merge(family.stores, shape, self.warps)
+        return default_layout(value, self.warps)
+
+    def _derive(self, source: Value) -> LinearLayout | None:
+        op = source.op
+        match op:
+            case Reduce() | Scan():
+                operand = self._free_layout(op.inputs[0])
+                if operand is None:
+                    return None
+                return slice_layout(operand, op.axis) if isinstance(op, Reduce) else operand
+            case _:
+                return self._forward(op) if op is not None else None
+
+    def _free_layout(self, value: Value) -> LinearLayout | None:
+        """The layout of ``value``, None if asking would go round in a circle."""
+        if self.costs.exists_once(value) and self.family(value).resolving:
+            return None
+        return self.layout(value)
+
+    def _forward(self, op: Op) -> LinearLayout | None:
+        """The layout of a view's result that needs no conversion of its operand."""
+        source = op.operands[0]
+        if not source.type.rank:
+            return None
+        layout = self._free_layout(source)
+        if layout is None:
+            return None
+        match op:
+            case ExpandDims():
+                return expand_dims_layout(layout, op.axis)
+            case Reshape():
+                return reshape_layout(layout, op.shape)
+            case Permute():
+                return permute_layout(layout, op.order)
+            case Join():
+                return join_layout(layout)
+            case Split() if op.results[0].type.rank:
+                return split_layout(splittable_layout(layout))
+            case _:
+                # A broadcast would put all copies into one thread.
+                return None

@@ -1,0 +1,55 @@
+"""Operations that exist from the GPU stage on: layouts are in the types, vector widths are decided."""
+
+from __future__ import annotations
+
+from ..ir.core import Effect, Op, Value
+from ..ir.types import Tile
+from ..tile.memory import Load, Store
+
+
+class ConvertLayout(Op, mnemonic="gpu.convert"):
+    """The same tile in the layout of ``to``; how the data moves is ``layout.plan_conversion``'s choice."""
+
+    x: Value
+    to: Tile
+
+    def infer(self) -> tuple[Tile, ...]:
+        if self.to.with_layout(None) != self.x.type.with_layout(None) or self.to.layout is None:
+            raise self.fail(f"cannot convert to {self.to}: only the layout may differ")
+        return (self.to,)
+
+
+class VectorLoad(Load, mnemonic="gpu.load", effect=Effect.READ):
+    """A load of ``vector`` consecutive registers at a time, along ``axis``.
+
+    The pointers of one vector are consecutive and the first is aligned to the whole vector; one mask serves them all.
+    """
+
+    vector: int = 1
+    axis: int = 0
+
+
+class VectorStore(Store, mnemonic="gpu.store", effect=Effect.WRITE):
+    """A store of ``vector`` consecutive registers at a time, as :class:`VectorLoad`. Copies are written once."""
+
+    vector: int = 1
+    axis: int = 0
+
+
+class Mma(Op, mnemonic="gpu.mma"):
+    """``dot`` by the tensor core instruction ``mma.sync`` of shape ``instruction`` (such as m16n8k16).
+
+    Operands have ``dot_operand`` layouts, the accumulator ``mma_accumulator``. ``precision`` is that of ``dot``.
+    """
+
+    a: Value
+    b: Value
+    acc: Value
+    instruction: str
+    precision: str
+
+    def infer(self) -> tuple[Tile, ...]:
+        a, b, acc = self.a.type, self.b.type, self.acc.type
+        if (a.shape[0], b.shape[1]) != acc.shape or a.shape[1] != b.shape[0] or a.elem != b.elem:
+            raise self.fail("shapes or element types do not fit")
+        return (acc,)

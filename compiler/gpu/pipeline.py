@@ -1,0 +1,36 @@
+"""From tile IR to GPU IR: the passes, in order and by name."""
+
+from __future__ import annotations
+
+from ..ir.core import Function
+from ..options import Schedule
+from ..targets.target import Target
+from ..tile.axis import analyze
+from .barriers import insert_barriers
+from .homes import Homes
+from .relayout import Relayout
+from .scratch import allocate
+from .values import Costs
+from .verify import verify_gpu
+
+
+def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> Function:
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+
+    Raises:
+        OutOfResources: an operation needs more shared memory than ``target`` has.
+        UnsupportedOp: an operation has no form on GPUs.
+    """
+    made = assign_layouts(function, target, schedule)
+    allocation = allocate(made, target)
+    insert_barriers(made, allocation)
+    return verify_gpu(made) if schedule.debug else made
+
+
+def assign_layouts(function: Function, target: Target, schedule: Schedule) -> Function:
+    """Choose a layout for every tile and emit the conversions between them."""
+    warps = schedule.num_warps
+    facts = analyze(function)
+    costs = Costs(function)
+    homes = Homes(function, facts, costs, target, warps)
+    return Relayout(function, facts, costs, homes, target, warps).run()

@@ -1,0 +1,212 @@
+"""How each operation with a wish about layouts is re-emitted; everything else follows the general case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from ..ir.core import Op, Value
+from ..ir.types import F32, Tile
+from ..layout import LinearLayout, slice_layout
+from ..tile.control import Condition, For, If, While, Yield
+from ..tile.elementwise import Cast
+from ..tile.matmul import Dot
+from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..tile.reduction import Reduce, Scan
+from .coalesce import access_of, default_layout, merge, vector_of
+from .ops import Mma, VectorLoad, VectorStore
+from .tensorcore import choose, multiply_add_layout, needs_wide_accumulator
+
+if TYPE_CHECKING:
+    from .relayout import Relayout
+
+Rule = Callable[["Relayout", Op], None]
+OpT = TypeVar("OpT", bound=Op)
+RULES: dict[type[Op], Rule] = {}
+
+
+def _rule(
+    kind: type[OpT],
+) -> Callable[[Callable[[Relayout, OpT], None]], Callable[[Relayout, OpT], None]]:
+    def register(rule: Callable[[Relayout, OpT], None]) -> Callable[[Relayout, OpT], None]:
+        RULES[kind] = cast(Rule, rule)
+        return rule
+
+    return register
+
+
+# Memory ------------------------------------------------------------------------------------------------------
+
+
+def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, value: Value) -> LinearLayout | None:
+    """The layout for a memory operation: that of the family of ``value`` if it reads memory in the same order."""
+    if not op.pointer.type.rank:
+        return None
+    if state.costs.exists_once(op.pointer):
+        return state.homes.layout(op.pointer)
+    access = access_of(op, state.facts)
+    if state.costs.exists_once(value):
+        family = state.homes.family(value)
+        layout = state.homes.layout(value)
+        known = family.accesses + family.stores
+        if family.accumulator is None and known:
+            order = max(known, key=lambda a: a.vector).order
+            if access.vector == 1 or access.order == order:
+                return layout
+    return merge([access], op.pointer.type.shape, state.warps)
+
+
+@_rule(Load)
+def _load(state: Relayout, load: Load) -> None:
+    layout = _access_layout(state, load, load.result)
+    pointer = state.demand(load.pointer, layout)
+    mask = state.demand(load.mask, layout) if load.mask is not None else None
+    other = state.demand(load.other, layout) if load.other is not None else None
+    vector, axis = (1, 0) if layout is None else vector_of(load, layout, state.facts)
+    made = VectorLoad(
+        pointer, mask, other, load.cache, load.eviction, load.volatile, vector, axis
+    )
+    state.emit(made, load)
+
+
+@_rule(Store)
+def _store(state: Relayout, store: Store) -> None:
+    layout = _access_layout(state, store, store.value)
+    pointer = state.demand(store.pointer, layout)
+    value = state.demand(store.value, layout)
+    mask = state.demand(store.mask, layout) if store.mask is not None else None
+    vector, axis = (1, 0) if layout is None else vector_of(store, layout, state.facts)
+    state.emit(VectorStore(pointer, value, mask, store.cache, store.eviction, vector, axis), store)
+
+
+@_rule(AtomicRMW)
+def _atomic_rmw(state: Relayout, op: AtomicRMW) -> None:
+    layout = _access_layout(state, op, op.value)
+    state.emit(op.clone({v: state.demand(v, layout) for v in op.operands}), op)
+
+
+@_rule(AtomicCAS)
+def _atomic_cas(state: Relayout, op: AtomicCAS) -> None:
+    layout = _access_layout(state, op, op.result)
+    state.emit(op.clone({v: state.demand(v, layout) for v in op.operands}), op)
+
+
+# Reductions --------------------------------------------------------------------------------------------------
+
+
+def separable(layout: LinearLayout, axis: int) -> bool:
+    """Whether every hardware bit moves along ``axis`` only, or not along it at all."""
+    bases = (*layout.register, *layout.lane, *layout.warp)
+    return all(not basis[axis] or sum(map(bool, basis)) == 1 for basis in bases)
+
+
+def _reduction_layout(state: Relayout, inputs: tuple[Value, ...], axis: int) -> LinearLayout:
+    layout = state.natural(inputs[0])
+    return layout if separable(layout, axis) else default_layout(inputs[0], state.warps)
+
+
+@_rule(Reduce)
+def _reduce(state: Relayout, reduce: Reduce) -> None:
+    layout = _reduction_layout(state, reduce.inputs, reduce.axis)
+    inputs = tuple(state.demand(v, layout) for v in reduce.inputs)
+    made = Reduce(inputs, reduce.axis, reduce.combine.clone({}))
+    if made.results[0].type.rank:
+        kept = slice_layout(layout, reduce.axis)
+        for result in made.results:
+            result.type = result.type.with_layout(kept)
+    state.emit(made, reduce)
+
+
+@_rule(Scan)
+def _scan(state: Relayout, scan: Scan) -> None:
+    layout = _reduction_layout(state, scan.inputs, scan.axis)
+    inputs = tuple(state.demand(v, layout) for v in scan.inputs)
+    made = Scan(inputs, scan.axis, scan.reverse, scan.combine.clone({}))
+    for result in made.results:
+        result.type = result.type.with_layout(layout)
+    state.emit(made, scan)
+
+
+# Matrix products ---------------------------------------------------------------------------------------------
+
+
+@_rule(Dot)
+def _dot(state: Relayout, dot: Dot) -> None:
+    if (core := choose(dot, state.target, state.warps)) is None:
+        accumulator = multiply_add_layout(dot.acc.type.shape, state.warps)
+    else:
+        accumulator = core.accumulator
+    acc = state.demand(dot.acc, accumulator)
+    narrow = acc.type.elem
+    if needs_wide_accumulator(dot):
+        acc = _cast(state, acc, dot.acc.type.with_layout(accumulator).with_elem(F32))
+    if core is None:
+        a = state.demand(dot.a, state.natural(dot.a))
+        b = state.demand(dot.b, state.natural(dot.b))
+        made: Dot | Mma = Dot(a, b, acc, dot.precision)
+    else:
+        a, b = state.demand(dot.a, core.a), state.demand(dot.b, core.b)
+        made = Mma(a, b, acc, core.instruction, dot.precision)
+    if acc.type.elem == narrow:
+        state.emit(made, dot)
+        return
+    made.location = dot.location
+    state.append(made)
+    state.emit(Cast(made.result, narrow), dot)
+
+
+def _cast(state: Relayout, value: Value, to: Tile) -> Value:
+    cast = Cast(value, to.elem)
+    state.append(cast)
+    return cast.result
+
+
+# Control flow ------------------------------------------------------------------------------------------------
+
+
+def _placed(state: Relayout, value: Value) -> Tile:
+    """The type in which ``value`` travels through a region's boundary."""
+    return value.type.with_layout(state.home(value))
+
+
+@_rule(For)
+def _for(state: Relayout, loop: For) -> None:
+    carried = [_placed(state, r) for r in loop.results]
+    inits = tuple(state.demand(v, t.layout) for v, t in zip(loop.inits, carried, strict=True))
+    bounds = [state.demand(v, None) for v in (loop.lower, loop.upper, loop.step)]
+    body = state.nested(loop.body, [bounds[0].type, *carried], carried)
+    state.emit(For(*bounds, inits, loop.num_stages, loop.unroll, body), loop)
+
+
+@_rule(While)
+def _while(state: Relayout, loop: While) -> None:
+    carried = [_placed(state, r) for r in loop.results]
+    inits = tuple(state.demand(v, t.layout) for v, t in zip(loop.inits, carried, strict=True))
+    before = state.nested(loop.before, carried, carried)
+    body = state.nested(loop.body, carried, carried)
+    state.emit(While(inits, before, body), loop)
+
+
+@_rule(If)
+def _if(state: Relayout, branch: If) -> None:
+    condition = state.demand(branch.condition, None)
+    given = [_placed(state, r) for r in branch.results]
+    then = state.nested(branch.then, [], given)
+    otherwise = state.nested(branch.otherwise, [], given)
+    state.emit(If(condition, then, otherwise), branch)
+
+
+@_rule(Yield)
+def _yield(state: Relayout, end: Yield) -> None:
+    state.append(Yield(_leaving(state, end.values)))
+
+
+@_rule(Condition)
+def _condition(state: Relayout, end: Condition) -> None:
+    condition = state.demand(end.condition, None)
+    state.append(Condition(condition, _leaving(state, end.values)))
+
+
+def _leaving(state: Relayout, values: tuple[Value, ...]) -> tuple[Value, ...]:
+    wanted = state.leaving
+    return tuple(state.demand(v, t.layout) for v, t in zip(values, wanted, strict=True))

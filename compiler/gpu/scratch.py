@@ -1,0 +1,98 @@
+"""Shared memory that operations use for themselves: how much each needs, and where it lies.
+
+Scratch lives as long as its operation, so all of it could start at 0; operations that follow each other get different
+places as long as that costs nothing, because then no barrier is needed between them (see :mod:`.barriers`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import OutOfResources
+from ..ir.core import Function, Op, Value, uses
+from ..layout import LinearLayout, SharedMemory, plan_conversion
+from ..layout.access import element_bytes_of
+from ..targets.target import Target
+from ..tile.matmul import Dot
+from ..tile.memory import AtomicCAS, AtomicRMW
+from ..tile.reduction import Reduce, Scan
+from .ops import ConvertLayout
+from .reduction import bits_of, plan_reduction
+
+#: Scratch up to this size never makes an operation wait for the one before.
+ROTATION_BYTES = 2048
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bytes ``start`` to ``end`` (exclusive) of shared memory."""
+
+    start: int
+    end: int
+
+    def overlaps(self, other: Interval) -> bool:
+        return self.start < other.end and other.start < self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Where the scratch of each operation lies, and how many bytes there are in all."""
+
+    places: dict[Op, Interval]
+    total: int
+
+
+def allocate(function: Function, target: Target) -> Allocation:
+    """Place all scratch of ``function``; raises OutOfResources when the largest does not fit ``target``."""
+    used = uses(function)
+    needs = [(op, size) for op in function.walk() if (size := scratch_bytes(op, used))]
+    largest = max((size for _, size in needs), default=0)
+    if largest > target.shared_bytes:
+        raise OutOfResources("shared memory", largest, target.shared_bytes)
+    limit = min(max(largest, ROTATION_BYTES), target.shared_bytes)
+    places: dict[Op, Interval] = {}
+    cursor = total = 0
+    for op, size in needs:
+        start = cursor if cursor + size <= limit else 0
+        cursor = -(-(start + size) // ALIGNMENT) * ALIGNMENT
+        places[op] = Interval(start, start + size)
+        total = max(total, start + size)
+    return Allocation(places, total)
+
+
+def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
+    """Shared memory in bytes that ``op`` needs while it runs."""
+    match op:
+        case ConvertLayout():
+            return _conversion_bytes(op)
+        case Reduce():
+            plan = plan_reduction(_layout(op.inputs[0]), op.axis)
+            return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+        case Scan():
+            plan = plan_reduction(_layout(op.inputs[0]), op.axis)
+            return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+        case Dot():
+            return sum(v.type.size * element_bytes_of(bits_of(v.type)) for v in (op.a, op.b))
+        case AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):
+            return op.result.type.size * element_bytes_of(bits_of(op.result.type))
+        case _:
+            return 0
+
+
+def _conversion_bytes(op: ConvertLayout) -> int:
+    plan = plan_conversion(_layout(op.x), _layout(op.result), bits_of(op.x.type))
+    return plan.bytes if isinstance(plan, SharedMemory) else 0
+
+
+def _layout(value: Value) -> LinearLayout:
+    layout = value.type.layout
+    if layout is None:
+        raise OutOfResources("layouts", 1, 0, hint=f"{value!r} has no layout")
+    return layout
+
+
+def is_shared_by_threads(value: Value) -> bool:
+    """Whether several threads hold the same element, so that only one of them may touch memory for it."""
+    layout = value.type.layout
+    return layout is None or bool(layout.free_bits("lane") or layout.free_bits("warp"))

@@ -1,0 +1,90 @@
+"""Which dots run on tensor cores, and the layouts that this asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
+from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator
+from ..targets.target import Target
+from ..tile.matmul import Dot
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCore:
+    """A chosen instruction with the layouts of accumulator and operands."""
+
+    instruction: str
+    accumulator: LinearLayout
+    a: LinearLayout
+    b: LinearLayout
+
+
+_EIGHT_BIT_FLOATS = (F8E4M3, F8E5M2)
+
+
+def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
+    """K of the instruction for operands of ``elem``, None where tensor cores do not give what the dot asks for."""
+    if elem in (F16, BF16):
+        return 16
+    if elem == F32 and dot.precision != "ieee":
+        return 8
+    if elem in (I8, U8):
+        return 32
+    if elem in _EIGHT_BIT_FLOATS and target.capability >= 89:
+        return 32
+    return None
+
+
+def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
+    """The tensor core instruction for ``dot``; None if it has to be done by fused multiply-adds."""
+    elem = dot.a.type.scalar
+    k = _depth(dot, elem, target)
+    (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
+    if k is None or m < 16 or n < 8 or depth < k:
+        return None
+    counts = _spread(m, n, warps)
+    return TensorCore(
+        f"m16n8k{k}",
+        mma_accumulator((m, n), counts),
+        dot_operand((m, depth), 0, counts, elem.bits),
+        dot_operand((depth, n), 1, counts, elem.bits),
+    )
+
+
+def _spread(m: int, n: int, warps: int) -> tuple[int, int]:
+    """Warps along M and N: halve the longer side of a warp's part, for every operand element is read by fewer warps."""
+    along_m = along_n = 1
+    while along_m * along_n < warps:
+        room_m, room_n = m // along_m > 16, n // along_n > 8
+        if room_m and (not room_n or m // along_m >= n // along_n):
+            along_m *= 2
+        elif room_n:
+            along_n *= 2
+        else:
+            along_m *= 2
+    return along_m, along_n
+
+
+def multiply_add_layout(shape: tuple[int, ...], warps: int) -> LinearLayout:
+    """The accumulator of a dot without tensor cores: a box of up to 4x4 elements a thread."""
+    m, n = shape
+    per_thread = max(1, m * n // (32 * warps))
+    wide = min(4, n, per_thread)
+    tall = min(4, m, max(1, per_thread // wide))
+    lanes_n = min(8, max(1, n // wide))
+    lanes_m = 32 // lanes_n
+    along_m = min(warps, max(1, m // (tall * lanes_m)))
+    return blocked(shape, (tall, wide), (lanes_m, lanes_n), (along_m, warps // along_m))
+
+
+def accumulator_layout(dot: Dot, target: Target, warps: int) -> LinearLayout:
+    """The layout in which ``dot`` accumulates."""
+    chosen = choose(dot, target, warps)
+    return chosen.accumulator if chosen else multiply_add_layout(dot.acc.type.shape, warps)
+
+
+def needs_wide_accumulator(dot: Dot) -> bool:
+    """Half-precision accumulators are kept in f32 inside a dot: exact enough, and one code path."""
+    elem = dot.acc.type.elem
+    return isinstance(elem, Scalar) and elem == F16
