@@ -86,6 +86,10 @@ class CompileTimeAssertionFailure(CompilationError):
     """A ``tl.static_assert`` in the kernel is false."""
 
 
+class SignatureError(DeuteronError):
+    """The signature, constexprs or schedule given to ``compile`` do not fit the kernel."""
+
+
 class IRError(DeuteronError):
     """Tile IR breaks its own rules: parse errors in IR text, verifier failures."""
 
