@@ -68,8 +68,9 @@ def _foreign_text(value: object) -> str:
 
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         return constant_text(value.item())
+    name = getattr(value, "name", None) or getattr(value, "__name__", value)
     try:
-        return f"dtype {canonical_dtype(getattr(value, 'name', value))}"
+        return f"dtype {canonical_dtype(name)}"
     except LaunchError:
         pass
     raise LaunchError(
