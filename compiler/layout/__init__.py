@@ -5,6 +5,7 @@ coordinates, ``SharedLayout`` maps shared memory offsets; constructor functions 
 follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how to move data between them.
 """
 
+from .access import SharedAccess, bank_conflicts, plan_shared_access
 from .construct import blocked, coalesced, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
 from .errors import LayoutError
@@ -12,10 +13,7 @@ from .f2 import LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from .linear import LinearLayout, Place
 from .shared import (
-    SharedAccess,
     SharedLayout,
-    bank_conflicts,
-    plan_shared_access,
     shared_linear,
     shared_swizzled,
     shared_tensor_core,

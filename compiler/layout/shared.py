@@ -1,8 +1,4 @@
-"""Layouts of tiles in shared memory, and how the threads of a register layout reach them.
-
-A shared layout is a linear map from the bits of an element offset to tile coordinates. An access plan gives byte
-offsets as XOR of lane bases, warp bases and one constant per instruction.
-"""
+"""Layouts of tiles in shared memory: linear maps from the bits of an element offset to tile coordinates."""
 
 from __future__ import annotations
 
@@ -12,13 +8,10 @@ from functools import lru_cache
 
 from .construct import row_major
 from .errors import LayoutError
-from .f2 import LinearMap, combine, log2_exact, span_of
-from .linear import Coordinates, LinearLayout, flatten, unflatten
+from .f2 import LinearMap, combine, log2_exact
+from .linear import Coordinates, flatten, unflatten
 
-BANKS = 32
-BANK_BYTES = 4
-WAVE_BYTES = BANKS * BANK_BYTES
-MAX_VECTOR_BYTES = 16
+SWIZZLE_SPAN_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +113,9 @@ def shared_tensor_core(
     if len(sizes) < 2 or sizes[axes[0]] < panel:
         raise LayoutError(f"rows of {sizes} are shorter than a {swizzle_bytes}-byte swizzle panel")
     chunk = max(1, 128 // element_bits)
-    return _swizzled(sizes, axes, panel, chunk, WAVE_BYTES // swizzle_bytes, swizzle_bytes // 16)
+    return _swizzled(
+        sizes, axes, panel, chunk, SWIZZLE_SPAN_BYTES // swizzle_bytes, swizzle_bytes // 16
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -149,127 +144,3 @@ def _swizzled(
     for axis in order[2:]:
         add(axis, 1, shape[axis])
     return SharedLayout(shape, tuple(columns))
-
-
-@dataclass(frozen=True, slots=True)
-class SharedAccess:
-    """Loads or stores that move the registers of a layout from or to shared memory.
-
-    Access i moves ``registers[i]`` (``vector`` of them, in address order) at byte offset
-    ``offsets[i] ^ XOR of lane[b] over the set bits of the lane index ^ the same of warp``; the base address of
-    the buffer is added last. Copies within a thread are left out: register r holds the same element as register
-    ``canonical[r]``, and only canonical registers occur in ``registers``.
-    """
-
-    vector: int
-    element_bytes: int
-    registers: tuple[tuple[int, ...], ...]
-    offsets: tuple[int, ...]
-    lane: tuple[int, ...]
-    warp: tuple[int, ...]
-    canonical: tuple[int, ...]
-
-    @property
-    def vector_bytes(self) -> int:
-        """Bytes that one lane moves per access."""
-        return self.vector * self.element_bytes
-
-    @property
-    def thread_mask(self) -> int:
-        """Offset bits that lanes or warps set; the other bits of a constant may be an immediate that is added."""
-        mask = 0
-        for basis in self.lane + self.warp:
-            mask |= basis
-        return mask
-
-    def split_offset(self, access: int) -> tuple[int, int]:
-        """(part to XOR into the thread's offset, part to add afterwards as an immediate), in bytes."""
-        mask = self.thread_mask
-        return self.offsets[access] & mask, self.offsets[access] & ~mask
-
-
-def build_access(
-    register: Sequence[int],
-    lane: Sequence[int],
-    warp: Sequence[int],
-    element_bytes: int,
-    max_vector_bytes: int = MAX_VECTOR_BYTES,
-) -> SharedAccess:
-    """The access plan for element offsets given by one basis per register, lane and warp bit."""
-    positions = span_of(register)
-    present = set(positions)
-    thread_bits = 0
-    for basis in (*lane, *warp):
-        thread_bits |= basis
-    vector_log = 0
-    while (
-        element_bytes << vector_log < max_vector_bytes
-        and not thread_bits >> vector_log & 1
-        and 1 << vector_log in present
-    ):
-        vector_log += 1
-    first: dict[int, int] = {}
-    for index, position in enumerate(positions):
-        first.setdefault(position, index)
-    groups: dict[int, list[int]] = {}
-    for position in positions:
-        groups.setdefault(position >> vector_log, [])
-    for high, members in groups.items():
-        members += [first[high << vector_log | low] for low in range(1 << vector_log)]
-    return SharedAccess(
-        vector=1 << vector_log,
-        element_bytes=element_bytes,
-        registers=tuple(tuple(members) for members in groups.values()),
-        offsets=tuple((high << vector_log) * element_bytes for high in groups),
-        lane=tuple(basis * element_bytes for basis in lane),
-        warp=tuple(basis * element_bytes for basis in warp),
-        canonical=tuple(first[position] for position in positions),
-    )
-
-
-def element_bytes_of(element_bits: int) -> int:
-    """Bytes of one element in shared memory: booleans take a byte."""
-    return max(8, element_bits) // 8
-
-
-@lru_cache(maxsize=4096)
-def plan_shared_access(
-    layout: LinearLayout, shared: SharedLayout, element_bits: int
-) -> SharedAccess:
-    """How the threads of ``layout`` load or store a tile that lies in shared memory as ``shared``.
-
-    Raises LayoutError when the shapes differ.
-    """
-    if layout.shape != shared.shape:
-        raise LayoutError(f"register tile {layout.shape} and shared tile {shared.shape} differ")
-    inverse = shared.inverse()
-    return build_access(
-        [inverse(flat) for flat in layout.flat_register],
-        [inverse(flat) for flat in layout.flat_lane],
-        [inverse(flat) for flat in layout.flat_warp],
-        element_bytes_of(element_bits),
-    )
-
-
-def bank_conflicts(access: SharedAccess) -> int:
-    """Extra wavefronts of one warp-wide access, 0 when it runs at full rate.
-
-    Counts what hardware does: lanes go in groups that move 128 bytes (all 32 for up to 4 bytes a lane, a half
-    warp for 8, a quarter for 16), a group takes as many wavefronts as its busiest bank has distinct words. The
-    number is the same for every access and warp, since an XOR constant only renames banks.
-    """
-    lanes = span_of(access.lane)
-    words = max(1, access.vector_bytes // BANK_BYTES)
-    group = max(1, min(len(lanes), BANKS // words))
-    extra = 0
-    for start in range(0, len(lanes), group):
-        touched = {
-            offset // BANK_BYTES + word
-            for offset in lanes[start : start + group]
-            for word in range(words)
-        }
-        load = [0] * BANKS
-        for word in touched:
-            load[word % BANKS] += 1
-        extra += max(load) - 1
-    return extra

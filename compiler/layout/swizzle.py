@@ -15,17 +15,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .f2 import Echelon, independent, intersection
-from .linear import LinearLayout
-from .shared import (
+from .access import (
     BANK_BYTES,
     MAX_VECTOR_BYTES,
-    WAVE_BYTES,
     SharedAccess,
-    bank_conflicts,
     build_access,
     element_bytes_of,
+    needed_wavefronts,
+    wave_lane_bits,
+    wavefronts,
 )
+from .f2 import Echelon, independent, intersection
+from .linear import LinearLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,13 @@ class SharedMemory:
     rounds: int
 
     @property
-    def wavefronts(self) -> int:
-        """Shared memory cycles of one warp for the whole conversion."""
-        total = 0
-        for access in (self.write, self.read):
-            lanes = 1 << len(access.lane)
-            waves = max(1, lanes * access.vector_bytes // WAVE_BYTES)
-            total += len(access.offsets) * (waves + bank_conflicts(access))
-        return total
-
-    @property
     def cost(self) -> int:
-        """Twice the wavefronts plus the instructions: the measure by which plans are compared."""
-        return 2 * self.wavefronts + len(self.write.offsets) + len(self.read.offsets)
+        """Twice the shared memory cycles of a warp plus its instructions."""
+        return _cost(self.write) + _cost(self.read)
+
+
+def _cost(access: SharedAccess) -> int:
+    return len(access.offsets) * (2 * wavefronts(access.lane, access.vector_bytes) + 1)
 
 
 def plan_shared_memory(
@@ -69,13 +64,63 @@ def plan_shared_memory(
     element_bytes = element_bytes_of(element_bits)
     common = _common_vector(source, result, element_bytes)
     limit = scratch_limit or 0
-    plans: list[SharedMemory] = []
+    cuts: list[_Cut] = []
     # Bits inside a vector cannot separate rounds, so shorter vectors may allow more rounds.
     for kept in range(len(common), -1, -1):
-        plans += _cuts(source, result, common[:kept], element_bytes, scratch_limit)
-        if scratch_limit is None or min(plan.bytes for plan in plans) <= limit:
+        cuts += _cuts(source, result, common[:kept], element_bytes, scratch_limit)
+        if scratch_limit is None or min(cut.bytes for cut in cuts) <= limit:
             break
-    return min(plans, key=lambda plan: (max(plan.bytes, limit), plan.cost))
+    return min(cuts, key=lambda cut: (max(cut.bytes, limit), cut.cost)).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Element offsets per hardware bit of one side, and the elements that one access moves."""
+
+    register: list[int]
+    lane: list[int]
+    warp: list[int]
+    vector: int
+    element_bytes: int
+
+    @property
+    def wavefronts(self) -> int:
+        offsets = [offset * self.element_bytes for offset in self.lane]
+        return wavefronts(offsets, self.vector * self.element_bytes)
+
+    @property
+    def accesses(self) -> int:
+        return (1 << len(Echelon(self.register))) // self.vector
+
+    def plan(self, round_bytes: int) -> SharedAccess:
+        access = build_access(self.register, self.lane, self.warp, self.element_bytes)
+        return _by_round(access, round_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """One choice of vectors, banks and segments."""
+
+    write: _Side
+    read: _Side
+    bytes: int
+    rounds: int
+
+    @property
+    def has_conflicts(self) -> bool:
+        return any(
+            side.wavefronts > needed_wavefronts(len(side.lane), side.vector * side.element_bytes)
+            for side in (self.write, self.read)
+        )
+
+    @property
+    def cost(self) -> int:
+        sides = (self.write, self.read)
+        return sum(side.accesses * (2 * side.wavefronts + 1) for side in sides)
+
+    def plan(self) -> SharedMemory:
+        write, read = self.write.plan(self.bytes), self.read.plan(self.bytes)
+        return SharedMemory(write, read, self.bytes, self.rounds)
 
 
 def _cuts(
@@ -84,19 +129,26 @@ def _cuts(
     common: list[int],
     element_bytes: int,
     scratch_limit: int | None,
-) -> list[SharedMemory]:
-    """Plans with wide vectors on the reading and on the writing side, shorter ones only against conflicts."""
-    plans = []
+) -> list[_Cut]:
+    """Cuts with wide vectors on the reading or the writing side; the second and shorter ones on conflicts."""
+    cuts = []
     for wide_bytes in (MAX_VECTOR_BYTES, MAX_VECTOR_BYTES // 2, BANK_BYTES, 0):
         read = _wide_vector(result, source, common, element_bytes, wide_bytes)
-        plans.append(_plan(source, result, common, read, True, element_bytes, scratch_limit))
         write = _wide_vector(source, result, common, element_bytes, wide_bytes)
-        if write:
-            plans.append(_plan(source, result, common, write, False, element_bytes, scratch_limit))
-        conflicts = min(bank_conflicts(plan.write) + bank_conflicts(plan.read) for plan in plans)
-        if not conflicts or not (read or write):
+        # The side that saves more instructions comes first: without conflicts there is nothing better.
+        saved_by_read = result.registers - (result.registers >> len(read))
+        saved_by_write = source.registers - (source.registers >> len(write))
+        choices = [(read, True), (write, False)] if write else [(read, True)]
+        if saved_by_write > saved_by_read:
+            choices.reverse()
+        for extra, wide_reads in choices:
+            cut = _cut(source, result, common, extra, wide_reads, element_bytes, scratch_limit)
+            cuts.append(cut)
+            if not cut.has_conflicts and (scratch_limit is None or cut.bytes <= scratch_limit):
+                return cuts
+        if not (read or write):
             break
-    return plans
+    return cuts
 
 
 def _threads(layout: LinearLayout) -> tuple[int, ...]:
@@ -138,7 +190,7 @@ def _wide_vector(
     return chosen
 
 
-def _plan(
+def _cut(
     source: LinearLayout,
     result: LinearLayout,
     common: list[int],
@@ -146,30 +198,24 @@ def _plan(
     wide_reads: bool,
     element_bytes: int,
     scratch_limit: int | None,
-) -> SharedMemory:
+) -> _Cut:
     wide, narrow = (result, source) if wide_reads else (source, result)
     vector = common + extra
-    narrow_bytes = element_bytes << len(common)
-    wide_bytes = element_bytes << len(vector)
-    narrow_wave = narrow.flat_lane[: _wave_lanes(narrow_bytes)]
-    wide_wave = wide.flat_lane[: _wave_lanes(wide_bytes)]
-    word_bits = (BANK_BYTES // element_bytes).bit_length() - 1 if element_bytes < BANK_BYTES else 0
+    wide_wave = wide.flat_lane[: wave_lane_bits(element_bytes << len(vector))]
+    narrow_wave = narrow.flat_lane[: wave_lane_bits(element_bytes << len(common))]
+    word_bits = max(0, (BANK_BYTES // element_bytes).bit_length() - 1)
     spare = extra[max(0, word_bits - len(common)) :]
 
     # Coordinates: vector bits, then bits that threads use, then bits that only registers use.
-    threads = independent(_threads(wide), vector)
-    space = Echelon((*vector, *threads))
+    space = Echelon(vector)
+    threads = [flat for flat in _threads(wide) if space.add(flat)]
     for flat in narrow_wave:
         if flat not in space:
             # Banks inside a wide vector are free for lanes of the narrow side: pair them up.
             threads.append(flat ^ (spare.pop() if spare else 0))
             space.add(threads[-1])
     threads += [flat for flat in _threads(narrow) if space.add(flat)]
-    rest = [
-        flat
-        for flat in (*source.flat_register, *source.flat_lane, *source.flat_warp)
-        if space.add(flat)
-    ]
+    rest = [flat for flat in source.flat_register if space.add(flat)]
     basis = Echelon((*vector, *threads, *rest))
 
     def coordinates(flats: Sequence[int]) -> list[int]:
@@ -178,28 +224,19 @@ def _plan(
     total = len(basis)
     rounds = _rounds(element_bytes << total, scratch_limit, len(rest))
     in_round = total - rounds
-    offset = _swizzle(
-        coordinates(wide_wave),
-        _aligned_part(coordinates(narrow_wave), len(common), len(vector), word_bits),
-        len(vector),
-        in_round,
-        element_bytes,
-    )
-    final = Echelon((*offset, *(1 << bit for bit in range(in_round, total))))
-    accesses = []
-    for layout in (source, result):
+    aligned = _aligned_part(coordinates(narrow_wave), len(common), len(vector), word_bits)
+    offset = _swizzle(coordinates(wide_wave), aligned, len(vector), in_round, element_bytes)
+    columns = Echelon((*offset, *(1 << bit for bit in range(in_round, total))))
+
+    def side(layout: LinearLayout) -> _Side:
         register, lane, warp = (
-            [final.solve(place) or 0 for place in coordinates(flats)]
+            [columns.solve(place) or 0 for place in coordinates(flats)]
             for flats in (layout.flat_register, layout.flat_lane, layout.flat_warp)
         )
-        access = build_access(register, lane, warp, element_bytes)
-        accesses.append(_by_round(access, element_bytes << in_round))
-    return SharedMemory(accesses[0], accesses[1], element_bytes << in_round, 1 << rounds)
+        length = len(vector) if layout is wide else len(common)
+        return _Side(register, lane, warp, 1 << length, element_bytes)
 
-
-def _wave_lanes(bytes_per_lane: int) -> int:
-    """Lane bits that access memory in the same cycle."""
-    return (WAVE_BYTES // max(BANK_BYTES, bytes_per_lane)).bit_length() - 1
+    return _Cut(side(source), side(result), element_bytes << in_round, 1 << rounds)
 
 
 def _rounds(total_bytes: int, limit: int | None, available: int) -> int:
@@ -234,7 +271,7 @@ def _swizzle(
     """Coordinates of every offset bit of a round, for lanes given by coordinates."""
     vector_bytes = element_bytes << vector
     fill = max(0, (BANK_BYTES // vector_bytes).bit_length() - 1)
-    banks = _wave_lanes(vector_bytes)
+    banks = wave_lane_bits(vector_bytes)
     units = [1 << bit for bit in range(vector, total)]
     low = [1 << bit for bit in range(vector)]
     # A vector of less than a bank is filled up with lanes, which then share words instead of banks.

@@ -238,8 +238,8 @@ def test_standard_conversions_have_no_bank_conflicts(source, result, bits):
 @pytest.mark.parametrize(
     ("source", "result", "expected"),
     [
-        # Only row bit 3 is a register bit on both sides, so two rounds are all there can be.
-        (wgmma_accumulator((128, 256), 8), coalesced((128, 256), 8, 4), (64 * 1024, 2)),
+        # Column bit 0 and row bit 3 are register bits on both sides and can separate four rounds.
+        (wgmma_accumulator((128, 256), 8), coalesced((128, 256), 8, 4), (32 * 1024, 4)),
         (mma_accumulator((256, 64), (4, 1)), coalesced((256, 64), 4, 4), (32 * 1024, 2)),
     ],
 )
