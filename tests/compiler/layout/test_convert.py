@@ -17,7 +17,9 @@ from deuteron.compiler.layout import (
     dot_operand,
     mma_accumulator,
     plan_conversion,
+    plan_shared_access,
     remove_register_broadcast,
+    shared_linear,
     slice_layout,
     wgmma_accumulator,
 )
@@ -233,6 +235,23 @@ def test_standard_conversions_have_no_bank_conflicts(source, result, bits):
     assert bank_conflicts(plan.read) == 0
     widest = max(plan.write.vector_bytes, plan.read.vector_bytes)
     assert widest == 16 or plan.write.vector_bytes == plan.read.vector_bytes == 4
+
+
+def test_the_chosen_swizzle_costs_at_most_what_plain_rows_cost(layouts):
+    @quick
+    @given(layouts(broadcast=False), st.data(), st.sampled_from([8, 16, 32, 64]))
+    def law(source, data, bits):
+        warps = len(source.flat_warp)
+        result = data.draw(layouts(shape=source.shape, warps=warps, broadcast=False))
+        plain = shared_linear(source.shape)
+        sides = [plan_shared_access(layout, plain, bits) for layout in (source, result)]
+        cost = 0
+        for access in sides:
+            needed = max(1, 32 * access.vector_bytes // 128)
+            cost += len(access.offsets) * (2 * (needed + bank_conflicts(access)) + 1)
+        assert plan_shared_memory(source, result, bits, None).cost <= cost
+
+    law()
 
 
 @pytest.mark.parametrize(
