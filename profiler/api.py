@@ -1,0 +1,221 @@
+"""Starting, pausing and finishing sessions."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast, overload
+
+from deuteron.compiler import knobs
+from deuteron.compiler.runtime.hooks import LaunchHook
+
+from .devices import describe_devices
+from .errors import ProfilerError, UsageError
+from .hooks import LaunchMetadata
+from .mode import Mode, parse_mode
+from .recorder import recorder
+from .session import Session, check_writable, registry
+
+DEFAULT_PROFILE_NAME = "proton"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Hook = str | LaunchMetadata | LaunchHook
+
+_CONTEXTS = ("shadow", "python")
+_DATA = ("tree", "trace")
+_BACKENDS = (None, "cpu", "cupti")
+
+
+def start(
+    name: str | None = None,
+    *,
+    context: str = "shadow",
+    data: str = "tree",
+    backend: str | None = None,
+    mode: str | Mode | None = None,
+    hook: Hook | None = None,
+) -> int | None:
+    """Start a profiling session and return its id; None when profiling is disabled or the proton command runs us.
+
+    ``name`` is the output path without suffix ("-" is the standard output; ``{pid}`` becomes the process id); a
+    session of that name that exists already is activated again. ``context``: "shadow" (scopes) or "python" (Python
+    frames). ``data``: "tree" or "trace". ``backend``: None (CPU launches, and GPUs where there are any), "cpu" or
+    "cupti" (fail without a GPU). ``mode``: see :mod:`deuteron.profiler.mode`. ``hook``: "triton" evaluates
+    ``launch_metadata``; a :class:`LaunchMetadata` does so for chosen kernels; any launch hook is called on launches.
+
+    Raises UsageError, ProfileFileError (no such folder), CuptiError.
+    """
+    if registry.command_line or knobs.proton_disable.get():
+        return None
+    return start_session(name, context=context, data=data, backend=backend, mode=mode, hook=hook)
+
+
+def start_session(
+    name: str | None,
+    *,
+    context: str,
+    data: str,
+    backend: str | None,
+    mode: str | Mode | None,
+    hook: Hook | None,
+) -> int:
+    """As :func:`start`, also under the proton command."""
+    _check(context, data, backend)
+    parsed = parse_mode(mode)
+    metadata = _metadata_hook(hook)
+    name = (DEFAULT_PROFILE_NAME if name is None else name).replace("{pid}", str(os.getpid()))
+    check_writable(name)
+    with registry.lock:
+        session = registry.by_name(name)
+        if session is not None:
+            activate(session.number)
+            return session.number
+        if backend != "cpu":
+            recorder.start_gpu(required=backend == "cupti")
+        session = registry.create(
+            name, context=context, data=data, mode=parsed, metadata_hook=metadata
+        )
+        if parsed.format:
+            session.suffix(parsed.format)
+        if hook is not None and metadata is None:
+            recorder.add_custom_hook(session, cast(LaunchHook, hook))
+        recorder.sessions_changed()
+    return session.number
+
+
+def _check(context: str, data: str, backend: str | None) -> None:
+    if context not in _CONTEXTS:
+        raise UsageError(f"unknown context {context!r}", hint=f"one of {', '.join(_CONTEXTS)}")
+    if data not in _DATA:
+        raise UsageError(f"unknown data {data!r}", hint=f"one of {', '.join(_DATA)}")
+    if backend not in _BACKENDS:
+        raise UsageError(f"unknown backend {backend!r}", hint="leave it out, or 'cpu' or 'cupti'")
+
+
+def _metadata_hook(hook: Hook | None) -> LaunchMetadata | None:
+    if hook == "triton":
+        return LaunchMetadata()
+    if isinstance(hook, LaunchMetadata):
+        return hook
+    if hook is None or (hasattr(hook, "enter") and hasattr(hook, "exit")):
+        return None
+    raise UsageError(
+        f"unsupported hook {hook!r}",
+        hint="'triton', a LaunchMetadata, or an object with enter and exit",
+    )
+
+
+def activate(session: int | None = None) -> None:
+    """Record again in a session, or in all."""
+    _set_active(session, True)
+
+
+def deactivate(session: int | None = None, flushing: bool = False) -> None:
+    """Stop recording in a session, or in all; its data stay in memory.
+
+    With ``flushing``, wait for the GPUs first, so that the data are complete.
+    """
+    if flushing:
+        recorder.flush()
+    _set_active(session, False)
+
+
+def _set_active(number: int | None, active: bool) -> None:
+    with registry.lock:
+        for session in registry.select(number):
+            session.active = active
+        recorder.sessions_changed()
+
+
+def finalize(session: int | None = None, output_format: str | None = "") -> None:
+    """Wait for the GPUs, write a session's file (or all), and forget the session.
+
+    ``output_format``: "hatchet", "hatchet_msgpack" or "chrome_trace"; "" is the default of the kind of data.
+    A session whose file cannot be written is kept, so that finalize can be tried again. Under the proton command
+    finalize() without a session is left to the command. Raises ProfileFileError, UsageError, UnknownSession.
+    """
+    if registry.command_line and session is None:
+        return
+    finalize_sessions(registry.select(session), output_format or "")
+
+
+def finalize_sessions(sessions: list[Session], output_format: str) -> None:
+    """Flush, write and remove these sessions; the first failure is raised after the others were written."""
+    failure: ProfilerError | None = None
+    with registry.lock:
+        for session in sessions:
+            session.suffix(output_format)
+        if sessions:
+            recorder.flush()
+        for session in sessions:
+            session.active = False
+            for phase in session.phases.values():
+                describe_devices(phase.profile)
+            try:
+                session.write(output_format or session.mode.format)
+            except ProfilerError as error:
+                failure = failure or error
+                recorder.sessions_changed()
+                continue
+            registry.remove(session)
+            recorder.session_removed(session)
+    if failure is not None:
+        raise failure
+
+
+@overload
+def profile(
+    func: Callable[P, R],
+    *,
+    name: str | None = ...,
+    context: str = ...,
+    data: str = ...,
+    backend: str | None = ...,
+    mode: str | Mode | None = ...,
+    hook: Hook | None = ...,
+) -> Callable[P, R]: ...
+
+
+@overload
+def profile(
+    func: None = ...,
+    *,
+    name: str | None = ...,
+    context: str = ...,
+    data: str = ...,
+    backend: str | None = ...,
+    mode: str | Mode | None = ...,
+    hook: Hook | None = ...,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def profile(
+    func: Callable[P, R] | None = None,
+    *,
+    name: str | None = None,
+    context: str = "shadow",
+    data: str = "tree",
+    backend: str | None = None,
+    mode: str | Mode | None = None,
+    hook: Hook | None = None,
+) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator: profile every call of a function in one session (arguments as :func:`start`).
+
+    The session is deactivated, not finalized, when the function returns or raises: call :func:`finalize` at the end.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            session = start(name, context=context, data=data, backend=backend, mode=mode, hook=hook)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if session is not None:
+                    deactivate(session)
+
+        return wrapper
+
+    return decorate if func is None else decorate(func)

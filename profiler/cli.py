@@ -1,0 +1,126 @@
+"""The commands ``proton`` and ``proton-viewer``."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import DeuteronError
+
+from .errors import UsageError
+from .session import registry
+
+_USAGE = """proton [options] script.py [arguments of the script]
+       proton [options] pytest [arguments of pytest]"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="proton", usage=_USAGE, description="Profile a script, or pytest, from start to end."
+    )
+    add = result.add_argument
+    add("-n", "--name", help="output path without suffix (proton); {pid} becomes the process id")
+    add(
+        "-b",
+        "--backend",
+        choices=("cpu", "cupti"),
+        help="default: CPU launches, and GPUs where there are any",
+    )
+    add(
+        "-c",
+        "--context",
+        choices=("shadow", "python"),
+        default="shadow",
+        help="what a path is made of",
+    )
+    add("-m", "--mode", help="periodic_flushing[:format=...]")
+    add("-d", "--data", choices=("tree", "trace"), default="tree", help="a tree, or a chrome trace")
+    add("-k", "--hook", choices=("triton",), help="evaluate the kernels' launch_metadata")
+    add("target", nargs=argparse.REMAINDER, help="script.py or pytest, and its arguments")
+    return result
+
+
+def proton_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``proton``; returns the target's exit code, or 2 with a message for a mistake in our own arguments."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _profile(options)
+    except DeuteronError as error:
+        print(f"proton: error: {error}", file=sys.stderr)
+        return 2
+
+
+def viewer_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``proton-viewer``; returns its exit code."""
+    from .viewer import main
+
+    return main(arguments)
+
+
+def _profile(options: argparse.Namespace) -> int:
+    target = options.target[1:] if options.target[:1] == ["--"] else options.target
+    if not target:
+        raise UsageError("nothing to run", hint="proton script.py, or proton pytest")
+    script, *rest = target
+    is_pytest = Path(script).name == "pytest"
+    if not is_pytest and not Path(script).is_file():
+        raise UsageError(
+            f"no such script: {script}", hint="give the path of a Python file, or pytest"
+        )
+    if knobs.proton_disable.get():
+        return _run(script, rest, is_pytest)
+    from .api import finalize_sessions, start_session
+
+    start_session(
+        options.name,
+        context=options.context,
+        data=options.data,
+        backend=options.backend,
+        mode=options.mode,
+        hook=options.hook,
+    )
+    registry.command_line = True
+    try:
+        return _run(script, rest, is_pytest)
+    finally:
+        registry.command_line = False
+        finalize_sessions(list(registry.sessions.values()), "")
+
+
+def _run(script: str, arguments: list[str], is_pytest: bool) -> int:
+    if is_pytest:
+        import pytest
+
+        return int(pytest.main(arguments))
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [script, *arguments]
+    # As `python script.py` does.
+    sys.path.insert(0, str(Path(script).resolve().parent))
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as error:
+        return _exit_code(error)
+    except KeyboardInterrupt:
+        return 130
+    except Exception:
+        print("An error occurred while executing the script:", file=sys.stderr)
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.argv = argv
+        sys.path[:] = path
+    return 0
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code
+    print(error.code, file=sys.stderr)
+    return 1

@@ -1,0 +1,12 @@
+"""The calling thread's place, as sessions see it."""
+
+from __future__ import annotations
+
+from .session import registry
+
+
+def depth(session: int | None = 0) -> int | None:
+    """Frames above what the calling thread would record now in a session; None when nothing is profiled."""
+    if not registry.sessions or session is None:
+        return None
+    return len(registry.select(session)[0].path())

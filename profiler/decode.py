@@ -1,0 +1,159 @@
+"""Reading profiles: from a file to checked Python lists and dictionaries, with errors that name the place."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from .errors import MalformedProfile, ProfileFileError
+from .metrics import Value
+
+if TYPE_CHECKING:
+    from .tree import DeviceField, Profile
+
+_HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'"
+
+
+def read_literal(path: str | os.PathLike[str]) -> list[dict[str, object]]:
+    """Read and check a ``.hatchet`` or ``.hatchet_msgpack`` file.
+
+    Raises ProfileFileError if it cannot be read, MalformedProfile if it is not a profile.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ProfileFileError(
+            f"cannot read {os.fspath(path)}: {error.strerror or error}",
+            hint="give the path of a .hatchet or .hatchet_msgpack file",
+        ) from error
+    return decode(data, os.fspath(path))
+
+
+def decode(data: bytes, where: str) -> list[dict[str, object]]:
+    """Decode and check the bytes of a profile; ``where`` names them in errors."""
+    if not data.strip():
+        raise MalformedProfile(f"{where} is empty", hint=_HINT)
+    # MessagePack arrays of one or two elements start with these bytes; no JSON text does.
+    literal = _decode_msgpack(data, where) if data[0] in (0x91, 0x92) else _decode_json(data, where)
+    return check_literal(literal, where)
+
+
+def _decode_json(data: bytes, where: str) -> object:
+    try:
+        return json.loads(data)
+    except json.JSONDecodeError as error:
+        if b'"traceEvents"' in data[:200_000]:
+            raise MalformedProfile(
+                f"{where} is a chrome trace, not a tree",
+                hint="open it in Perfetto or chrome://tracing",
+            ) from error
+        if error.pos >= len(error.doc.rstrip()) - 1:
+            raise MalformedProfile(
+                f"{where} ends in the middle of its JSON (line {error.lineno}): it is truncated",
+                hint=_HINT,
+            ) from error
+        raise MalformedProfile(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            hint=_HINT,
+        ) from error
+    except UnicodeDecodeError as error:
+        raise MalformedProfile(f"{where} is neither JSON nor MessagePack", hint=_HINT) from error
+    except RecursionError as error:
+        raise MalformedProfile(
+            f"{where} nests deeper than this reader can follow",
+            hint="profile with context='shadow'",
+        ) from error
+
+
+def _decode_msgpack(data: bytes, where: str) -> object:
+    import msgpack
+
+    try:
+        return cast(object, msgpack.unpackb(data))
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise MalformedProfile(f"{where} is not whole MessagePack: {error}", hint=_HINT) from error
+
+
+def check_literal(literal: object, where: str) -> list[dict[str, object]]:
+    """Check the structure of a decoded profile and return it with ``children`` present on every node."""
+    if isinstance(literal, dict) and "traceEvents" in literal:
+        raise MalformedProfile(
+            f"{where} is a chrome trace, not a tree", hint="open it in Perfetto or chrome://tracing"
+        )
+    if not isinstance(literal, list) or len(literal) not in (1, 2):
+        shape = f"a list of {len(literal)}" if isinstance(literal, list) else type(literal).__name__
+        raise MalformedProfile(
+            f"{where} does not hold a tree and its devices (a list of two): it holds {shape}",
+            hint=_HINT,
+        )
+    pending: list[tuple[object, str]] = [(literal[0], "the root")]
+    while pending:
+        node, place = pending.pop()
+        children = _check_node(node, place, where)
+        pending.extend((child, f"child {i} of {place}") for i, child in enumerate(children))
+    if len(literal) == 2:
+        _check_devices(literal[1], where)
+    return literal
+
+
+def _check_node(node: object, place: str, where: str) -> list[object]:
+    if not isinstance(node, dict):
+        raise MalformedProfile(
+            f"{where}: {place} is {type(node).__name__}, not a frame", hint=_HINT
+        )
+    frame = node.get("frame")
+    if not isinstance(frame, dict) or not isinstance(frame.get("name"), str):
+        raise MalformedProfile(f"{where}: {place} has no frame with a name", hint=_HINT)
+    named = f"{place} ({frame['name']!r})"
+    frame.setdefault("type", "function")
+    metrics = node.get("metrics")
+    if not isinstance(metrics, dict):
+        raise MalformedProfile(f"{where}: {named} has no metrics object", hint=_HINT)
+    for key, value in metrics.items():
+        if not _is_value(value):
+            raise MalformedProfile(
+                f"{where}: metric {key!r} of {named} is {type(value).__name__}", hint=_HINT
+            )
+        if value is None:
+            metrics[key] = float("nan")  # JSON has no nan; the writers store null
+    children = node.setdefault("children", [])
+    if not isinstance(children, list):
+        raise MalformedProfile(f"{where}: the children of {named} are not a list", hint=_HINT)
+    return children
+
+
+def _is_value(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(item, (int, float)) or item is None for item in value)
+    return value is None or isinstance(value, (int, float, str))
+
+
+def _check_devices(devices: object, where: str) -> None:
+    valid = isinstance(devices, dict) and all(
+        isinstance(group, dict) and all(isinstance(fields, dict) for fields in group.values())
+        for group in devices.values()
+    )
+    if not valid:
+        raise MalformedProfile(f"{where}: the device section is damaged", hint=_HINT)
+
+
+def fill_profile(profile: Profile, literal: list[dict[str, object]]) -> None:
+    """Put a checked literal into an empty profile. Same-name siblings become one node, the last one's values win."""
+    pending = [(profile.root, literal[0])]
+    time = cycles = False
+    while pending:
+        node, source = pending.pop()
+        metrics = cast(dict[str, Value], source["metrics"])
+        time |= "time (ns)" in metrics
+        cycles |= "cycles" in metrics
+        node.metrics.update(metrics)
+        for child in cast(list[dict[str, object]], source["children"]):
+            name = cast(dict[str, str], child["frame"])["name"]
+            pending.append((profile.descend(node, (name,)), child))
+    profile.note_times(time=time, cycles=cycles)
+    if len(literal) == 2:
+        devices = cast(dict[str, dict[str, dict[str, "DeviceField"]]], literal[1])
+        for kind, group in devices.items():
+            profile.devices[kind] = {index: dict(fields) for index, fields in group.items()}

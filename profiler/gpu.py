@@ -1,0 +1,103 @@
+"""GPU profiling of this process: one CUPTI source, the places of launches, and the thread that empties buffers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from deuteron.compiler.errors import DeuteronError
+
+from . import contexts
+from .attribution import Attribution
+from .correlation import Correlations
+from .session import Session, Target
+
+if TYPE_CHECKING:
+    from .sources.records import Records
+
+_DRAIN_SECONDS = 1.0
+
+
+class Source(Protocol):
+    """What collects GPU records (:class:`deuteron.profiler.sources.cupti.CuptiSource`)."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def drain(self) -> Iterable[Records]: ...
+
+    def set_correlation(self, previous: int, number: int) -> None: ...
+
+    def warn_dropped(self) -> None: ...
+
+
+class GpuProfiler:
+    """Runs a source: marks this thread's launches with their place, and adds records to profiles."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.correlations = Correlations()
+        self.attribution = Attribution(self.correlations)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._failure: DeuteronError | None = None
+        source.start()
+        self._thread = threading.Thread(
+            target=self._drain_often, name="deuteron-profiler", daemon=True
+        )
+        self._thread.start()
+
+    def follow(self, sessions: Sequence[Session]) -> None:
+        """Mark the calling thread's next launches with where it is now."""
+        self.mark([session.target(session.path()) for session in sessions])
+
+    def mark(self, targets: Sequence[Target]) -> int:
+        """Mark the calling thread's next launches with these places; returns the mark before."""
+        return self.restore(self.correlations.number_of(targets))
+
+    def restore(self, number: int) -> int:
+        """Set the calling thread's mark to one that :meth:`mark` returned."""
+        previous = contexts.current.correlation
+        if previous != number:
+            self.source.set_correlation(previous, number)
+            contexts.current.correlation = number
+        return previous
+
+    def use_root(self, sessions: Sequence[Session]) -> None:
+        """Launches of threads that never told where they are go to the roots of these sessions."""
+        self.attribution.fallback = tuple(session.target(()) for session in sessions)
+
+    def drain(self) -> None:
+        """Add the records that have arrived."""
+        with self._lock:
+            self.attribution.take(self.source.drain())
+
+    def flush(self) -> None:
+        """Wait for all launches so far and add their records. Raises CuptiError if records cannot be read."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        self.source.flush()
+        with self._lock:
+            self.attribution.take(self.source.drain())
+            self.attribution.settle()
+        self.source.warn_dropped()
+
+    def stop(self) -> None:
+        """End collecting; the calling thread's mark is removed."""
+        self._stopping.set()
+        self._thread.join()
+        self.restore(0)
+        self.source.stop()
+
+    def _drain_often(self) -> None:
+        while not self._stopping.wait(_DRAIN_SECONDS):
+            try:
+                self.drain()
+            except DeuteronError as error:  # raised again by the next flush, where a caller sees it
+                self._failure = error
+                return

@@ -1,0 +1,54 @@
+"""Launch hooks that a session can have: ``hook="triton"``, or the same with a choice of kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from numbers import Number
+
+from .errors import UsageError
+
+_RESERVED = frozenset({"name", "function", "stream"})
+
+
+class LaunchMetadata:
+    """Books launches under the name, and with the metrics, that a kernel's ``launch_metadata`` gives.
+
+    ``include`` and ``exclude`` are regular expressions matched from the start of the kernel's name, and again of the
+    name that its metadata gives; kernels that do not pass are recorded without metadata.
+    """
+
+    def __init__(self, include: str | None = None, exclude: str | None = None) -> None:
+        self.configure(include=include, exclude=exclude)
+
+    def configure(self, *, include: str | None = None, exclude: str | None = None) -> None:
+        """Choose the kernels. Raises UsageError for a bad regular expression."""
+        self._include = _compile(include)
+        self._exclude = _compile(exclude)
+
+    def wants(self, name: str) -> bool:
+        """Is a kernel of this name chosen?"""
+        if self._include is not None and self._include.match(name) is None:
+            return False
+        return self._exclude is None or self._exclude.match(name) is None
+
+
+def _compile(pattern: str | None) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(
+            f"{pattern!r} is not a regular expression: {error}",
+            hint="special characters need a backslash",
+        ) from error
+
+
+def metrics_of(metadata: Mapping[str, object]) -> dict[str, object]:
+    """The metrics in what a ``launch_metadata`` function returned: all numbers and arrays under free names."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if key not in _RESERVED and (isinstance(value, Number) or hasattr(value, "tolist"))
+    }

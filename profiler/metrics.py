@@ -1,0 +1,139 @@
+"""Metric names and values: what may be stored in a profile, and how two values of one metric combine.
+
+A user writes ``name (unit) (type)``. The type ``(exc)`` means summed at its node only, ``(pty)`` a property
+that is overwritten instead of summed; both are stripped from the stored name. Without a type, or with ``(inc)``,
+values are summed. The roofline names have fixed types: ``flops``, ``flops8/16/32/64`` are floats, ``bytes`` an int.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+from .errors import MetricError
+
+Scalar = int | float | str
+Vector = list[int] | list[float]
+Value = Scalar | Vector
+
+FLOPS_WIDTHS = (8, 16, 32, 64)
+_FLOPS = frozenset({"flops", *(f"flops{width}" for width in FLOPS_WIDTHS)})
+_PROPERTIES = frozenset({"device_id", "device_type", "stream_id"})
+
+
+class MetricName(NamedTuple):
+    """A metric's stored name and whether it is a property (overwritten, never summed)."""
+
+    stored: str
+    is_property: bool
+
+
+@lru_cache(maxsize=4096)
+def parse_name(raw: str) -> MetricName:
+    """Split a user's metric name into the stored name and its rule. Raises MetricError for an empty name."""
+    stored = raw.replace("(exc)", "").replace("(pty)", "").strip()
+    if not stored:
+        raise MetricError(
+            f"metric name {raw!r} is empty",
+            hint="write it as 'name (unit) (type)', for example 'loss (pty)'",
+        )
+    return MetricName(stored, "(pty)" in raw or stored in _PROPERTIES)
+
+
+def normalise(name: str, value: object) -> Value:
+    """Bring a user's value to int, float, str or a list of one of int and float.
+
+    Accepts Python numbers, strings, lists and tuples, NumPy scalars and arrays, and tensors with ``tolist``.
+    Raises MetricError for anything else.
+    """
+    if isinstance(value, (bool, int)):
+        plain: Value = int(value)
+    elif isinstance(value, (float, str)):
+        plain = value
+    elif isinstance(value, (list, tuple)):
+        plain = _vector(name, value)
+    elif hasattr(value, "tolist"):
+        listed = value.tolist()
+        if isinstance(listed, list) and len(listed) == 1:
+            listed = listed[0]
+        return normalise(name, listed)
+    else:
+        raise MetricError(
+            f"metric {name!r} has a value of type {type(value).__name__}",
+            hint="metrics are numbers, strings, or flat lists of numbers",
+        )
+    return _roofline(name, plain)
+
+
+def _vector(name: str, values: list[object] | tuple[object, ...]) -> Vector:
+    scalars: list[int | float] = []
+    for value in values:
+        scalar = normalise("", value)
+        if isinstance(scalar, (str, list)):
+            raise MetricError(
+                f"metric {name!r} is a list that holds a {type(scalar).__name__}",
+                hint="a vector metric is a flat list of numbers",
+            )
+        scalars.append(scalar)
+    if any(isinstance(scalar, float) for scalar in scalars):
+        return [float(scalar) for scalar in scalars]
+    return cast(list[int], scalars)
+
+
+def _roofline(name: str, value: Value) -> Value:
+    if name not in _FLOPS and name != "bytes":
+        return value
+    convert = int if name == "bytes" else float
+    if isinstance(value, str):
+        raise MetricError(f"metric {name!r} is text ({value!r})", hint="give it a number")
+    if isinstance(value, list):
+        return cast(Vector, [convert(item) for item in value])
+    return convert(value)
+
+
+def kind_of(value: Value) -> str:
+    """The type of a stored value as error messages name it."""
+    if isinstance(value, list):
+        inner = "float" if any(isinstance(item, float) for item in value) else "int"
+        return f"list of {inner}"
+    return type(value).__name__
+
+
+def combine(name: MetricName, current: Value | None, new: Value) -> Value:
+    """The value a node holds after ``new`` was added to ``current``.
+
+    Raises MetricError if the type of the metric, or the length of a vector, would change.
+    """
+    if current is None:
+        return new
+    if type(current) is not type(new) or kind_of(current) != kind_of(new):
+        raise MetricError(
+            f"metric value type mismatch for {name.stored!r}: it holds {kind_of(current)}, "
+            f"the new value is {kind_of(new)}",
+            hint="a metric keeps the type of its first value; convert, or use another name",
+        )
+    if name.is_property or isinstance(new, str):
+        return new
+    if isinstance(current, list) and isinstance(new, list):
+        if len(current) != len(new):
+            raise MetricError(
+                f"vector metric size mismatch for {name.stored!r}: it holds {len(current)} values, "
+                f"the new one {len(new)}",
+                hint="vector metrics are added element by element; use another name for another length",
+            )
+        return cast(Vector, [a + b for a, b in zip(current, new, strict=True)])
+    return cast(int | float, current) + cast(int | float, new)
+
+
+def updates(held: Mapping[str, Value], metrics: Mapping[str, object]) -> dict[str, Value]:
+    """What ``metrics`` changes in a node that holds ``held``; raises before anything is changed."""
+    changed: dict[str, Value] = {}
+    for raw, value in metrics.items():
+        name = parse_name(raw)
+        current = changed.get(name.stored, held.get(name.stored))
+        if type(value) is int and type(current) is int and not name.is_property:
+            changed[name.stored] = current + value
+        else:
+            changed[name.stored] = combine(name, current, normalise(name.stored, value))
+    return changed

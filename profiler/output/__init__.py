@@ -1,0 +1,1 @@
+"""Writers: ``.hatchet`` (JSON), ``.hatchet_msgpack`` and ``.chrome_trace``."""

@@ -1,0 +1,32 @@
+"""Writing a file so that no reader ever sees half of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from ..errors import ProfileFileError
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write ``data`` to a temporary file beside ``path``, force it to the disk, and rename it over ``path``.
+
+    Raises ProfileFileError with the system's reason (full disk, no permission, no such folder).
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise ProfileFileError(
+            f"cannot write {target}: {error.strerror or error}",
+            hint="an earlier file of that name is unchanged; give a name on a disk with space that you may write to",
+        ) from error
+    return target

@@ -1,0 +1,26 @@
+"""The ``.hatchet_msgpack`` file: the structure of ``.hatchet`` as MessagePack, keys in the order frame, metrics, children."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .hatchet import to_literal
+
+if TYPE_CHECKING:
+    from ..tree import Profile
+
+
+def to_bytes(profile: Profile) -> bytes:
+    """Encode a profile. Raises MalformedProfile for a tree that is deeper than the format's reader allows."""
+    import msgpack
+
+    from ..errors import MalformedProfile
+
+    try:
+        packed = msgpack.packb(to_literal(profile))
+    except ValueError as error:  # msgpack's C packer stops at 511 nested containers
+        raise MalformedProfile(
+            f"the call paths are too deep for MessagePack: {error}",
+            hint="write the .hatchet format instead",
+        ) from error
+    return bytes(packed)

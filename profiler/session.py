@@ -1,0 +1,200 @@
+"""Profiling sessions: what a session records, and the registry of those that run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import contexts
+from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
+from .mode import Mode
+from .output.files import write_atomic
+from .timeline import Timeline
+from .tree import Node, Profile
+
+SUFFIXES = ("hatchet", "hatchet_msgpack", "chrome_trace")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place in one session's data: a node, and whether launches count there or in a child of their own name."""
+
+    phase: Phase
+    node: Node
+    path: tuple[str, ...]
+    is_launch: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Phase:
+    """The data of one phase of a session."""
+
+    profile: Profile = field(default_factory=Profile)
+    timeline: Timeline | None = None
+    complete: bool = False
+
+
+class Session:
+    """One profiling session: its settings, its phases of data, and whether it records now."""
+
+    def __init__(
+        self, number: int, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.context = context
+        self.data = data
+        self.mode = mode
+        self.metadata_hook = metadata_hook
+        self.active = True
+        self.phase = 0
+        self.phases: dict[int, Phase] = {0: self.new_phase()}
+
+    def new_phase(self) -> Phase:
+        """Empty data of this session's kind."""
+        return Phase(timeline=Timeline() if self.data == "trace" else None)
+
+    def path(self) -> tuple[str, ...]:
+        """Where the calling thread is, in this session's kind of context."""
+        return contexts.python_path() if self.context == "python" else contexts.shadow_path()
+
+    def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> Target:
+        """The node at ``path`` in the current phase."""
+        phase = self.phases[self.phase]
+        return Target(phase, phase.profile.node(path), path, is_launch)
+
+    def advance(self) -> int:
+        """Start the next phase; records in flight still go to the phase they were launched in."""
+        self.phases[self.phase + 1] = self.new_phase()
+        self.phase += 1
+        return self.phase
+
+    def data_of(self, phase: int) -> Phase:
+        """A phase's data. Raises UnknownSession if there is none."""
+        found = self.phases.get(phase)
+        if found is None:
+            raise UnknownSession(
+                f"phase {phase} of session {self.number} has no data",
+                hint=f"phases with data: {', '.join(map(str, sorted(self.phases))) or 'none'}",
+            )
+        return found
+
+    def suffix(self, output_format: str) -> str:
+        """The file suffix for ``output_format`` ("" is the default of the kind of data)."""
+        default = "chrome_trace" if self.data == "trace" else "hatchet"
+        suffix = output_format or default
+        if suffix not in SUFFIXES:
+            raise UsageError(
+                f"unknown output format {suffix!r}", hint=f"one of {', '.join(SUFFIXES)}"
+            )
+        if (suffix == "chrome_trace") != (self.data == "trace"):
+            raise UsageError(
+                f"a session with data={self.data!r} cannot be written as {suffix}",
+                hint="start the session with data='trace' for chrome_trace, data='tree' for the others",
+            )
+        return suffix
+
+    def encode(self, phase: Phase, suffix: str) -> bytes:
+        """The file contents for one phase."""
+        if suffix == "hatchet_msgpack":
+            return phase.profile.to_msgpack()
+        if suffix == "chrome_trace":
+            if phase.timeline is None:
+                raise MalformedProfile(
+                    "a tree session has no trace", hint="start with data='trace'"
+                )
+            return phase.timeline.to_chrome().encode()
+        return phase.profile.to_hatchet().encode()
+
+    def write(self, output_format: str = "") -> list[Path]:
+        """Write every phase that has data; returns the files. Raises ProfileFileError."""
+        suffix = self.suffix(output_format)
+        return [
+            path for number in sorted(self.phases) if (path := self.write_phase(number, suffix))
+        ]
+
+    def write_phase(self, number: int, suffix: str) -> Path | None:
+        """Write one phase, to the standard output if the session is called "" or "-"."""
+        data = self.encode(self.phases[number], suffix)
+        if self.name in ("", "-"):
+            sys.stdout.write(data.decode(errors="replace"))
+            sys.stdout.flush()
+            return None
+        part = f".part_{number}" if self.phase > 0 else ""
+        return write_atomic(f"{self.name}{part}.{suffix}", data)
+
+
+class Registry:
+    """The sessions of this process. ``active`` is replaced, never changed, so that readers need no lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.sessions: dict[int, Session] = {}
+        self.active: tuple[Session, ...] = ()
+        self.command_line = False
+        self._next = 0
+
+    def by_name(self, name: str) -> Session | None:
+        """The session called ``name``, if there is one."""
+        return next((s for s in self.sessions.values() if s.name == name), None)
+
+    def create(
+        self, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object
+    ) -> Session:
+        """Register a new, active session."""
+        session = Session(
+            self._next, name, context=context, data=data, mode=mode, metadata_hook=metadata_hook
+        )
+        self._next += 1
+        self.sessions[session.number] = session
+        self.refresh()
+        return session
+
+    def get(self, number: int) -> Session:
+        """The session with this id. Raises UnknownSession."""
+        session = self.sessions.get(number)
+        if session is None:
+            raise UnknownSession(
+                f"no profiling session {number}",
+                hint=f"running sessions: {', '.join(map(str, self.sessions)) or 'none'}",
+            )
+        return session
+
+    def select(self, number: int | None) -> list[Session]:
+        """One session, or all for None. From the command line only session 0 exists for a script."""
+        if number is None:
+            return list(self.sessions.values())
+        if self.command_line and number != 0:
+            raise UsageError(
+                "only session 0 can be used in a script that the proton command runs",
+                hint="leave the session argument out",
+            )
+        return [self.get(number)]
+
+    def remove(self, session: Session) -> None:
+        """Forget a session. Ids start at 0 again when none is left."""
+        self.sessions.pop(session.number, None)
+        self.refresh()
+        if not self.sessions:
+            self._next = 0
+
+    def refresh(self) -> None:
+        """Recompute ``active`` after a session changed."""
+        self.active = tuple(session for session in self.sessions.values() if session.active)
+
+
+registry = Registry()
+
+
+def check_writable(name: str) -> None:
+    """Refuse a session name whose folder does not exist, before an hour of profiling is lost."""
+    if name in ("", "-"):
+        return
+    folder = Path(name).parent
+    if not folder.is_dir():
+        raise ProfileFileError(
+            f"session {name!r} would be written to {folder}, which is not a folder",
+            hint="create the folder, or give another name",
+        )

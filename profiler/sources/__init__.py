@@ -1,0 +1,1 @@
+"""Where times come from: CUPTI activity records of NVIDIA GPUs. (CPU launches are timed by the launcher.)"""

@@ -1,0 +1,63 @@
+"""States: a label for what a thread does now, shown as the last frame of everything recorded meanwhile."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from .contexts import METADATA_SCOPE, current
+from .recorder import recorder
+from .session import registry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def enter_state(name: str) -> None:
+    """Put this thread into a state until :func:`exit_state`. Of nested states the innermost counts."""
+    if registry.sessions:
+        current.states.append(name)
+        recorder.follow()
+
+
+def exit_state() -> None:
+    """Leave this thread's innermost state; does nothing when there is none."""
+    if current.states:
+        current.states.pop()
+        recorder.follow()
+
+
+class state:  # noqa: N801 - the name Proton's users write
+    """A state as a context manager or a decorator: ``with proton.state("warmup"): ...``"""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> Self:
+        enter_state(self.name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        exit_state()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+class metadata_state(state):  # noqa: N801 - the name Proton's users write
+    """The state under which work for measuring itself is booked; the viewer hides it."""
+
+    def __init__(self, kernel_name: str | None = None) -> None:
+        super().__init__(f"{METADATA_SCOPE}:{kernel_name}" if kernel_name else METADATA_SCOPE)

@@ -1,0 +1,166 @@
+"""The profile: a tree of frames with metrics, and the devices they were measured on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+
+from .errors import MetricError
+from .metrics import Value, updates
+
+ROOT = "ROOT"
+DeviceField = int | float | str
+
+
+class Node:
+    """One frame of a profile. ``children`` keeps the order in which frames were first seen."""
+
+    __slots__ = ("children", "metrics", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.children: dict[str, Node] = {}
+        self.metrics: dict[str, Value] = {}
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}, {self.metrics!r}, {len(self.children)} children)"
+
+
+class Profile:
+    """A tree of frames with metrics, built while a program runs and written as ``.hatchet``.
+
+    Siblings of one name are one node. All methods may be called from several threads at once. Metric names and
+    values follow :mod:`deuteron.profiler.metrics`. A node with ``time (ns)`` or ``cycles`` makes the writer put
+    these metrics, as zeros, on ROOT: a viewer sums over subtrees what ROOT has.
+    """
+
+    def __init__(self) -> None:
+        self.root = Node(ROOT)
+        self.devices: dict[str, dict[str, dict[str, DeviceField]]] = {}
+        self._lock = Lock()
+        self._has_time = False
+        self._has_cycles = False
+
+    def node(self, path: Sequence[str]) -> Node:
+        """The node under ROOT at ``path`` (frame names, outermost first), created if it is not there."""
+        return self.descend(self.root, path)
+
+    def descend(self, node: Node, path: Sequence[str]) -> Node:
+        """The node at ``path`` below ``node``, created if it is not there."""
+        for name in path:
+            child = node.children.get(name)
+            # setdefault is atomic, so two threads that create one child get the same node.
+            node = child if child is not None else node.children.setdefault(name, Node(name))
+        return node
+
+    def add(self, path: Sequence[str], metrics: Mapping[str, object]) -> Node:
+        """Add ``metrics`` to the node at ``path``. Raises MetricError and changes nothing if a value does not fit."""
+        node = self.node(path)
+        self.add_to(node, metrics)
+        return node
+
+    def add_to(self, node: Node, metrics: Mapping[str, object]) -> None:
+        """Add ``metrics`` to a node of this profile; as :meth:`add`."""
+        with self._lock:
+            changed = updates(node.metrics, metrics)
+            node.metrics.update(changed)
+        if "time (ns)" in changed:
+            self._has_time = True
+        if "cycles" in changed:
+            self._has_cycles = True
+
+    def add_launches(
+        self, node: Node, *, count: int, time_ns: int, device_type: str, device_id: int
+    ) -> None:
+        """Add ``count`` kernel launches that together took ``time_ns`` nanoseconds on one device."""
+        self.device(device_type, device_id)
+        self.add_to(
+            node,
+            {
+                "count": count,
+                "time (ns)": time_ns,
+                "device_id": str(device_id),
+                "device_type": device_type,
+            },
+        )
+
+    def device(self, kind: str, index: int, **metadata: DeviceField) -> None:
+        """Describe a device ("CUDA", "HIP" or "CPU"); later fields are added to earlier ones.
+
+        The fields that readers know: arch ("90"), bus_width (bits), clock_rate and memory_clock_rate (kHz), num_sms.
+        """
+        if index < 0:
+            raise MetricError(f"device index {index} is negative", hint="devices count from 0")
+        fields = self.devices.setdefault(kind, {}).setdefault(str(index), {})
+        fields.update(metadata)
+
+    def root_metrics(self) -> dict[str, Value]:
+        """ROOT's metrics as they are written: its own, and zeros for the kinds of time seen in the tree."""
+        metrics = dict(self.root.metrics)
+        if self._has_time:
+            metrics = {"count": 0, "time (ns)": 0} | metrics
+        if self._has_cycles:
+            metrics = {"cycles": 0, "normalized_cycles": 0.0} | metrics
+        return metrics
+
+    def walk(self) -> Iterator[tuple[tuple[str, ...], Node]]:
+        """All nodes with their paths (ROOT's path is empty), parents before children."""
+        pending: list[tuple[tuple[str, ...], Node]] = [((), self.root)]
+        while pending:
+            path, node = pending.pop()
+            yield path, node
+            children = list(node.children.values())
+            pending.extend(((*path, child.name), child) for child in reversed(children))
+
+    def to_literal(self) -> list[object]:
+        """The profile as the Python lists and dictionaries that the ``.hatchet`` file holds."""
+        from .output.hatchet import to_literal
+
+        return to_literal(self)
+
+    def to_hatchet(self) -> str:
+        """The text of a ``.hatchet`` file."""
+        from .output.hatchet import to_text
+
+        return to_text(self)
+
+    def to_msgpack(self) -> bytes:
+        """The profile as MessagePack (``.hatchet_msgpack``)."""
+        from .output.messagepack import to_bytes
+
+        return to_bytes(self)
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write a ``.hatchet`` file; the old file stays whole until the new one is complete.
+
+        Raises ProfileFileError if the file cannot be written.
+        """
+        from .output.files import write_atomic
+
+        return write_atomic(path, self.to_hatchet().encode())
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read a ``.hatchet`` or ``.hatchet_msgpack`` file.
+
+        Raises ProfileFileError if the file cannot be read, MalformedProfile if it is not a profile.
+        """
+        from .decode import read_literal
+
+        return cls.from_literal(read_literal(path))
+
+    @classmethod
+    def from_literal(cls, literal: list[dict[str, object]]) -> Profile:
+        """Build a profile from a checked literal (:func:`deuteron.profiler.decode.check_literal`)."""
+        from .decode import fill_profile
+
+        profile = cls()
+        fill_profile(profile, literal)
+        return profile
+
+    def note_times(self, *, time: bool, cycles: bool) -> None:
+        """Say that nodes filled in by hand carry kernel time or cycles."""
+        self._has_time |= time
+        self._has_cycles |= cycles
