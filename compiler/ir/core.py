@@ -189,6 +189,10 @@ class Op:
         return f"<{self.mnemonic} -> {', '.join(str(r.type) for r in self.results)}>"
 
 
+# Op is not a dataclass itself (its subclasses are), so nothing has turned the field into a default.
+Op.location = None
+
+
 @dataclass(eq=False)
 class Block:
     """Straight-line operations with arguments; the only kind of region."""

@@ -1,0 +1,21 @@
+"""The interpreter: NumPy, naive, readable; the definition of every tile operation."""
+
+from . import accesses, combines, controls, elementwise, shapes
+from .eager import EagerBuilder
+from .launch import Argument, run
+from .memory import Buffer, Memory
+from .program import Held, Program, evaluates
+
+#: The modules whose import fills ``evaluates``.
+RULE_MODULES = (elementwise, shapes, accesses, combines, controls)
+
+__all__ = [
+    "Argument",
+    "Buffer",
+    "EagerBuilder",
+    "Held",
+    "Memory",
+    "Program",
+    "evaluates",
+    "run",
+]

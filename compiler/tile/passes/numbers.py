@@ -13,17 +13,9 @@ from collections.abc import Callable
 from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
+from ..formats import FORMATS
 
 Number = int | float
-
-# Mantissa bits (with the hidden one), exponent of the smallest subnormal, largest finite value, saturates.
-_FORMATS = {
-    "f16": (11, -24, 65504.0, False),
-    "bf16": (8, -133, float.fromhex("0x1.fep127"), False),
-    "f32": (24, -149, float.fromhex("0x1.fffffep127"), False),
-    "f8e4m3": (4, -9, 448.0, True),
-    "f8e5m2": (3, -16, 57344.0, True),
-}
 
 
 def wrap(value: int, type: Scalar) -> int:
@@ -38,7 +30,7 @@ def round_to(value: float, type: Scalar) -> float:
     """``value`` rounded to nearest, ties to even, as ``type``; 8-bit floats saturate, wider ones go to infinity."""
     if type.bits == 64 or value != value or value == 0:
         return value
-    precision, smallest, largest, saturates = _FORMATS[type.name]
+    precision, smallest, largest, saturates = FORMATS[type.name]
     if not math.isinf(value):
         exponent = max(math.frexp(value)[1] - precision, smallest)
         value = math.ldexp(round(math.ldexp(value, -exponent)), exponent)

@@ -1,0 +1,125 @@
+"""Loads, stores and atomics. Only lanes whose mask is true ever reach the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...errors import MemoryAccessError
+from ...ir.core import Op, Value
+from ...tile import memory as m
+from .memory import BadAddress
+from .numbers import Array, dtype_of, rounded, widened
+from .program import Program, evaluates
+
+
+def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Array:
+    """Flat indices of the lanes to access, in order."""
+    size = int(np.prod(shape, dtype=np.int64))
+    return np.arange(size) if mask is None else np.flatnonzero(program.get(mask))
+
+
+def _explain(
+    error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], program: Program
+) -> MemoryAccessError:
+    index = np.unravel_index(int(lanes[error.lane]), shape) if shape else ()
+    where = f" at {op.location}" if op.location else ""
+    return MemoryAccessError(
+        f"{op.mnemonic}{where} by program {program.program_id}, tile index"
+        f" {tuple(int(i) for i in index)}: {error.message}",
+        hint="mask the elements that the array does not have",
+    )
+
+
+@evaluates(m.Load)
+def load(op: m.Load, program: Program) -> Sequence[Array]:
+    pointer, shape = program.held[op.pointer], op.pointer.type.shape
+    dtype = dtype_of(op.result.type.elem)
+    lanes = _active(op.mask, shape, program)
+    if op.other is not None:
+        out = np.broadcast_to(program.get(op.other), shape).flatten()
+    else:
+        out = program.undefined(shape, op.result).reshape(-1)
+    try:
+        out[lanes] = program.memory.load(pointer.array.reshape(-1)[lanes], dtype, pointer.origin)
+    except BadAddress as error:
+        raise _explain(error, op, lanes, shape, program) from None
+    program.memory.foreign |= op.result.type.is_pointer
+    return (out.reshape(shape),)
+
+
+@evaluates(m.Store)
+def store(op: m.Store, program: Program) -> Sequence[Array]:
+    pointer, shape = program.held[op.pointer], op.pointer.type.shape
+    lanes = _active(op.mask, shape, program)
+    values = program.get(op.value).reshape(-1)[lanes]
+    try:
+        program.memory.store(pointer.array.reshape(-1)[lanes], values, pointer.origin)
+    except BadAddress as error:
+        raise _explain(error, op, lanes, shape, program) from None
+    return ()
+
+
+_COMBINE: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "max": np.fmax,
+    "min": np.fmin,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "xchg": lambda old, new: new,
+}
+
+
+@evaluates(m.AtomicRMW)
+def atomic_rmw(op: m.AtomicRMW, program: Program) -> Sequence[Array]:
+    scalar = op.value.type.scalar
+
+    def combine(old: Array, lane: int) -> Array:
+        new = program.get(op.value).reshape(-1)[lane : lane + 1]
+        with np.errstate(all="ignore"):
+            made = _COMBINE[op.kind](widened(old, scalar), widened(new, scalar))
+        return rounded(made, scalar) if scalar.is_float else made
+
+    return _one_by_one(op, op.mask, combine, program)
+
+
+@evaluates(m.AtomicCAS)
+def atomic_cas(op: m.AtomicCAS, program: Program) -> Sequence[Array]:
+    scalar = op.value.type.scalar
+    bits = np.dtype(f"uint{scalar.bits}")  # compared as bits: NaN equals itself, 0.0 is not -0.0
+
+    def combine(old: Array, lane: int) -> Array:
+        at = slice(lane, lane + 1)
+        expected = program.get(op.expected).reshape(-1)[at]
+        new = program.get(op.value).reshape(-1)[at]
+        return new if old.view(bits)[0] == expected.view(bits)[0] else old
+
+    return _one_by_one(op, None, combine, program)
+
+
+def _one_by_one(
+    op: m.AtomicRMW | m.AtomicCAS,
+    mask: Value | None,
+    combine: Callable[[Array, int], Array],
+    program: Program,
+) -> Sequence[Array]:
+    """Read, combine and write lane after lane, so lanes with one address see each other."""
+    pointer, shape = program.held[op.pointer], op.pointer.type.shape
+    out = program.undefined(shape, op.results[0]).reshape(-1)
+    addresses = pointer.array.reshape(-1)
+    for lane in _active(mask, shape, program):
+        at = addresses[lane : lane + 1]
+        try:
+            old = program.memory.load(at, out.dtype, pointer.origin)
+            program.memory.store(at, combine(old, int(lane)).astype(out.dtype), pointer.origin)
+        except BadAddress as error:
+            raise _explain(error, op, np.asarray([lane]), shape, program) from None
+        out[lane] = old[0]
+    return (out.reshape(shape),)
+
+
+@evaluates(m.Barrier)
+def barrier(op: m.Barrier, program: Program) -> Sequence[Array]:
+    return ()

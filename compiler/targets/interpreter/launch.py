@@ -1,0 +1,96 @@
+"""Running a whole function over a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...errors import LaunchError
+from ...ir.core import Function, Parameter
+from ...ir.types import Pointer
+from .memory import Memory
+from .numbers import Array, dtype_of
+from .program import Held, Program
+
+Argument = Array | int | float | bool
+
+
+def run(
+    function: Function,
+    grid: Sequence[int],
+    arguments: Sequence[Argument],
+    *,
+    on_print: Callable[[str], object] = print,
+    poison: bool = False,
+    buffers: Sequence[Array] = (),
+) -> None:
+    """Run every program of ``grid`` (one to three sizes), x fastest, on arrays that are changed in place.
+
+    ``arguments``: one per parameter: arrays (or raw addresses) for pointers, numbers for the rest. ``buffers``: further
+    arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked loads
+    leave undefined with NaN or 0xAA bytes instead of zeros.
+
+    Raises:
+        LaunchError: arguments or grid do not fit the function.
+        MemoryAccessError: an access outside the arrays, naming program, source location, array and index.
+        KernelAssertionError: a device assertion or an assumption is false.
+    """
+    x, y, z = (*grid, 1, 1, 1)[:3]
+    sizes = (x, y, z)
+    if not 1 <= len(grid) <= 3 or any(n < 0 for n in sizes):
+        raise LaunchError(f"grid {tuple(grid)} needs one to three sizes of at least 0")
+    if len(arguments) != len(function.parameters):
+        names = ", ".join(p.name for p in function.parameters)
+        raise LaunchError(
+            f"{function.name} takes {len(function.parameters)} arguments ({names}), got {len(arguments)}"
+        )
+    memory = Memory()
+    held = [bind(p, a, memory) for p, a in zip(function.parameters, arguments, strict=True)]
+    for buffer in buffers:
+        memory.register(buffer)
+    for place in np.ndindex(z, y, x):
+        program = Program(memory, (place[2], place[1], place[0]), sizes, on_print, poison=poison)
+        program.block(function.body, held)
+
+
+def bind(parameter: Parameter, argument: Argument, memory: Memory) -> Held:
+    """``argument`` as the value of ``parameter``; arrays are registered. Raises LaunchError if it does not fit."""
+    type = parameter.value.type
+    if isinstance(type.elem, Pointer):
+        held = _pointer(parameter.name, type.elem, argument, memory)
+    elif isinstance(argument, int | np.integer | np.bool_) or (
+        isinstance(argument, float | np.floating) and type.is_float
+    ):
+        held = Held(_number(argument, dtype_of(type.elem)))
+    else:
+        raise LaunchError(f"argument {parameter.name!r} must be a number of type {type}")
+    if type.is_integer or type.is_pointer:
+        value = int(held.array)
+        if value % parameter.divisibility:
+            raise LaunchError(
+                f"argument {parameter.name!r} = {value} is not a multiple of"
+                f" {parameter.divisibility}, which the function was compiled for"
+            )
+    return held
+
+
+def _number(argument: Argument | np.generic, dtype: np.dtype[np.generic]) -> Array:
+    if dtype.kind in "iu":
+        bits = int(argument) & ((1 << 8 * dtype.itemsize) - 1)
+        return np.asarray(bits, np.uint64).astype(dtype)
+    return np.asarray(argument).astype(dtype)
+
+
+def _pointer(name: str, type: Pointer, argument: object, memory: Memory) -> Held:
+    if isinstance(argument, int):
+        memory.foreign = True
+        return Held(np.asarray(argument, np.uint64))
+    if not hasattr(argument, "__array_interface__"):
+        raise LaunchError(f"argument {name!r} must be an array ({type})")
+    array = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
+    wanted = dtype_of(type.pointee)
+    if array.dtype.itemsize != max(1, wanted.itemsize):
+        raise LaunchError(f"argument {name!r} has dtype {array.dtype}, the kernel wants {wanted}")
+    buffer = memory.register(array, name)
+    return Held(np.asarray(array.ctypes.data, np.uint64), buffer)

@@ -1,0 +1,94 @@
+"""One program of a grid: its values, and the evaluation of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...ir.core import Block, Effect, Op, Value
+from ...ir.types import Scalar
+from ...tile.control import Condition, Yield
+from ..rules import RuleSet
+from .memory import Buffer, Memory
+from .numbers import Array, dtype_of
+
+
+class Held(NamedTuple):
+    """What a value is: its elements and, for pointers, the argument that they were computed from."""
+
+    array: Array
+    origin: Buffer | None = None
+
+
+Rule = Callable[..., Sequence[Array | Held]]
+
+#: Operation -> function(op, program) -> one array (or Held) per result.
+evaluates: RuleSet[Rule] = RuleSet("interpreter")
+
+
+class Program:
+    """Evaluates operations for the program at ``program_id`` of ``grid``.
+
+    ``on_print`` takes the lines that the kernel prints. ``poison`` fills undefined elements (masked off, no ``other``)
+    with NaN or 0xAA bytes instead of zeros.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        program_id: tuple[int, int, int],
+        grid: tuple[int, int, int],
+        on_print: Callable[[str], object] = print,
+        *,
+        poison: bool = False,
+    ) -> None:
+        self.memory = memory
+        self.program_id = program_id
+        self.grid = grid
+        self.on_print = on_print
+        self.poison = poison
+        self.held: dict[Value, Held] = {}
+
+    def get(self, value: Value) -> Array:
+        """The elements of ``value``."""
+        return self.held[value].array
+
+    def item(self, value: Value) -> int | float | bool:
+        """The number that the scalar ``value`` is."""
+        number = self.get(value).item()
+        return number if isinstance(number, int | bool) else float(number)
+
+    def evaluate(self, op: Op) -> None:
+        """Evaluate ``op`` and remember its results; raises what the operation raises."""
+        made = evaluates.find(op)(op, self)
+        for result, item in zip(op.results, made, strict=True):
+            held = item if isinstance(item, Held) else Held(item, self._origin(op, result))
+            self.held[result] = held
+
+    def _origin(self, op: Op, result: Value) -> Buffer | None:
+        if not result.type.is_pointer or op.effect is not Effect.PURE:
+            return None
+        origins = {self.held[v].origin for v in op.operands if v.type.is_pointer}
+        return origins.pop() if len(origins) == 1 else None
+
+    def block(self, block: Block, arguments: Sequence[Held] = ()) -> list[Held]:
+        """Run ``block``; what its terminator hands out (a condition's first)."""
+        self.held.update(zip(block.args, arguments, strict=True))
+        for op in block.ops:
+            if isinstance(op, Yield | Condition):
+                return [self.held[v] for v in op.operands]
+            self.evaluate(op)
+        return []
+
+    def undefined(self, shape: tuple[int, ...], value: Value) -> Array:
+        """Elements of ``value``'s type that nobody may rely on."""
+        dtype = dtype_of(value.type.elem)
+        if not self.poison:
+            return np.zeros(shape, dtype)
+        if isinstance(value.type.elem, Scalar) and value.type.is_float:
+            return np.full(shape, np.nan, dtype)
+        if dtype == np.bool_:
+            return np.ones(shape, dtype)
+        return np.full(shape, 0xAA, np.uint8).repeat(dtype.itemsize).view(dtype).reshape(shape)
