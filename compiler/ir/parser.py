@@ -178,7 +178,7 @@ class _Parser:
         while not self.accept(")"):
             arg = self.take("value")
             self.expect(":")
-            self.values[arg] = block.add_argument(self.type(), arg[1:])
+            self.values[arg] = block.add_argument(self.type(), _hint(arg))
             self.accept(",")
         self.expect("{")
         self.block(block)
@@ -204,7 +204,7 @@ class _Parser:
         for name, result, written in zip(names, op.results, types, strict=True):
             self.values[name] = result
             result.type = written
-            result.name = "" if name[1:].isdigit() else name[1:]
+            result.name = _hint(name)
         return op
 
     def value(self) -> Value:
@@ -244,3 +244,8 @@ class _Parser:
                 return tuple(items)
         self.at -= 1
         raise self.error("an attribute value")
+
+
+def _hint(name: str) -> str:
+    """The name to keep of ``%name``: running numbers are given anew by the printer."""
+    return "" if name[1:].isdigit() else name[1:]

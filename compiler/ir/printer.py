@@ -86,10 +86,14 @@ class _Printer:
         self.lines.append(indent + "}")
 
     def define(self, value: Value) -> str:
+        """Name a value: by its hint, with a suffix where that is taken, else by a running number."""
         name = value.name
-        while not name or name in self.taken:
-            name = f"{value.name}_{self.counter}" if value.name else str(self.counter)
-            self.counter += 1
+        if not name:
+            name, self.counter = str(self.counter), self.counter + 1
+        suffix = 0
+        while name in self.taken:
+            suffix += 1
+            name = f"{value.name}_{suffix}"
         self.taken.add(name)
         self.names[value] = f"%{name}"
         return f"%{name}"

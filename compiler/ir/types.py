@@ -51,6 +51,50 @@ class Scalar:
         """Size in memory; i1 is stored as one byte."""
         return max(1, self.bits // 8)
 
+    # The names by which kernels ask (Triton's tl.dtype).
+
+    @property
+    def scalar(self) -> Scalar:
+        return self
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def itemsize(self) -> int:
+        return self.bytes
+
+    def is_floating(self) -> bool:
+        return self.is_float
+
+    def is_int(self) -> bool:
+        return self.kind in ("int", "uint")
+
+    def is_int_signed(self) -> bool:
+        return self.is_signed
+
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    def is_ptr(self) -> bool:
+        return False
+
+    def is_fp8(self) -> bool:
+        return self.is_float and self.bits == 8
+
+    def is_fp16(self) -> bool:
+        return self.name == "f16"
+
+    def is_bf16(self) -> bool:
+        return self.name == "bf16"
+
+    def is_fp32(self) -> bool:
+        return self.name == "f32"
+
+    def is_fp64(self) -> bool:
+        return self.name == "f64"
+
 
 I1 = Scalar("i1", "bool", 1)
 I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))
@@ -80,6 +124,14 @@ class Pointer:
     @property
     def bytes(self) -> int:
         return 8
+
+    @property
+    def element_ty(self) -> Element:
+        """What kernels call the pointee."""
+        return self.pointee
+
+    def is_ptr(self) -> bool:
+        return True
 
     def __str__(self) -> str:
         return f"*{'const ' if self.const else ''}{self.pointee}"

@@ -1,0 +1,353 @@
+"""Expressions of a kernel: evaluated at compile time where everything is known, emitted as operations where not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ..errors import TypeMismatch, UnknownName, UnsupportedSyntax
+from ..ir.types import Pointer, Scalar
+from ..language import arithmetic, shapes
+from ..language.tensor import tensor
+from . import constants
+from .namespace import LanguageModule, suggest
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+NodeT = TypeVar("NodeT", bound=ast.expr)
+_Rule = Callable[["Frame", ast.expr], object]
+_RULES: dict[type[ast.expr], _Rule] = {}
+
+
+def _rule(kind: type[NodeT]) -> Callable[[Callable[[Frame, NodeT], object]], object]:
+    def register(function: Callable[[Frame, NodeT], object]) -> object:
+        _RULES[kind] = function  # type: ignore[assignment]
+        return function
+
+    return register
+
+
+def evaluate(frame: Frame, node: ast.expr) -> object:
+    """The value of an expression: a tensor, a compile-time Python value, or a function or module of the language."""
+    rule = _RULES.get(type(node))
+    if rule is None:
+        raise frame.error(
+            node,
+            f"{_describe(node)} is not part of the kernel language",
+            "rewrite it with tl functions, or run the kernel with TRITON_INTERPRET=1",
+        )
+    return rule(frame, node)
+
+
+def _describe(node: ast.AST) -> str:
+    words = {
+        ast.Lambda: "a lambda",
+        ast.ListComp: "a list comprehension",
+        ast.GeneratorExp: "a generator expression",
+        ast.Dict: "a dict",
+        ast.Set: "a set",
+        ast.Await: "await",
+        ast.Yield: "yield",
+    }
+    return words.get(type(node), type(node).__name__)
+
+
+@_rule(ast.Constant)
+def _constant(frame: Frame, node: ast.Constant) -> object:
+    if isinstance(node.value, int | float | str | bool | None):
+        return node.value
+    raise frame.error(node, f"the literal {node.value!r} has no type in the kernel language")
+
+
+@_rule(ast.Name)
+def _name(frame: Frame, node: ast.Name) -> object:
+    return frame.lookup(node)
+
+
+@_rule(ast.Tuple)
+def _tuple(frame: Frame, node: ast.Tuple) -> object:
+    return _items(frame, node.elts)
+
+
+@_rule(ast.List)
+def _list(frame: Frame, node: ast.List) -> object:
+    return _items(frame, node.elts)
+
+
+def _items(frame: Frame, nodes: list[ast.expr]) -> tuple[object, ...]:
+    items: list[object] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            inner = evaluate(frame, node.value)
+            if not isinstance(inner, tuple):
+                raise frame.error(node, "only a tuple can be unpacked with *")
+            items.extend(inner)
+        else:
+            items.append(evaluate(frame, node))
+    return tuple(items)
+
+
+@_rule(ast.Slice)
+def _slice(frame: Frame, node: ast.Slice) -> object:
+    parts = [evaluate(frame, p) if p else None for p in (node.lower, node.upper, node.step)]
+    return slice(*parts)
+
+
+_BINARY = {
+    ast.Add: arithmetic.add,
+    ast.Sub: arithmetic.sub,
+    ast.Mult: arithmetic.mul,
+    ast.Div: arithmetic.truediv,
+    ast.FloorDiv: arithmetic.floordiv,
+    ast.Mod: arithmetic.mod,
+    ast.BitAnd: arithmetic.bit_and,
+    ast.BitOr: arithmetic.bit_or,
+    ast.BitXor: arithmetic.bit_xor,
+    ast.LShift: arithmetic.shift_left,
+    ast.RShift: arithmetic.shift_right,
+}
+
+
+def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs: object) -> object:
+    """``lhs op rhs`` for any mix of tensors and compile-time values."""
+    if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
+        return constants.binary(op, lhs, rhs)
+    emit = _BINARY.get(type(op))
+    if emit is None:
+        raise frame.error(
+            node,
+            f"{type(op).__name__} is not defined for tensors",
+            "use tl.exp2(y * tl.log2(x)) for powers and tl.dot for matrix products",
+        )
+    return emit(_operand(lhs), _operand(rhs))
+
+
+def _operand(value: object) -> tensor | int | float | bool:
+    if isinstance(value, tensor | int | float):
+        return value
+    shown = "None" if value is None else repr(value)
+    raise TypeMismatch(f"{shown} cannot be combined with a tensor")
+
+
+@_rule(ast.BinOp)
+def _binop(frame: Frame, node: ast.BinOp) -> object:
+    lhs, rhs = evaluate(frame, node.left), evaluate(frame, node.right)
+    with frame.at(node):
+        return apply_binary(frame, node, node.op, lhs, rhs)
+
+
+@_rule(ast.UnaryOp)
+def _unaryop(frame: Frame, node: ast.UnaryOp) -> object:
+    value = evaluate(frame, node.operand)
+    with frame.at(node):
+        if not isinstance(value, tensor):
+            return constants.unary(node.op, value)
+        match node.op:
+            case ast.USub():
+                return arithmetic.negate(value)
+            case ast.UAdd():
+                return value
+            case ast.Invert():
+                return arithmetic.invert(value)
+            case _:
+                return arithmetic.logical_not(value)
+
+
+_PREDICATES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+}
+
+
+@_rule(ast.Compare)
+def _compare(frame: Frame, node: ast.Compare) -> object:
+    lhs = evaluate(frame, node.left)
+    result: object = None
+    for i, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        rhs = evaluate(frame, right)
+        with frame.at(node):
+            step = _compare_pair(frame, node, op, lhs, rhs)
+            result = step if i == 0 else _both(result, step)
+        lhs = rhs
+    return result
+
+
+def _both(a: object, b: object) -> object:
+    if isinstance(a, tensor) or isinstance(b, tensor):
+        return arithmetic.logical_and(_operand(a), _operand(b))
+    return a and b
+
+
+def _compare_pair(
+    frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, rhs: object
+) -> object:
+    if isinstance(op, ast.Is | ast.IsNot):
+        if isinstance(lhs, tensor) or isinstance(rhs, tensor):
+            return isinstance(op, ast.IsNot)  # a tensor is nothing but itself
+        return constants.compare(op, lhs, rhs)
+    if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
+        return constants.compare(op, lhs, rhs)
+    if type(op) not in _PREDICATES:
+        raise frame.error(node, "'in' is not defined for tensors")
+    if lhs is None or rhs is None:
+        return isinstance(op, ast.NotEq)
+    return arithmetic.compare(_operand(lhs), _operand(rhs), _PREDICATES[type(op)])
+
+
+@_rule(ast.BoolOp)
+def _boolop(frame: Frame, node: ast.BoolOp) -> object:
+    stop_at = isinstance(node.op, ast.Or)
+    combine = arithmetic.logical_or if stop_at else arithmetic.logical_and
+    result: object = None
+    for i, part in enumerate(node.values):
+        value = evaluate(frame, part)
+        if i == 0:
+            result = value
+        elif isinstance(result, tensor) or isinstance(value, tensor):
+            with frame.at(node):
+                result = combine(_operand(result), _operand(value))
+        else:
+            result = value
+        if not isinstance(result, tensor) and bool(result) is stop_at:
+            return result
+    return result
+
+
+@_rule(ast.IfExp)
+def _ifexp(frame: Frame, node: ast.IfExp) -> object:
+    from .branches import conditional_expression
+
+    condition = evaluate(frame, node.test)
+    if not isinstance(condition, tensor):
+        return evaluate(frame, node.body if condition else node.orelse)
+    with frame.at(node):
+        return conditional_expression(frame, node, condition)
+
+
+@_rule(ast.Subscript)
+def _subscript(frame: Frame, node: ast.Subscript) -> object:
+    value, key = evaluate(frame, node.value), evaluate(frame, node.slice)
+    with frame.at(node):
+        if isinstance(value, tensor):
+            return shapes.index(value, key)
+        if isinstance(value, tuple | str) and isinstance(key, int | slice):
+            try:
+                return value[key]
+            except IndexError:
+                raise frame.error(node, f"index {key} is outside {len(value)} elements") from None
+        raise frame.error(node, f"cannot index {value!r} with {key!r}")
+
+
+_DTYPE_ATTRIBUTES = {
+    "element_ty",
+    "scalar",
+    "primitive_bitwidth",
+    "itemsize",
+    "name",
+    "is_floating",
+    "is_int",
+    "is_int_signed",
+    "is_ptr",
+    "is_bool",
+    "is_fp8",
+    "is_fp16",
+    "is_bf16",
+    "is_fp32",
+    "is_fp64",
+}
+
+
+@_rule(ast.Attribute)
+def _attribute(frame: Frame, node: ast.Attribute) -> object:
+    value = evaluate(frame, node.value)
+    with frame.at(node):
+        return read_attribute(value, node.attr)
+
+
+def read_attribute(value: object, name: str) -> object:
+    """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
+    if isinstance(value, LanguageModule):
+        return value.member(name)
+    if isinstance(value, tensor):
+        if not name.startswith("_") and hasattr(tensor, name):
+            return getattr(value, name)
+        known = [n for n in dir(tensor) if not n.startswith("_")]
+        raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
+    if isinstance(value, Scalar | Pointer) and name in _DTYPE_ATTRIBUTES:
+        return getattr(value, name)
+    if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
+        return getattr(value, name)  # tl.PropagateNan.ALL
+    if name == "value" and isinstance(value, int | float | str | None):
+        return value  # constexpr.value
+    raise UnknownName(f"{value!r} has no attribute {name!r} in the kernel language")
+
+
+#: Widest field of an f-string; text of a kernel may come from anywhere.
+_MAX_FIELD = 64
+
+
+@_rule(ast.JoinedStr)
+def _joined(frame: Frame, node: ast.JoinedStr) -> object:
+    parts = []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            parts.append(str(part.value))
+            continue
+        if not isinstance(part, ast.FormattedValue):
+            raise frame.error(node, "this f-string is not supported")
+        value = evaluate(frame, part.value)
+        spec = evaluate(frame, part.format_spec) if part.format_spec else ""
+        parts.append(_format(frame, part, value, str(spec)))
+    return "".join(parts)
+
+
+def _format(frame: Frame, node: ast.FormattedValue, value: object, spec: str) -> str:
+    digits = "".join(c if c.isdigit() else " " for c in spec).split()
+    if any(int(d) > _MAX_FIELD for d in digits):
+        raise frame.error(node, f"fields of f-strings are at most {_MAX_FIELD} wide")
+    if node.conversion == ord("r"):
+        value = repr(value)
+    try:
+        return format(value, spec) if isinstance(value, int | float | str) else str(value)
+    except ValueError as error:
+        raise frame.error(node, f"cannot format {value!r}: {error}") from error
+
+
+@_rule(ast.Call)
+def _call(frame: Frame, node: ast.Call) -> object:
+    from .calls import call
+
+    function = evaluate(frame, node.func)
+    args = _items(frame, node.args)
+    kwargs: dict[str, object] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise frame.error(node, "** is not supported in calls")
+        kwargs[keyword.arg] = evaluate(frame, keyword.value)
+    with frame.at(node):
+        return call(frame, node, function, args, kwargs)
+
+
+def is_compile_time(value: object) -> bool:
+    """Whether ``value`` is known at compile time."""
+    if isinstance(value, tuple):
+        return all(is_compile_time(v) for v in value)
+    return not isinstance(value, tensor)
+
+
+def scalar_condition(frame: Frame, node: ast.AST, value: tensor) -> tensor:
+    """``value`` as a scalar i1 for if and while; raises UnsupportedSyntax for tiles."""
+    if value.shape:
+        raise UnsupportedSyntax(
+            f"a condition must be one value, got {value.type}",
+            location=frame.source.locate(node),
+            source_line=frame.source.line(frame.source.locate(node)),
+            hint="use tl.where for elementwise choices, or reduce the condition with tl.max",
+        )
+    return arithmetic.as_condition(value)

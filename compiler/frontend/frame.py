@@ -1,0 +1,95 @@
+"""One function that is being compiled: its scope, and where errors point."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..errors import CompilationError, UnknownName, UnsupportedSyntax
+from ..ir.builder import Builder
+from ..ir.core import Block
+from .calls import PYTHON_BUILTINS
+from .namespace import suggest
+from .source import KernelSource
+
+#: Stands for no value in a scope.
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Undefined:
+    """A name that some path did not define; reading it is an error that says why."""
+
+    why: str
+
+
+@dataclass(eq=False)
+class Frame:
+    """A function body under compilation."""
+
+    source: KernelSource
+    builder: Builder
+    scope: dict[str, object] = field(default_factory=dict)
+
+    def lookup(self, node: ast.Name) -> object:
+        """What a name stands for: local, parameter, captured global, or one of Python's few known builtins."""
+        name = node.id
+        value = self.scope.get(name, _MISSING)
+        if value is _MISSING:
+            value = self._global(node)
+        if isinstance(value, Undefined):
+            raise self.located(UnknownName(f"{name!r} is not defined here: {value.why}"), node)
+        return value
+
+    def _global(self, node: ast.Name) -> object:
+        try:
+            return self.source.namespace.lookup(node.id)
+        except KeyError:
+            if node.id in PYTHON_BUILTINS:
+                return PYTHON_BUILTINS[node.id]
+        except CompilationError as error:
+            raise self.located(error, node) from None
+        known = {*self.scope, *PYTHON_BUILTINS} - {node.id}
+        raise self.located(
+            UnknownName(
+                f"the name {node.id!r} is not defined",
+                hint=suggest(node.id, known)
+                or "kernels see their parameters, tl, tl.constexpr globals and other jit functions",
+            ),
+            node,
+        )
+
+    def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
+        """``error`` with the place of ``node``, unless it already points somewhere."""
+        if error.location is None:
+            error.location = self.source.locate(node)
+            error.source_line = self.source.line(error.location)
+        return error
+
+    def error(self, node: ast.AST, message: str, hint: str | None = None) -> UnsupportedSyntax:
+        """An UnsupportedSyntax at ``node``."""
+        return self.source.error(message, node, hint)
+
+    @contextmanager
+    def at(self, node: ast.AST) -> Iterator[None]:
+        """Stamp operations with the place of ``node``; errors without a place get it too."""
+        outer = self.builder.location
+        self.builder.location = self.source.locate(node)
+        try:
+            yield
+        except CompilationError as error:
+            raise self.located(error, node) from error.__cause__
+        finally:
+            self.builder.location = outer
+
+    @contextmanager
+    def branch(self, block: Block, scope: dict[str, object]) -> Iterator[None]:
+        """Emit into ``block`` with a scope of its own."""
+        outer, self.scope = self.scope, scope
+        try:
+            with self.builder.into(block):
+                yield
+        finally:
+            self.scope = outer

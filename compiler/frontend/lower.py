@@ -1,0 +1,154 @@
+"""From a kernel's source to a tile function."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+from ..errors import CompilationError, TypeMismatch, UnsupportedSyntax
+from ..ir.builder import Builder
+from ..ir.core import Block, Function, Value
+from ..language.context import activate
+from ..language.inline import Inlinable
+from ..language.tensor import tensor
+from ..runtime.signature import parse_argument_type
+from ..tile.control import Yield
+from .constants import evaluate_constant
+from .expressions import evaluate
+from .frame import Frame
+from .source import Argument, KernelSource
+from .statements import execute
+
+#: Deepest chain of inlined calls; the language has no recursion at run time.
+MAX_DEPTH = 64
+
+
+def lower(
+    source: KernelSource,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    *,
+    debug: bool = False,
+) -> Function:
+    """The tile function of ``source`` for argument types and compile-time values.
+
+    ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``); ``constexprs`` maps every other parameter to
+    its value (defaults fill in). The function's parameters are the run-time ones in declaration order.
+
+    Raises:
+        CompilationError: with the place in the user's source.
+    """
+    function = Function(source.name)
+    compilation = Compilation(Builder(function.body), debug)
+    frame = Frame(source, compilation.builder)
+    for argument in source.arguments:
+        name = argument.name
+        if name in constexprs:
+            frame.scope[name] = constexprs[name]
+        elif name in signature:
+            kind = parse_argument_type(signature[name])
+            if kind.is_one:
+                frame.scope[name] = 1
+                continue
+            value = function.add_parameter(name, kind.tile, kind.divisibility)
+            frame.scope[name] = tensor(value)
+        else:
+            frame.scope[name] = _default(source, argument)
+    with activate(compilation):
+        returned = execute(frame, source.node.body)
+    if returned is not None and returned.value is not None:
+        raise source.error(
+            "a kernel does not return a value", source.node, "store it through a pointer"
+        )
+    return function
+
+
+def _default(source: KernelSource, argument: Argument) -> object:
+    if argument.default is None:
+        kind = "a constexpr value" if argument.constexpr else "a type in the signature"
+        raise source.error(
+            f"the parameter {argument.name!r} of {source.name} needs {kind}", source.node
+        )
+    return evaluate_constant(argument.default, source.namespace)
+
+
+class Compilation:
+    """The context of one kernel that is being compiled (see language/context.py)."""
+
+    def __init__(self, builder: Builder, debug: bool) -> None:
+        self.builder = builder
+        self.debug = debug
+        self.depth = 0
+
+    def call(
+        self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object:
+        """Inline a jit function at the current place."""
+        if not isinstance(function, Inlinable):
+            raise UnsupportedSyntax(f"{function!r} is not a jit function")
+        callee = function.source
+        if self.depth >= MAX_DEPTH:
+            raise UnsupportedSyntax(
+                f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse"
+            )
+        frame = Frame(callee, self.builder, bind(callee, args, kwargs))
+        self.depth += 1
+        location = self.builder.location
+        try:
+            returned = execute(frame, callee.node.body)
+        finally:
+            self.depth -= 1
+            self.builder.location = location
+        return returned.value if returned is not None else None
+
+    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+        """Compile ``function(*args)`` into ``block``, ended by a yield of its results."""
+        with self.builder.into(block):
+            result = self.call(function, args, {})
+            parts = result if isinstance(result, tuple) else (result,)
+            values: list[Value] = []
+            for part in parts:
+                if not isinstance(part, tensor):
+                    raise TypeMismatch(f"a combining function must return tensors, got {part!r}")
+                values.append(part.value)
+            self.builder.emit(Yield(tuple(values)))
+
+    def read(self, value: Value) -> int | float | bool:
+        raise CompilationError(
+            f"a value of type {value.type} is not known at compile time",
+            hint="mark the parameter tl.constexpr, or compute with tl functions",
+        )
+
+    def report(self, text: str) -> None:
+        sys.stdout.write(text)
+
+
+def bind(
+    callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """Parameters of a called jit function to values; raises UnsupportedSyntax as Python would raise TypeError."""
+    arguments = callee.arguments
+    if len(args) > len(arguments):
+        raise UnsupportedSyntax(
+            f"{callee.name}() takes {len(arguments)} arguments, {len(args)} were given"
+        )
+    scope: dict[str, object] = {a.name: v for a, v in zip(arguments, args, strict=False)}
+    for name, value in kwargs.items():
+        if name in scope or all(a.name != name for a in arguments):
+            problem = "was given twice" if name in scope else "does not exist"
+            raise UnsupportedSyntax(f"the argument {name!r} of {callee.name}() {problem}")
+        scope[name] = value
+    for argument in arguments:
+        if argument.name not in scope:
+            scope[argument.name] = _call_default(callee, argument)
+        elif argument.constexpr and isinstance(scope[argument.name], tensor):
+            raise UnsupportedSyntax(
+                f"the argument {argument.name!r} of {callee.name}() must be known at compile time"
+            )
+    return scope
+
+
+def _call_default(callee: KernelSource, argument: Argument) -> object:
+    if argument.default is None:
+        raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
+    return evaluate(Frame(callee, Builder(Block())), argument.default)

@@ -1,0 +1,234 @@
+"""A kernel as source text: where it comes from, its parameters, and its identity."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
+from ..language.inline import Inlinable, LibraryFunction
+from .namespace import LiveNamespace, Namespace, TextNamespace, suggest
+
+__all__ = ["Argument", "Inlinable", "KernelSource", "MAX_SOURCE_BYTES"]
+
+#: Longest source text that is parsed; a real kernel file is a hundredth of this.
+MAX_SOURCE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A parameter of a kernel as it is declared."""
+
+    name: str
+    constexpr: bool
+    annotation: str | None
+    default: ast.expr | None
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not None
+
+
+@dataclass(eq=False)
+class KernelSource:
+    """One kernel function as text. It is parsed, never executed."""
+
+    name: str
+    filename: str
+    node: ast.FunctionDef
+    namespace: Namespace
+    lines: tuple[str, ...]
+    first_line: int = 1
+    indent: int = 0
+    _hash: str | None = field(default=None, repr=False)
+
+    @staticmethod
+    def from_text(text: str, name: str, filename: str = "<kernel>") -> KernelSource:
+        """The jit function ``name`` of a source text.
+
+        Raises:
+            UnsupportedSyntax: the text is not Python or is longer than MAX_SOURCE_BYTES.
+            UnknownName: it has no jit function of that name.
+        """
+        tree = _parse(text, filename)
+        lines = tuple(text.splitlines())
+
+        def make(node: ast.FunctionDef) -> Inlinable:
+            return TextFunction(KernelSource(node.name, filename, node, namespace, lines))
+
+        from .constants import evaluate_constant
+
+        namespace = TextNamespace(tree, make, evaluate_constant)
+        try:
+            found = namespace.lookup(name)
+        except KeyError:
+            found = None
+        if not isinstance(found, Inlinable):
+            functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
+            raise UnknownName(
+                f"{filename} has no jit function {name!r}",
+                hint=suggest(name, functions)
+                or f"it has: {', '.join(functions) or 'no functions'}",
+            )
+        return found.source
+
+    @staticmethod
+    def from_file(path: str | Path, name: str) -> KernelSource:
+        """The jit function ``name`` of a file, read as text; raises as from_text, and CompilationError if unreadable."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CompilationError(f"cannot read {path}: {error}") from error
+        return KernelSource.from_text(text, name, str(path))
+
+    @staticmethod
+    def from_function(function: types.FunctionType) -> KernelSource:
+        """A Python function of the running program; its globals give meaning to its free names."""
+        try:
+            lines, first = inspect.getsourcelines(function)
+        except (OSError, TypeError) as error:
+            raise CompilationError(
+                f"the source of {function.__qualname__} is not available",
+                hint="define kernels in a file, not in an interactive prompt",
+            ) from error
+        text = "".join(lines)
+        filename = inspect.getsourcefile(function) or "<unknown>"
+        dedented = textwrap.dedent(text)
+        tree = _parse(dedented, filename)
+        (node,) = tree.body
+        if not isinstance(node, ast.FunctionDef):
+            raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
+        return KernelSource(
+            function.__name__,
+            filename,
+            node,
+            LiveNamespace(function),
+            tuple(text.splitlines()),
+            first,
+            len(lines[0]) - len(lines[0].lstrip()),
+        )
+
+    @cached_property
+    def text(self) -> str:
+        """The function itself without its decorators, normalised."""
+        bare = ast.FunctionDef(
+            **{n: getattr(self.node, n) for n in self.node._fields if n != "decorator_list"},
+            decorator_list=[],
+        )
+        return ast.unparse(ast.fix_missing_locations(bare))
+
+    @cached_property
+    def arguments(self) -> list[Argument]:
+        """The parameters in order."""
+        spec = self.node.args
+        if spec.vararg or spec.kwarg:
+            raise self.error("kernels do not take *args or **kwargs", self.node)
+        positional = [*spec.posonlyargs, *spec.args]
+        defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
+        pairs = [*zip(positional, defaults, strict=True)]
+        pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+        return [
+            Argument(a.arg, _is_constexpr(a.annotation), _text(a.annotation), d) for a, d in pairs
+        ]
+
+    @property
+    def hash(self) -> str:
+        """sha256 over the kernel, every jit function it reaches and every constant it captures."""
+        digest = hashlib.sha256()
+        for line in sorted(self._identity(set())):
+            digest.update(line.encode() + b"\0")
+        return digest.hexdigest()
+
+    def _identity(self, seen: set[str]) -> Iterator[str]:
+        if self.text in seen:
+            return
+        seen.add(self.text)
+        yield self.text
+        for name, value in self.captured():
+            if isinstance(value, Inlinable):
+                if not isinstance(value, LibraryFunction):
+                    yield from value.source._identity(seen)
+            elif isinstance(value, int | float | str | tuple | None):
+                yield f"{name}={value!r}"
+
+    def captured(self) -> Iterator[tuple[str, object]]:
+        """Free names of the kernel that resolve, with what they stand for."""
+        for name in sorted(self._free_names):
+            try:
+                yield name, self.namespace.lookup(name)
+            except (KeyError, UnknownName):
+                continue  # a Python builtin, or an error that the compilation will locate
+
+    @cached_property
+    def _free_names(self) -> set[str]:
+        body = [*self.node.body, *filter(None, (a.default for a in self.arguments))]
+        names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
+        stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        local = stored | {a.name for a in self.arguments}
+        return {n.id for n in names} - local
+
+    def locate(self, node: ast.AST) -> Location:
+        """Where ``node`` stands in the user's file."""
+        line = getattr(node, "lineno", 1) + self.first_line - 1
+        return Location(self.filename, line, getattr(node, "col_offset", 0) + self.indent)
+
+    def line(self, location: Location) -> str | None:
+        """The source line of a location in this file."""
+        index = location.line - self.first_line
+        in_file = location.file == self.filename and 0 <= index < len(self.lines)
+        return self.lines[index] if in_file else None
+
+    def error(self, message: str, node: ast.AST, hint: str | None = None) -> UnsupportedSyntax:
+        """An UnsupportedSyntax at ``node``."""
+        where = self.locate(node)
+        return UnsupportedSyntax(message, location=where, source_line=self.line(where), hint=hint)
+
+
+class TextFunction(Inlinable):
+    """A jit function of a source text."""
+
+    def __init__(self, source: KernelSource) -> None:
+        self._source = source
+
+    @property
+    def source(self) -> KernelSource:
+        return self._source
+
+
+def _parse(text: str, filename: str) -> ast.Module:
+    if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
+        raise UnsupportedSyntax(
+            f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone"
+        )
+    try:
+        return ast.parse(text, filename)
+    except SyntaxError as error:
+        where = Location(filename, error.lineno or 1, max(0, (error.offset or 1) - 1))
+        raise UnsupportedSyntax(
+            f"not valid Python: {error.msg}",
+            location=where,
+            source_line=(error.text or "").rstrip("\n") or None,
+        ) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnsupportedSyntax(
+            f"{filename} cannot be parsed: {error or 'nested too deeply'}"
+        ) from error
+
+
+def _text(annotation: ast.expr | None) -> str | None:
+    if annotation is None:
+        return None
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    return ast.unparse(annotation)
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    return (_text(annotation) or "").rpartition(".")[2] == "constexpr"

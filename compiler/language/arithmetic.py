@@ -1,0 +1,313 @@
+"""Operators: broadcasting, promotion, and the operation that follows. Also casts and comparisons."""
+
+from __future__ import annotations
+
+from ..errors import TypeMismatch
+from ..ir.types import BF16, F16, F32, I1, I64, Element, Pointer, Scalar, Tile
+from ..tile import elementwise as ew
+from ..tile import shape as sh
+from .builtin import builtin
+from .promotion import common_type, fits, scalar_type, type_of_number
+from .tensor import Operand, emit, tensor
+
+
+def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = ()) -> tensor:
+    """A constant of ``type``; raises TypeMismatch where an integer does not fit."""
+    if type.is_float:
+        value = float(value)
+    elif isinstance(value, float):
+        raise TypeMismatch(f"the number {value} is not of type {type}")
+    elif type.kind == "bool":
+        value = bool(value)
+    elif not fits(int(value), type):
+        raise TypeMismatch(f"the integer {value} is out of range for {type}")
+    return emit(ew.Constant(value, Tile(type, shape)))
+
+
+def as_tensor(operand: object, type: Scalar | None = None) -> tensor:
+    """A tensor as it is; a Python number as a scalar constant of ``type`` (default: its own)."""
+    if isinstance(operand, tensor):
+        return operand
+    if isinstance(operand, bool | int | float):
+        return constant(operand, type or type_of_number(operand))
+    raise TypeMismatch(f"expected a tensor or a number, got {operand!r}")
+
+
+@builtin
+def to_tensor(x: object) -> tensor:
+    """A number as a scalar tensor; a tensor as it is."""
+    return as_tensor(x)
+
+
+# Shapes -------------------------------------------------------------------------------------------------------
+
+
+def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape of two shapes, aligned at the right; raises TypeMismatch."""
+    rank = max(len(a), len(b))
+    left, right = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    for m, n in zip(left, right, strict=True):
+        if m != n and 1 not in (m, n):
+            raise TypeMismatch(
+                f"cannot broadcast shapes {list(a)} and {list(b)}: {m} and {n} differ",
+                hint="add a dimension with x[:, None] or x[None, :]",
+            )
+    return tuple(max(m, n) for m, n in zip(left, right, strict=True))
+
+
+def broadcast_to_shape(x: tensor, shape: tuple[int, ...]) -> tensor:
+    """``x`` repeated up to ``shape``."""
+    if x.shape == shape:
+        return x
+    if not x.shape:
+        return emit(sh.Splat(x.value, shape))
+    while len(x.shape) < len(shape):
+        x = emit(sh.ExpandDims(x.value, 0))
+    return x if x.shape == shape else emit(sh.Broadcast(x.value, shape))
+
+
+def broadcast_all(*operands: tensor) -> list[tensor]:
+    """All operands in their common shape."""
+    shape: tuple[int, ...] = ()
+    for x in operands:
+        shape = broadcast_shape(shape, x.shape)
+    return [broadcast_to_shape(x, shape) for x in operands]
+
+
+def meet(lhs: Operand, rhs: Operand, *, division: bool = False) -> tuple[tensor, tensor]:
+    """Both operands in their common type and shape."""
+    if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
+        lhs = as_tensor(lhs)
+    type = common_type(lhs, rhs, division=division)
+    a, b = (_in_type(x, type) for x in (lhs, rhs))
+    a, b = broadcast_all(a, b)
+    return a, b
+
+
+def _in_type(operand: Operand, type: Scalar) -> tensor:
+    if isinstance(operand, tensor):
+        return cast_to(operand, type)
+    return as_tensor(operand, type)
+
+
+# Casts --------------------------------------------------------------------------------------------------------
+
+
+def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
+    """Numeric conversion; pointers and 64-bit integers are reinterpreted."""
+    if x.dtype == type:
+        return x
+    if isinstance(x.dtype, Pointer) or isinstance(type, Pointer):
+        if isinstance(x.dtype, Scalar) and x.dtype.bits < 64:
+            x = cast_to(x, I64)
+        if isinstance(type, Scalar) and type.bits < 64:
+            return cast_to(cast_to(x, I64), type)
+        return emit(ew.Bitcast(x.value, type))
+    return emit(ew.Cast(x.value, type, rounding))
+
+
+@builtin
+def cast(
+    x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
+) -> tensor:
+    """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
+
+    ``fp_downcast_rounding`` is "rtne" (default) or "rtz" and applies to a cast to a narrower float.
+    """
+    type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
+    x = as_tensor(x)
+    if bitcast:
+        return x if x.dtype == type else emit(ew.Bitcast(x.value, type))
+    return cast_to(x, type, fp_downcast_rounding or "rtne")
+
+
+# Operators ----------------------------------------------------------------------------------------------------
+
+
+def _is_pointer(x: Operand) -> bool:
+    return isinstance(x, tensor) and isinstance(x.dtype, Pointer)
+
+
+def _offset_pointer(pointer: tensor, offset: Operand) -> tensor:
+    offset = as_tensor(offset)
+    if not isinstance(offset.dtype, Scalar) or offset.dtype.is_float:
+        raise TypeMismatch(
+            f"a pointer moves by integers, got {offset.type}",
+            hint="cast the offset with .to(tl.int64)",
+        )
+    if offset.dtype == I1:
+        raise TypeMismatch("a pointer cannot move by a boolean")
+    a, b = broadcast_all(pointer, offset)
+    return emit(ew.AddPtr(a.value, b.value))
+
+
+@builtin
+def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
+    """x + y; a pointer plus integers moves by elements."""
+    if _is_pointer(x):
+        return _offset_pointer(as_tensor(x), y)
+    if _is_pointer(y):
+        return _offset_pointer(as_tensor(y), x)
+    a, b = meet(x, y)
+    return emit(ew.Add(a.value, b.value))
+
+
+@builtin
+def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
+    """x - y; a pointer minus integers moves back."""
+    if _is_pointer(x):
+        return _offset_pointer(as_tensor(x), negate(as_tensor(y)))
+    a, b = meet(x, y)
+    return emit(ew.Sub(a.value, b.value))
+
+
+@builtin
+def mul(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
+    """x * y."""
+    a, b = meet(x, y)
+    return emit(ew.Mul(a.value, b.value))
+
+
+@builtin
+def truediv(x: Operand, y: Operand) -> tensor:
+    """x / y as floats; two integers divide in f32."""
+    a, b = meet(x, y, division=True)
+    if isinstance(a.dtype, Scalar) and a.dtype.is_integer:
+        a, b = cast_to(a, F32), cast_to(b, F32)
+    return emit(ew.Div(a.value, b.value))
+
+
+@builtin
+def floordiv(x: Operand, y: Operand) -> tensor:
+    """x // y of integers, truncated towards zero as in C."""
+    a, b = meet(x, y, division=True)
+    if a.type.is_float:
+        raise TypeMismatch(
+            f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats"
+        )
+    return emit(ew.IntDiv(a.value, b.value))
+
+
+@builtin
+def mod(x: Operand, y: Operand) -> tensor:
+    """x % y with the sign of x (C's % and fmod)."""
+    a, b = meet(x, y, division=True)
+    return emit(ew.Rem(a.value, b.value))
+
+
+@builtin
+def negate(x: Operand) -> tensor:
+    """-x."""
+    return emit(ew.Neg(as_tensor(x).value))
+
+
+@builtin
+def invert(x: Operand) -> tensor:
+    """~x."""
+    return emit(ew.Not(as_tensor(x).value))
+
+
+def _integer_pair(x: Operand, y: Operand, sign: str) -> tuple[tensor, tensor]:
+    a, b = meet(x, y)
+    if a.type.is_float:
+        raise TypeMismatch(f"{sign} takes integers, got {a.dtype}")
+    return a, b
+
+
+@builtin
+def bit_and(x: Operand, y: Operand) -> tensor:
+    """x & y."""
+    a, b = _integer_pair(x, y, "&")
+    return emit(ew.And(a.value, b.value))
+
+
+@builtin
+def bit_or(x: Operand, y: Operand) -> tensor:
+    """x | y."""
+    a, b = _integer_pair(x, y, "|")
+    return emit(ew.Or(a.value, b.value))
+
+
+@builtin
+def bit_xor(x: Operand, y: Operand) -> tensor:
+    """x ^ y."""
+    a, b = _integer_pair(x, y, "^")
+    return emit(ew.Xor(a.value, b.value))
+
+
+@builtin
+def shift_left(x: Operand, y: Operand) -> tensor:
+    """x << y."""
+    a, b = _integer_pair(x, y, "<<")
+    return emit(ew.Shl(a.value, b.value))
+
+
+@builtin
+def shift_right(x: Operand, y: Operand) -> tensor:
+    """x >> y: arithmetic for signed, logical for unsigned x."""
+    a, b = _integer_pair(x, y, ">>")
+    return emit(ew.Shr(a.value, b.value))
+
+
+def compare(x: Operand, y: Operand, predicate: str) -> tensor:
+    """i1; predicate is eq ne lt le gt ge."""
+    if _is_pointer(x) or _is_pointer(y):
+        a, b = broadcast_all(_address(x), _address(y))
+    else:
+        a, b = meet(x, y)
+    return emit(ew.Compare(a.value, b.value, predicate))
+
+
+def _address(x: Operand) -> tensor:
+    return cast_to(as_tensor(x, I64 if not isinstance(x, tensor) else None), I64)
+
+
+def as_condition(x: Operand) -> tensor:
+    """``x`` as i1: x != 0."""
+    x = as_tensor(x)
+    if isinstance(x.dtype, Pointer):
+        x = cast_to(x, I64)
+    return cast_to(x, I1)
+
+
+@builtin
+def logical_and(x: Operand, y: Operand) -> tensor:
+    """x and y elementwise, as i1."""
+    a, b = broadcast_all(as_condition(x), as_condition(y))
+    return emit(ew.And(a.value, b.value))
+
+
+@builtin
+def logical_or(x: Operand, y: Operand) -> tensor:
+    """x or y elementwise, as i1."""
+    a, b = broadcast_all(as_condition(x), as_condition(y))
+    return emit(ew.Or(a.value, b.value))
+
+
+@builtin
+def logical_not(x: Operand) -> tensor:
+    """not x elementwise, as i1."""
+    return emit(ew.Not(as_condition(x).value))
+
+
+@builtin
+def where(condition: Operand, x: Operand, y: Operand) -> tensor:
+    """x where condition, else y. Both are evaluated; mask the pointers, not the result, to avoid a load."""
+    if _is_pointer(x) or _is_pointer(y):
+        a, b = as_tensor(x), as_tensor(y)
+        if a.dtype != b.dtype:
+            raise TypeMismatch(f"where cannot mix {a.type} and {b.type}")
+    else:
+        a, b = meet(x, y)
+    c, a, b = broadcast_all(as_condition(condition), a, b)
+    return emit(ew.Select(c.value, a.value, b.value))
+
+
+def promote_bf16(x: tensor) -> tensor:
+    """bf16 as f32; anything else as it is."""
+    return cast_to(x, F32) if x.dtype == BF16 else x
+
+
+def half_to_f32(x: tensor) -> tensor:
+    """f16 and bf16 as f32."""
+    return cast_to(x, F32) if x.dtype in (F16, BF16) else x

@@ -1,0 +1,83 @@
+"""Where the functions of the language emit their operations.
+
+``tl.load`` and friends look the same inside a compiled kernel and inside one that runs eagerly under the interpreter;
+what differs is the active :class:`Context`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from ..errors import CompilationError
+from ..ir.core import Value
+
+if TYPE_CHECKING:
+    from ..errors import Location
+    from ..ir.builder import OpT
+    from ..ir.core import Block
+    from .tensor import tensor
+
+
+class Emitter(Protocol):
+    """What a builder does for the language: take operations. The eager builder evaluates them at once."""
+
+    location: Location | None
+
+    def emit(self, op: OpT) -> OpT: ...
+
+
+class Context(Protocol):
+    """One kernel that is being compiled or run eagerly."""
+
+    debug: bool  # emit device assertions
+
+    @property
+    def builder(self) -> Emitter: ...
+
+    def call(
+        self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object:
+        """Call a jit function: inlined when compiling, executed when eager."""
+        ...
+
+    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+        """Compile a call of ``function`` with ``args`` into ``block``, ended by a yield of its results."""
+        ...
+
+    def read(self, value: Value) -> int | float | bool:
+        """The number a scalar holds; only an eager context knows."""
+        ...
+
+    def report(self, text: str) -> None:
+        """Show a compile-time message (tl.static_print)."""
+        ...
+
+
+class _State(threading.local):
+    context: Context | None = None
+
+
+_state = _State()
+
+
+def current() -> Context:
+    """The active context; raises CompilationError outside a kernel."""
+    if _state.context is None:
+        raise CompilationError(
+            "functions of deuteron.language work inside kernels only",
+            hint="decorate the function with @deuteron.jit and launch it: kernel[grid](...)",
+        )
+    return _state.context
+
+
+@contextmanager
+def activate(context: Context) -> Iterator[Context]:
+    """Make ``context`` the active one in this thread."""
+    outer, _state.context = _state.context, context
+    try:
+        yield context
+    finally:
+        _state.context = outer

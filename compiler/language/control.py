@@ -1,0 +1,54 @@
+"""Loop iterators."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .tensor import Operand
+
+
+@dataclass(frozen=True, slots=True)
+class range:  # noqa: A001 -- the language's own name
+    """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
+
+    ``num_stages`` sets the pipeline depth of this loop, ``loop_unroll_factor`` unrolls it. The other hints are accepted
+    and have no effect.
+    """
+
+    arg1: Operand
+    arg2: Operand | None = None
+    step: Operand | None = None
+    num_stages: int | None = None
+    loop_unroll_factor: int | None = None
+    disallow_acc_multi_buffer: bool = False
+    flatten: bool = False
+    warp_specialize: bool = False
+    disable_licm: bool = False
+
+    @property
+    def bounds(self) -> tuple[Operand, Operand, Operand]:
+        """lower, upper, step."""
+        lower, upper = (0, self.arg1) if self.arg2 is None else (self.arg1, self.arg2)
+        return lower, upper, 1 if self.step is None else self.step
+
+    def __iter__(self) -> Iterator[int]:
+        """Eager kernels iterate over plain ints."""
+        return iter(builtins.range(*(int(b) for b in self.bounds)))
+
+
+@dataclass(frozen=True, slots=True)
+class static_range:  # noqa: N801
+    """A loop that is unrolled at compile time; its bounds are known then."""
+
+    arg1: int
+    arg2: int | None = None
+    step: int | None = None
+
+    def values(self) -> builtins.range:
+        lower, upper = (0, self.arg1) if self.arg2 is None else (self.arg1, self.arg2)
+        return builtins.range(lower, upper, 1 if self.step is None else self.step)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.values())

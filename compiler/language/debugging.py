@@ -1,0 +1,81 @@
+"""Messages, assertions and promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import CompileTimeAssertionFailure, TypeMismatch
+from ..tile import debug
+from ..tile import elementwise as ew
+from .arithmetic import as_condition, as_tensor
+from .builtin import builtin
+from .context import current
+from .shapes import shape_tuple
+from .tensor import Operand, emit, tensor
+
+
+@builtin
+def static_print(*values: object, sep: str = " ", end: str = "\n", **ignored: object) -> None:
+    """Print at compile time."""
+    current().report(sep.join(str(v) for v in values) + end)
+
+
+@builtin
+def static_assert(condition: object, message: object = "") -> None:
+    """Fail the compilation unless ``condition``, known at compile time, is true."""
+    if isinstance(condition, tensor):
+        raise TypeMismatch(
+            "static_assert needs a condition known at compile time", hint="use tl.device_assert"
+        )
+    if not condition:
+        raise CompileTimeAssertionFailure(str(message) or "static assertion failed")
+
+
+@builtin
+def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
+    """Print from the running kernel: program id, element index, ``prefix`` and each value."""
+    if not isinstance(prefix, str):
+        raise TypeMismatch("the first argument of device_print must be a string")
+    held = tuple(as_tensor(v).value for v in values)
+    current().builder.emit(debug.Print(held, prefix, hex))
+
+
+@builtin
+def device_assert(condition: Operand, message: str = "", mask: Operand | None = None) -> None:
+    """Stop the kernel unless every element (where ``mask``) is true. Active only when debug is set."""
+    if not current().debug:
+        return
+    holds = as_condition(condition)
+    if mask is not None:
+        holds = holds | ~as_condition(mask)  # type: ignore[operator]
+    current().builder.emit(debug.Assert(holds.value, str(message)))
+
+
+@builtin
+def assume(condition: Operand) -> None:
+    """Promise the compiler that a scalar condition holds."""
+    if isinstance(condition, tensor):
+        current().builder.emit(debug.Assume(as_condition(condition).value))
+
+
+def _promise(x: Operand, **facts: object) -> tensor:
+    made = {name: shape_tuple(values, name) for name, values in facts.items()}
+    return emit(ew.Hint(as_tensor(x).value, **made))
+
+
+@builtin
+def multiple_of(x: Operand, values: int | Sequence[int]) -> tensor:
+    """``x``, whose first element of every contiguous run is a multiple of ``values`` per dimension."""
+    return _promise(x, divisibility=values)
+
+
+@builtin
+def max_contiguous(x: Operand, values: int | Sequence[int]) -> tensor:
+    """``x``, which holds runs of ``values`` consecutive integers per dimension."""
+    return _promise(x, contiguity=values)
+
+
+@builtin
+def max_constancy(x: Operand, values: int | Sequence[int]) -> tensor:
+    """``x``, which holds runs of ``values`` equal elements per dimension."""
+    return _promise(x, constancy=values)

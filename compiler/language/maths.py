@@ -1,0 +1,249 @@
+"""Mathematical functions of tensors and numbers."""
+
+from __future__ import annotations
+
+from ..errors import TypeMismatch
+from ..ir.core import Op
+from ..ir.types import F32, Scalar
+from ..tile import elementwise as ew
+from ..tile import matmul
+from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
+from .builtin import builtin
+from .context import current
+from .promotion import scalar_type
+from .tensor import Operand, emit, tensor
+
+
+class PropagateNan:
+    """NaN mode of minimum, maximum and clamp (tl.PropagateNan)."""
+
+    NONE = "none"
+    ALL = "all"
+
+
+def _float(x: Operand, what: str) -> tensor:
+    """A floating-point tensor; integers become f32."""
+    x = as_tensor(x)
+    if isinstance(x.dtype, Scalar):
+        return x if x.dtype.is_float else cast_to(x, F32)
+    raise TypeMismatch(f"{what} takes numbers, got {x.type}")
+
+
+def _unary(op: type[ew.FloatUnary], x: Operand) -> tensor:
+    return emit(op(_float(x, f"tl.{op.mnemonic}").value))
+
+
+@builtin
+def exp(x: Operand) -> tensor:
+    """e**x."""
+    return _unary(ew.Exp, x)
+
+
+@builtin
+def exp2(x: Operand) -> tensor:
+    """2**x."""
+    return _unary(ew.Exp2, x)
+
+
+@builtin
+def log(x: Operand) -> tensor:
+    """Natural logarithm."""
+    return _unary(ew.Log, x)
+
+
+@builtin
+def log2(x: Operand) -> tensor:
+    """Logarithm to base 2."""
+    return _unary(ew.Log2, x)
+
+
+@builtin
+def sin(x: Operand) -> tensor:
+    """Sine of radians."""
+    return _unary(ew.Sin, x)
+
+
+@builtin
+def cos(x: Operand) -> tensor:
+    """Cosine of radians."""
+    return _unary(ew.Cos, x)
+
+
+@builtin
+def tanh(x: Operand) -> tensor:
+    """Hyperbolic tangent."""
+    return _unary(ew.Tanh, x)
+
+
+@builtin
+def erf(x: Operand) -> tensor:
+    """Error function."""
+    return _unary(ew.Erf, x)
+
+
+@builtin
+def sqrt(x: Operand) -> tensor:
+    """Square root, fast for f32."""
+    return _unary(ew.Sqrt, x)
+
+
+@builtin
+def sqrt_rn(x: Operand) -> tensor:
+    """Square root with IEEE rounding."""
+    return emit(ew.Sqrt(_float(x, "tl.sqrt_rn").value, True))
+
+
+@builtin
+def rsqrt(x: Operand) -> tensor:
+    """1/sqrt(x)."""
+    return _unary(ew.Rsqrt, x)
+
+
+@builtin
+def floor(x: Operand) -> tensor:
+    """Largest integer not above x, as a float."""
+    return _unary(ew.Floor, x)
+
+
+@builtin
+def ceil(x: Operand) -> tensor:
+    """Smallest integer not below x, as a float."""
+    return _unary(ew.Ceil, x)
+
+
+@builtin
+def rint(x: Operand) -> tensor:
+    """Nearest integer, ties to even, as a float."""
+    return _unary(ew.RoundEven, x)
+
+
+@builtin
+def trunc(x: Operand) -> tensor:
+    """x rounded towards zero, as a float."""
+    return _unary(ew.Trunc, x)
+
+
+@builtin
+def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
+    """|x|."""
+    return emit(ew.Abs(as_tensor(x).value))
+
+
+@builtin
+def fma(x: Operand, y: Operand, z: Operand) -> tensor:
+    """x * y + z with one rounding."""
+    a, b = meet(x, y)
+    a, c = meet(a, z)
+    a, b, c = broadcast_all(a, cast_to(b, a.dtype), c)
+    return emit(ew.Fma(a.value, b.value, c.value))
+
+
+@builtin
+def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False) -> tensor:
+    """x / y of floats; ``ieee_rounding`` asks for the correctly rounded quotient."""
+    a, b = meet(_float(x, "tl.fdiv"), _float(y, "tl.fdiv"))
+    return emit(ew.Div(a.value, b.value, ieee_rounding))
+
+
+@builtin
+def div_rn(x: Operand, y: Operand) -> tensor:
+    """x / y rounded correctly."""
+    return fdiv(x, y, ieee_rounding=True)
+
+
+@builtin
+def umulhi(x: Operand, y: Operand) -> tensor:
+    """Upper half of the double-width product of unsigned integers."""
+    a, b = meet(x, y)
+    return emit(ew.MulHigh(a.value, b.value))
+
+
+def _extremum(op: type[ew.Min] | type[ew.Max], x: Operand, y: Operand, nan: str) -> tensor:
+    a, b = meet(x, y)
+    return emit(op(a.value, b.value, nan == PropagateNan.ALL))
+
+
+@builtin
+def minimum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """The smaller operand elementwise."""
+    return _extremum(ew.Min, x, y, propagate_nan)
+
+
+@builtin
+def maximum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """The larger operand elementwise."""
+    return _extremum(ew.Max, x, y, propagate_nan)
+
+
+@builtin
+def clamp(x: Operand, min: Operand, max: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
+    """x held between ``min`` and ``max``."""
+    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+
+
+@builtin
+def dot(
+    input: tensor,
+    other: tensor,
+    acc: tensor | None = None,
+    input_precision: str | None = None,
+    allow_tf32: bool | None = None,
+    max_num_imprecise_acc: int | None = None,
+    out_dtype: object = F32,
+) -> tensor:
+    """input[M, K] @ other[K, N] + acc[M, N].
+
+    16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
+    for f32 operands), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
+    """
+    for x in (input, other):
+        if not isinstance(x, tensor) or len(x.shape) != 2:
+            shown = x.type if isinstance(x, tensor) else repr(x)
+            raise TypeMismatch(f"tl.dot takes two tiles of rank 2, got {shown}")
+    if input_precision is None:
+        input_precision = "ieee" if allow_tf32 is False else "tf32"
+    element = input.dtype
+    wide = scalar_type(out_dtype)
+    if isinstance(element, Scalar):
+        if not element.is_float:
+            wide = scalar_type("i32")
+        elif element.bits == 64:
+            wide = element
+    shape = (input.shape[0], other.shape[1])
+    start = constant(0, wide, shape) if acc is None else acc
+    return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
+
+
+def emit_statement(op: Op) -> None:
+    """Emit an operation without results."""
+    current().builder.emit(op)
+
+
+@builtin
+def isnan(x: Operand) -> tensor:
+    """i1: x is not a number."""
+    value = as_tensor(x).value
+    return emit(ew.Compare(value, value, "ne"))
+
+
+@builtin
+def isinf(x: Operand) -> tensor:
+    """i1: x is +inf or -inf."""
+    magnitude = abs(x)
+    bound = constant(float("inf"), scalar_type(magnitude.dtype), magnitude.shape)
+    return emit(ew.Compare(magnitude.value, bound.value, "eq"))
+
+
+@builtin
+def copysign(x: Operand, y: Operand) -> tensor:
+    """|x| with the sign of y."""
+    a, b = meet(x, y)
+    unsigned = {16: "u16", 32: "u32", 64: "u64"}.get(scalar_type(b.dtype).bits)
+    if unsigned is None or not b.type.is_float:
+        raise TypeMismatch(f"copysign takes f16, bf16, f32 or f64, got {b.dtype}")
+    bits = scalar_type(unsigned)
+    sign = emit(ew.Bitcast(b.value, bits))
+    limit = constant(1 << (bits.bits - 1), bits, b.shape)
+    negative = emit(ew.Compare(sign.value, limit.value, "ge"))
+    magnitude = abs(a)
+    return where(negative, -magnitude, magnitude)  # type: ignore[operator]

@@ -1,0 +1,116 @@
+"""Which type two operands meet in: Triton's rules, on element types.
+
+A Python number joins at the tensor's type unless it is of a higher kind (bool < int < float). Otherwise f64 wins over
+f32 over f16; bf16 keeps only with bf16; half types divide in f32; integers follow C (unsigned wins at equal rank).
+"""
+
+from __future__ import annotations
+
+from ..errors import TypeMismatch
+from ..ir.types import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    I1,
+    I32,
+    I64,
+    SCALARS,
+    U32,
+    U64,
+    Pointer,
+    Scalar,
+)
+from .tensor import Operand, tensor
+
+_KIND_ORDER = {"bool": 0, "int": 1, "uint": 1, "float": 2}
+_LARGEST_F32 = 3.4028234663852886e38
+_SMALLEST_F32 = 1.1754943508222875e-38
+
+
+def type_of_number(number: int | float | bool) -> Scalar:
+    """The type of a Python number on its own."""
+    if isinstance(number, bool):
+        return I1
+    if isinstance(number, int):
+        for candidate in (I32, U32, I64, U64):
+            if fits(number, candidate):
+                return candidate
+        raise TypeMismatch(f"the integer {number} does not fit 64 bits")
+    magnitude = abs(number)
+    normal = magnitude == 0.0 or magnitude != magnitude or magnitude == float("inf")
+    return F32 if normal or _SMALLEST_F32 <= magnitude <= _LARGEST_F32 else F64
+
+
+def fits(number: int, type: Scalar) -> bool:
+    """Whether an integer is in the range of an integer type."""
+    if type.kind == "bool":
+        return number in (0, 1)
+    if type.kind == "uint":
+        return 0 <= number < 1 << type.bits
+    return -(1 << (type.bits - 1)) <= number < 1 << (type.bits - 1)
+
+
+def scalar_of(operand: Operand) -> Scalar:
+    """The element type of a tensor of numbers, or the type of a Python number."""
+    if not isinstance(operand, tensor):
+        return type_of_number(operand)
+    if isinstance(operand.dtype, Pointer):
+        raise TypeMismatch(f"expected numbers, got pointers ({operand.type})")
+    return operand.dtype
+
+
+def common_type(lhs: Operand, rhs: Operand, *, division: bool = False) -> Scalar:
+    """The type in which ``lhs`` and ``rhs`` are computed; ``division`` for / // %."""
+    a, b = scalar_of(lhs), scalar_of(rhs)
+    if isinstance(lhs, tensor) != isinstance(rhs, tensor):
+        of_number, of_tensor = (b, a) if isinstance(lhs, tensor) else (a, b)
+        if _KIND_ORDER[of_number.kind] <= _KIND_ORDER[of_tensor.kind]:
+            return F32 if division and of_tensor in (F16, BF16) else of_tensor
+    return _meet(a, b, division)
+
+
+def _meet(a: Scalar, b: Scalar, division: bool) -> Scalar:
+    if a.is_float or b.is_float:
+        return _meet_floats(a, b, division)
+    if a == b:
+        return a
+    if division and a.kind != b.kind:
+        raise TypeMismatch(
+            f"cannot divide {a} by {b}: one is signed and the other is not",
+            hint="cast one operand with .to()",
+        )
+    if a.kind == b.kind:
+        return a if a.bits >= b.bits else b
+    if "bool" in (a.kind, b.kind):
+        return b if a.kind == "bool" else a
+    unsigned, signed = (a, b) if a.kind == "uint" else (b, a)
+    return unsigned if unsigned.bits >= signed.bits else signed
+
+
+def _meet_floats(a: Scalar, b: Scalar, division: bool) -> Scalar:
+    pair = (a, b)
+    if F64 in pair:
+        return F64
+    if F32 in pair:
+        return F32
+    if F16 in pair and BF16 in pair:
+        return F32
+    if F16 in pair:
+        return F32 if division else F16
+    if BF16 in pair:
+        return BF16 if a == b and not division else F32
+    if a == b and not division:
+        return a
+    if division:
+        return F32
+    return F16 if a.is_float and b.is_float else F32
+
+
+def scalar_type(dtype: object) -> Scalar:
+    """``dtype`` as a scalar type: a Scalar, or its name; raises TypeMismatch."""
+    if isinstance(dtype, Scalar):
+        return dtype
+    if isinstance(dtype, str) and dtype in SCALARS:
+        return SCALARS[dtype]
+    raise TypeMismatch(f"expected an element type such as tl.float32, got {dtype!r}")

@@ -1,0 +1,123 @@
+"""Counter-based random numbers: Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+
+Written in the language itself. The same (seed, offset) gives the same number on every target.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+from __future__ import annotations
+
+from ..ir.types import I32, U32, U64
+from .arithmetic import to_tensor, where
+from .constexpr import constexpr
+from .control import static_range
+from .inline import library
+from .maths import cos, log, maximum, sin, sqrt, umulhi
+
+N_ROUNDS_DEFAULT = constexpr(10)
+
+# Multipliers and Weyl constants of Philox 4x32, table 2 of the paper.
+_MULTIPLIER_A = constexpr(0xD2511F53)
+_MULTIPLIER_B = constexpr(0xCD9E8D57)
+_WEYL_A = constexpr(0x9E3779B9)
+_WEYL_B = constexpr(0xBB67AE85)
+_UINT32 = U32
+_INT32 = I32
+_UINT64 = U64
+#: Largest f32 below 2**-31: uint_to_uniform_float stays below 1.
+_SCALE = constexpr(4.6566127342e-10)
+_TWO_PI = constexpr(6.283185307179586)
+
+
+@library
+def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """``n_rounds`` rounds of Philox 4x32 on a counter of four u32 and a key of two."""
+    for _ in static_range(n_rounds):
+        previous0 = c0
+        previous2 = c2
+        c0 = umulhi(_MULTIPLIER_B, previous2) ^ c1 ^ k0
+        c2 = umulhi(_MULTIPLIER_A, previous0) ^ c3 ^ k1
+        c1 = previous2 * _MULTIPLIER_B
+        c3 = previous0 * _MULTIPLIER_A
+        k0 = k0 + _WEYL_A
+        k1 = k1 + _WEYL_B
+    return c0, c1, c2, c3
+
+
+@library
+def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """Four u32 random numbers for a 64-bit ``seed`` and a counter of four 32-bit integers."""
+    key = to_tensor(seed).to(_UINT64)
+    low = (key & 0xFFFFFFFF).to(_UINT32)
+    high = ((key >> 32) & 0xFFFFFFFF).to(_UINT32)
+    c0 = to_tensor(c0).to(_UINT32)
+    c1 = to_tensor(c1).to(_UINT32)
+    c2 = to_tensor(c2).to(_UINT32)
+    c3 = to_tensor(c3).to(_UINT32)
+    return philox_impl(c0, c1, c2, c3, low, high, n_rounds)
+
+
+@library
+def randint4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """Four tiles of u32 random numbers in the shape of ``offset``."""
+    zero = offset * 0
+    return philox(seed, offset, zero, zero, zero, n_rounds)
+
+
+@library
+def randint(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """u32 random numbers in the shape of ``offset``."""
+    result, _, _, _ = randint4x(seed, offset, n_rounds)
+    return result
+
+
+@library
+def uint_to_uniform_float(x):
+    """u32 (or i32) bits to f32 in [0, 1)."""
+    x = x.to(_INT32, bitcast=True)
+    x = where(x < 0, -x - 1, x)
+    return x * _SCALE
+
+
+@library
+def rand(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """f32 uniform in [0, 1) in the shape of ``offset``."""
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+@library
+def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """Four tiles of f32 uniform in [0, 1)."""
+    i1, i2, i3, i4 = randint4x(seed, offsets, n_rounds)
+    return (
+        uint_to_uniform_float(i1),
+        uint_to_uniform_float(i2),
+        uint_to_uniform_float(i3),
+        uint_to_uniform_float(i4),
+    )
+
+
+@library
+def pair_uniform_to_normal(u1, u2):
+    """Two uniform tiles to two standard normal ones (Box-Muller)."""
+    u1 = maximum(1.0e-7, u1)
+    angle = u2 * _TWO_PI
+    radius = sqrt(log(u1) * -2.0)
+    return radius * cos(angle), radius * sin(angle)
+
+
+@library
+def randn(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """f32 standard normal in the shape of ``offset``."""
+    i1, i2, _, _ = randint4x(seed, offset, n_rounds)
+    n1, _ = pair_uniform_to_normal(uint_to_uniform_float(i1), uint_to_uniform_float(i2))
+    return n1
+
+
+@library
+def randn4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
+    """Four tiles of f32 standard normal."""
+    u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
+    n1, n2 = pair_uniform_to_normal(u1, u2)
+    n3, n4 = pair_uniform_to_normal(u3, u4)
+    return n1, n2, n3, n4

@@ -1,0 +1,186 @@
+"""Reductions and scans. The combining functions are written in the language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+from ..errors import TypeMismatch
+from ..ir.core import Block
+from ..ir.types import I32, U32, Scalar, Tile
+from ..tile import reduction
+from . import combine, shapes
+from .arithmetic import broadcast_to_shape, cast_to, promote_bf16
+from .builtin import builtin
+from .context import current
+from .shapes import arange, expand_dims
+from .tensor import emit_all, tensor
+
+Inputs = tensor | Sequence[tensor]
+
+
+def _combine(inputs: tuple[tensor, ...], function: object) -> Block:
+    block = Block()
+    args = [tensor(block.add_argument(Tile(x.dtype))) for x in (*inputs, *inputs)]
+    current().region(function, args, block)
+    return block
+
+
+def _inputs(x: Inputs) -> tuple[tensor, ...]:
+    parts = tuple(x) if isinstance(x, tuple | list) else (x,)
+    for part in parts:
+        if not isinstance(part, tensor) or not part.shape:
+            shown = part.type if isinstance(part, tensor) else repr(part)
+            raise TypeMismatch(f"a reduction needs tiles, got {shown}")
+    return parts
+
+
+@overload
+def reduce(
+    input: tensor, axis: int | None, combine_fn: object, keep_dims: bool = False
+) -> tensor: ...
+@overload
+def reduce(
+    input: Sequence[tensor], axis: int | None, combine_fn: object, keep_dims: bool = False
+) -> tuple[tensor, ...]: ...
+@builtin
+def reduce(
+    input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool = False
+) -> tensor | tuple[tensor, ...]:
+    """Combine all elements along ``axis`` (all axes for None) with the jit function ``combine_fn``.
+
+    ``combine_fn(a..., b...)`` must be associative and commutative; with several inputs it returns a tuple.
+    """
+    parts = _inputs(input)
+    shape = parts[0].shape
+    if axis is None:
+        parts = tuple(shapes.ravel(p) for p in parts)
+    place = 0 if axis is None else shapes._axis(axis, len(shape))
+    block = _combine(parts, combine_fn)
+    results = emit_all(reduction.Reduce(tuple(p.value for p in parts), place, block))
+    if keep_dims:
+        kept = range(len(shape)) if axis is None else [place]
+        results = tuple(expand_dims(r, list(kept)) for r in results)
+    return results if isinstance(input, tuple | list) else results[0]
+
+
+@builtin
+def associative_scan(
+    input: Inputs, axis: int, combine_fn: object, reverse: bool = False
+) -> tensor | tuple[tensor, ...]:
+    """Inclusive prefix combination along ``axis``; ``reverse`` starts at the end."""
+    parts = _inputs(input)
+    place = shapes._axis(axis, len(parts[0].shape))
+    block = _combine(parts, combine_fn)
+    results = emit_all(reduction.Scan(tuple(p.value for p in parts), place, reverse, block))
+    return results if isinstance(input, tuple | list) else results[0]
+
+
+@builtin
+def widen_integers(x: tensor) -> tensor:
+    """Integers below 32 bits as 32 bits: sums of them would overflow."""
+    if isinstance(x.dtype, Scalar) and x.dtype.is_integer and x.dtype.bits < 32:
+        return cast_to(x, I32 if x.dtype.kind != "uint" else U32)
+    return x
+
+
+@builtin
+def index_along(x: tensor, axis: int) -> tensor:
+    """i32 positions along ``axis`` in the shape of ``x``."""
+    place = shapes._axis(axis, len(x.shape))
+    positions = arange(0, x.shape[place])
+    for d in range(len(x.shape)):
+        if d != place:
+            positions = expand_dims(positions, d)
+    return broadcast_to_shape(positions, x.shape)
+
+
+@builtin
+def sum(  # noqa: A001 -- the language's own name
+    input: tensor, axis: int | None = None, keep_dims: bool = False, dtype: Scalar | None = None
+) -> tensor | tuple[tensor, ...]:
+    """Sum along ``axis``. Integers below 32 bits are summed in 32; ``dtype`` chooses another type."""
+    x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
+    return reduce(x, axis, combine.add, keep_dims)
+
+
+@builtin
+def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> object:
+    """Exclusive or along ``axis``."""
+    return reduce(input, axis, combine.xor, keep_dims)
+
+
+@builtin
+def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> object:
+    """Bitwise or along ``axis``."""
+    return reduce(input, axis, combine.or_, keep_dims)
+
+
+def _extremum(
+    input: tensor, axis: int | None, indices: bool, keep_dims: bool, plain: object, indexed: object
+) -> object:
+    x = promote_bf16(widen_integers(input))
+    if not indices:
+        return reduce(x, axis, plain, keep_dims)
+    flat = shapes.ravel(x) if axis is None else x
+    place = 0 if axis is None else axis
+    return reduce((flat, index_along(flat, place)), place, indexed, keep_dims)
+
+
+@builtin
+def max(  # noqa: A001 -- the language's own name
+    input: tensor,
+    axis: int | None = None,
+    return_indices: bool = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> object:
+    """Largest element along ``axis``; with ``return_indices`` also its position (the first of equal ones)."""
+    return _extremum(input, axis, return_indices, keep_dims, combine.larger, combine.larger_first)
+
+
+@builtin
+def min(  # noqa: A001 -- the language's own name
+    input: tensor,
+    axis: int | None = None,
+    return_indices: bool = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> object:
+    """Smallest element along ``axis``; with ``return_indices`` also its position (the first of equal ones)."""
+    return _extremum(input, axis, return_indices, keep_dims, combine.smaller, combine.smaller_first)
+
+
+@builtin
+def argmax(
+    input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False
+) -> tensor:
+    """Position of the largest element along ``axis``, i32."""
+    x = promote_bf16(widen_integers(input))
+    pair = (x, index_along(x, axis))
+    return reduce(pair, axis, combine.larger_first, keep_dims)[1]
+
+
+@builtin
+def argmin(
+    input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False
+) -> tensor:
+    """Position of the smallest element along ``axis``, i32."""
+    x = promote_bf16(widen_integers(input))
+    pair = (x, index_along(x, axis))
+    return reduce(pair, axis, combine.smaller_first, keep_dims)[1]
+
+
+@builtin
+def cumsum(
+    input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None
+) -> object:
+    """Prefix sums along ``axis``."""
+    x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
+    return associative_scan(x, axis, combine.add, reverse)
+
+
+@builtin
+def cumprod(input: tensor, axis: int = 0, reverse: bool = False) -> object:
+    """Prefix products along ``axis``."""
+    return associative_scan(widen_integers(input), axis, combine.multiply, reverse)

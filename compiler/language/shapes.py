@@ -1,0 +1,239 @@
+"""Making tiles and changing their shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import TypeMismatch
+from ..ir.types import Pointer, Tile
+from ..tile import elementwise as ew
+from ..tile import program
+from ..tile import shape as sh
+from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant
+from .builtin import builtin
+from .promotion import scalar_type
+from .tensor import Operand, emit, emit_all, tensor
+
+Shape = Sequence[int]
+
+
+def shape_tuple(shape: object, what: str = "shape") -> tuple[int, ...]:
+    """A shape from ints or a sequence of ints known at compile time; raises TypeMismatch."""
+    items = shape if isinstance(shape, tuple | list) else (shape,)
+    for n in items:
+        if isinstance(n, bool) or not isinstance(n, int):
+            raise TypeMismatch(
+                f"{what} must be made of integers known at compile time, got {n!r}",
+                hint="annotate the parameter as tl.constexpr",
+            )
+    return tuple(items)
+
+
+def _axis(axis: object, rank: int) -> int:
+    (number,) = shape_tuple(axis, "axis")
+    if not -rank <= number < rank:
+        raise TypeMismatch(f"axis {number} is outside a tile of rank {rank}")
+    return number % rank
+
+
+@builtin
+def program_id(axis: int) -> tensor:
+    """Index of this program along ``axis`` (0, 1 or 2), i32."""
+    return emit(program.ProgramId(_axis(axis, 3)))
+
+
+@builtin
+def num_programs(axis: int) -> tensor:
+    """Number of programs along ``axis`` (0, 1 or 2), i32."""
+    return emit(program.NumPrograms(_axis(axis, 3)))
+
+
+@builtin
+def arange(start: int, end: int) -> tensor:
+    """i32 values start, start+1, ..., end-1; their number is a power of two."""
+    lo, hi = shape_tuple((start, end), "the bounds of arange")
+    return emit(sh.Arange(lo, hi))
+
+
+@builtin
+def full(shape: Shape, value: Operand, dtype: object) -> tensor:
+    """A tile filled with ``value`` as ``dtype``."""
+    type, dims = scalar_type(dtype), shape_tuple(shape)
+    if isinstance(value, tensor):
+        return broadcast_to_shape(cast_to(value, type), dims)
+    return constant(value, type, dims)
+
+
+@builtin
+def zeros(shape: Shape, dtype: object) -> tensor:
+    """A tile of zeros."""
+    return constant(0, scalar_type(dtype), shape_tuple(shape))
+
+
+@builtin
+def zeros_like(x: tensor) -> tensor:
+    """Zeros in the shape and type of ``x``."""
+    return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
+
+
+@builtin
+def expand_dims(x: Operand, axis: int | Sequence[int]) -> tensor:
+    """``x`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result."""
+    x = as_tensor(x)
+    places = shape_tuple(axis, "axis")
+    rank = len(x.shape) + len(places)
+    for place in sorted(_axis(p, rank) for p in places):
+        x = emit(sh.ExpandDims(x.value, place)) if x.shape else emit(sh.Splat(x.value, (1,)))
+    return x
+
+
+@builtin
+def broadcast(x: Operand, y: Operand) -> tuple[tensor, ...]:
+    """Both operands in their common shape."""
+    return tuple(broadcast_all(as_tensor(x), as_tensor(y)))
+
+
+@builtin
+def broadcast_to(x: Operand, *shape: int | Shape) -> tensor:
+    """``x`` repeated up to ``shape``."""
+    x, wanted = as_tensor(x), _variadic(shape)
+    if len(x.shape) > len(wanted):
+        raise TypeMismatch(f"cannot broadcast {list(x.shape)} to {list(wanted)}")
+    return broadcast_to_shape(x, wanted)
+
+
+def _variadic(shape: tuple[int | Shape, ...]) -> tuple[int, ...]:
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        return shape_tuple(shape[0])
+    return shape_tuple(shape)
+
+
+@builtin
+def reshape(x: tensor, *shape: int | Shape, can_reorder: bool = False) -> tensor:
+    """The same elements in row-major order in another shape (``can_reorder`` permits any order; not used)."""
+    wanted = _variadic(shape)
+    if not x.shape:
+        return broadcast_to_shape(x, wanted)
+    return x if x.shape == wanted else emit(sh.Reshape(x.value, wanted))
+
+
+@builtin
+def view(x: tensor, *shape: int | Shape) -> tensor:
+    """Like reshape."""
+    return reshape(x, *shape)
+
+
+@builtin
+def ravel(x: tensor) -> tensor:
+    """All elements in one dimension."""
+    return reshape(x, (x.numel,))
+
+
+@builtin
+def permute(x: tensor, *dims: int | Shape) -> tensor:
+    """Result dimension d is operand dimension dims[d]."""
+    return emit(sh.Permute(x.value, _variadic(dims)))
+
+
+@builtin
+def trans(x: tensor, *dims: int | Shape) -> tensor:
+    """The transpose: the last two dimensions swapped, or ``dims`` as in permute."""
+    if dims:
+        return permute(x, *dims)
+    rank = len(x.shape)
+    if rank < 2:
+        raise TypeMismatch(f"trans needs rank 2 or more, got {x.type}")
+    return emit(sh.Permute(x.value, (*range(rank - 2), rank - 1, rank - 2)))
+
+
+@builtin
+def join(x: Operand, y: Operand) -> tensor:
+    """A new last dimension of size 2 holding x and y."""
+    a, b = broadcast_all(as_tensor(x), as_tensor(y))
+    if a.dtype != b.dtype:
+        raise TypeMismatch(f"join needs one element type, got {a.dtype} and {b.dtype}")
+    if not a.shape:
+        a, b = broadcast_to_shape(a, (1,)), broadcast_to_shape(b, (1,))
+        return emit(sh.Reshape(emit(sh.Join(a.value, b.value)).value, (2,)))
+    return emit(sh.Join(a.value, b.value))
+
+
+@builtin
+def split(x: tensor) -> tuple[tensor, ...]:
+    """The two halves of the last dimension, which has size 2."""
+    if x.shape == (2,):
+        halves = emit_all(sh.Split(emit(sh.Reshape(x.value, (1, 2))).value))
+        return tuple(unsplat(h) for h in halves)
+    return emit_all(sh.Split(x.value))
+
+
+@builtin
+def interleave(x: Operand, y: Operand) -> tensor:
+    """The elements of x and y in turn along the last dimension."""
+    both = join(x, y)
+    if len(both.shape) == 1:
+        return both
+    return reshape(both, (*both.shape[:-2], both.shape[-2] * 2))
+
+
+@builtin
+def cat(x: tensor, y: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
+    """x followed by y along ``dim``."""
+    if x.shape != y.shape:
+        raise TypeMismatch(f"cat needs one shape, got {list(x.shape)} and {list(y.shape)}")
+    rank, axis = len(x.shape), _axis(dim, len(x.shape))
+    both = join(x, y)
+    order = (*range(axis), rank, *range(axis, rank))
+    shape = (*x.shape[:axis], x.shape[axis] * 2, *x.shape[axis + 1 :])
+    return reshape(permute(both, order), shape)
+
+
+@builtin
+def squeeze(x: tensor, dim: int) -> tensor:
+    """``x`` without dimension ``dim``, which has size 1."""
+    axis = _axis(dim, len(x.shape))
+    if x.shape[axis] != 1:
+        raise TypeMismatch(f"dimension {axis} of {x.type} does not have size 1")
+    return _reshape_or_scalar(x, x.shape[:axis] + x.shape[axis + 1 :])
+
+
+@builtin
+def unsqueeze(x: Operand, dim: int) -> tensor:
+    """``x`` with a dimension of size 1 at ``dim``."""
+    return expand_dims(x, dim)
+
+
+@builtin
+def unsplat(x: tensor) -> tensor:
+    """The only element of a tile of size 1, as a scalar."""
+    if x.numel != 1:
+        raise TypeMismatch(f"needs exactly one element, got {x.type}")
+    return _reshape_or_scalar(x, ())
+
+
+def _reshape_or_scalar(x: tensor, shape: tuple[int, ...]) -> tensor:
+    return x if x.shape == shape else emit(sh.Reshape(x.value, shape))
+
+
+def index(x: tensor, key: object) -> tensor:
+    """``x[key]``: only None (a new dimension) and ``:`` (an old one) are indices of a tile."""
+    items = key if isinstance(key, tuple | list) else (key,)
+    axis = 0
+    for place, item in enumerate(items):
+        if item is None:
+            x = expand_dims(x, place)
+        elif isinstance(item, slice) and item == slice(None):
+            axis += 1
+        else:
+            raise TypeMismatch(
+                f"a tile is indexed by ':' and None only, got {item!r}",
+                hint="x[:, None] adds a dimension; to pick elements, load them through pointers",
+            )
+    if axis > len(x.shape):
+        raise TypeMismatch(f"too many indices for {x.type}")
+    return x
+
+
+def is_pointer(x: object) -> bool:
+    """Whether ``x`` is a tensor of pointers."""
+    return isinstance(x, tensor) and isinstance(x.dtype, Pointer)

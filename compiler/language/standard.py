@@ -1,0 +1,53 @@
+"""Functions of the language that are written in it."""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+from __future__ import annotations
+
+from .builtin import builtin
+from .constexpr import constexpr
+from .inline import library
+from .maths import exp, minimum
+from .reductions import max as largest
+from .reductions import sum as total
+from .tensor import Operand, tensor
+
+
+@builtin
+def cdiv(x: Operand, div: Operand) -> object:
+    """x / div rounded up, for non-negative integers."""
+    if isinstance(x, tensor) or isinstance(div, tensor):
+        return (x + (div - 1)) // div  # type: ignore[operator]
+    return -(int(x) // -int(div))
+
+
+@builtin
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is not below ``n``."""
+    return 1 << max(0, int(n) - 1).bit_length()
+
+
+@library
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + exp(-x))
+
+
+@library
+def softmax(x, dim: constexpr = 0, keep_dims: constexpr = False, ieee_rounding: constexpr = False):
+    """exp(x - max) / sum of them, along dimension ``dim``."""
+    z = x - largest(x, dim, keep_dims=True)
+    numerator = exp(z)
+    return numerator / total(numerator, dim, keep_dims=True)
+
+
+@library
+def swizzle2d(i, j, size_i, size_j, size_g):
+    """Row-major (i, j) of a size_i x size_j grid to the order that walks groups of ``size_g`` rows column by column."""
+    ij = i * size_j + j
+    size_gj = size_g * size_j
+    group = ij // size_gj
+    first = group * size_g
+    rows = minimum(size_i - first, size_g)
+    ij = ij % size_gj
+    return first + ij % rows, ij // rows

@@ -1,0 +1,88 @@
+"""The values that kernels compute with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import TypeMismatch
+from ..ir.core import Op, Value
+from ..ir.types import Element, Tile
+from .context import current
+
+if TYPE_CHECKING:
+    from typing import Self
+
+#: What an operand may be: a tensor, or a number known at compile time.
+Number = int | float | bool
+
+
+class tensor:  # noqa: N801 -- the language's own name
+    """A scalar or tile in a kernel. Operators broadcast and promote as ``language/promotion.py`` says.
+
+    ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` the tile type. Most functions
+    of the language are methods too (``x.to(...)``, ``x.sum(axis=0)``); ``members.py`` attaches them.
+    """
+
+    __slots__ = ("value",)
+    __array_ufunc__ = None  # NumPy must leave operators to this class
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    @property
+    def type(self) -> Tile:
+        return self.value.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.type.shape
+
+    @property
+    def dtype(self) -> Element:
+        return self.value.type.elem
+
+    @property
+    def numel(self) -> int:
+        return self.value.type.size
+
+    @property
+    def handle(self) -> Value:
+        """The IR value (Triton's name)."""
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"tensor<{self.type}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._number())
+
+    def __index__(self) -> int:
+        return int(self._number())
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self._number())
+
+    __hash__ = object.__hash__
+
+    def _number(self) -> Number:
+        if self.shape:
+            raise TypeMismatch(f"expected a scalar, got {self.type}")
+        return current().read(self.value)
+
+    def __iter__(self) -> Self:
+        raise TypeMismatch("a tensor cannot be iterated", hint="loop over tl.static_range instead")
+
+
+Operand = tensor | int | float | bool
+
+
+def emit(op: Op) -> tensor:
+    """Emit an operation with one result."""
+    return tensor(current().builder.emit(op).result)
+
+
+def emit_all(op: Op) -> tuple[tensor, ...]:
+    """Emit an operation; all its results."""
+    return tuple(tensor(r) for r in current().builder.emit(op).results)
