@@ -12,6 +12,7 @@ from .errors import LayoutError
 from .f2 import LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from .linear import LinearLayout, Place
+from .matrix import MatrixAccess, plan_matrix_access
 from .shared import (
     SharedLayout,
     shared_linear,
@@ -43,6 +44,7 @@ __all__ = [
     "LayoutError",
     "LinearLayout",
     "LinearMap",
+    "MatrixAccess",
     "Place",
     "RegisterPermute",
     "SharedAccess",
@@ -62,6 +64,7 @@ __all__ = [
     "mma_accumulator",
     "permute_layout",
     "plan_conversion",
+    "plan_matrix_access",
     "plan_shared_access",
     "remove_register_broadcast",
     "reshape_layout",

@@ -286,7 +286,7 @@ class LinearLayout:
         columns = outer.compose(self.map).columns
         if prod(sizes) != 1 << outer.out_bits:
             raise LayoutError(f"a map onto {outer.out_bits} bits does not fill a tile of {sizes}")
-        return self._with_columns(sizes, columns)
+        return self.with_columns(sizes, columns)
 
     def sublayout(
         self, dimensions: Sequence[Dimension], axes: Sequence[int] | None = None
@@ -347,7 +347,8 @@ class LinearLayout:
         """Whether ``whole`` is this layout tiled by some other."""
         return whole.left_divide(self) is not None
 
-    def _with_columns(self, shape: Coordinates, columns: tuple[int, ...]) -> LinearLayout:
+    def with_columns(self, shape: Coordinates, columns: tuple[int, ...]) -> LinearLayout:
+        """The same hardware bits with other flat bases (in the order of ``columns``), for a tile of ``shape``."""
         bases = []
         start = 0
         for old in (self.flat_register, self.flat_lane, self.flat_warp, self.flat_block):

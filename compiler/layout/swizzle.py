@@ -204,10 +204,11 @@ def _cut(
     wide_wave = wide.flat_lane[: wave_lane_bits(element_bytes << len(vector))]
     narrow_wave = narrow.flat_lane[: wave_lane_bits(element_bytes << len(common))]
     word_bits = max(0, (BANK_BYTES // element_bytes).bit_length() - 1)
-    spare = extra[max(0, word_bits - len(common)) :]
 
     # Coordinates: vector bits, then bits that threads use, then bits that only registers use.
     space = Echelon(vector)
+    inside = [flat for flat in narrow_wave if flat in space]
+    spare = independent(extra[max(0, word_bits - len(common)) :], inside)
     threads = [flat for flat in _threads(wide) if space.add(flat)]
     for flat in narrow_wave:
         if flat not in space:

@@ -24,7 +24,7 @@ def _map_coordinates(
         coordinates = unflatten(layout.shape, flat)
         return flatten(shape, [0 if axis is None else coordinates[axis] for axis in axes])
 
-    return layout._with_columns(shape, tuple(move(flat) for flat in layout.columns))
+    return layout.with_columns(shape, tuple(move(flat) for flat in layout.columns))
 
 
 def _axis(layout: LinearLayout, axis: int, rank: int) -> int:
@@ -46,7 +46,7 @@ def reshape_layout(layout: LinearLayout, shape: Coordinates) -> LinearLayout:
     """Row-major reshape: regroups the bits of the linear index; registers stay in place."""
     if prod(shape) != layout.size:
         raise LayoutError(f"cannot reshape {layout.shape} to {shape}")
-    return layout._with_columns(shape, layout.columns)
+    return layout.with_columns(shape, layout.columns)
 
 
 @lru_cache(maxsize=4096)
@@ -54,7 +54,7 @@ def expand_dims_layout(layout: LinearLayout, axis: int) -> LinearLayout:
     """Insert a dimension of size 1 at ``axis``; registers stay in place. ``slice_layout`` undoes it."""
     position = _axis(layout, axis, layout.rank + 1)
     shape = (*layout.shape[:position], 1, *layout.shape[position:])
-    return layout._with_columns(shape, layout.columns)
+    return layout.with_columns(shape, layout.columns)
 
 
 @lru_cache(maxsize=4096)
@@ -114,7 +114,7 @@ def join_layout(layout: LinearLayout) -> LinearLayout:
     Registers 2i and 2i+1 of the result are registers i of the first and of the second tile.
     """
     columns = tuple(flat << 1 for flat in layout.columns)
-    wide = layout._with_columns((*layout.shape, 2), columns)
+    wide = layout.with_columns((*layout.shape, 2), columns)
     register = (1, *wide.flat_register)
     return LinearLayout(wide.shape, register, wide.flat_lane, wide.flat_warp, wide.flat_block)
 

@@ -1,0 +1,113 @@
+"""ldmatrix plans on a simulated warp that follows the PTX ISA's description of the instruction."""
+
+import pytest
+
+from deuteron.compiler.layout import (
+    LayoutError,
+    coalesced,
+    dot_operand,
+    mma_accumulator,
+    permute_layout,
+    plan_matrix_access,
+    shared_linear,
+    shared_tensor_core,
+    wgmma_accumulator,
+)
+
+
+def xor_of(bases, index):
+    value = 0
+    for bit, basis in enumerate(bases):
+        if index >> bit & 1:
+            value ^= basis
+    return value
+
+
+def ldmatrix(memory, rows, matrices, transposed):
+    """Fragments of all lanes: memory maps byte addresses to (element, byte); rows are the lanes' addresses."""
+    loaded = [[] for _ in range(32)]
+    for matrix in range(matrices):
+        matrix_rows = []
+        for j in range(8):
+            start = rows[8 * matrix + j]
+            assert start % 16 == 0
+            matrix_rows.append([memory[start + byte] for byte in range(16)])
+        for lane in range(32):
+            for half in (0, 1):
+                if transposed:
+                    row, column = 2 * (lane % 4) + half, lane // 4
+                else:
+                    row, column = lane // 4, 2 * (lane % 4) + half
+                loaded[lane] += matrix_rows[row][2 * column : 2 * column + 2]
+    return loaded
+
+
+def check(layout, shared, bits):
+    """Load with the plan and compare every register; returns the plan."""
+    plan = plan_matrix_access(layout, shared, bits)
+    size = bits // 8
+    memory = {
+        offset * size + byte: (shared.map(offset), byte)
+        for offset in range(1 << len(shared.flat_offset))
+        for byte in range(size)
+    }
+    for warp in range(layout.warps):
+        found = {}
+        for registers, constant in zip(plan.registers, plan.offsets, strict=True):
+            rows = [
+                xor_of(plan.lane, lane) ^ xor_of(plan.warp, warp) ^ constant for lane in range(32)
+            ]
+            for lane, data in enumerate(ldmatrix(memory, rows, plan.matrices, plan.transposed)):
+                elements = [data[i : i + size] for i in range(0, len(data), size)]
+                assert len(elements) == len(registers)
+                for register, element in zip(registers, elements, strict=True):
+                    assert [byte for _, byte in element] == list(range(size))
+                    found[register, lane] = element[0][0]
+        for register in range(layout.registers):
+            for lane in range(32):
+                assert found[register, lane] == layout.apply_flat(register, lane, warp)
+    return plan
+
+
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize(("operand", "transposed"), [(0, False), (1, True)])
+def test_16_bit_operands_from_row_major_tiles(swizzle, operand, transposed):
+    layout = dot_operand((64, 64), operand, (2, 2), 16)
+    plan = check(layout, shared_tensor_core((64, 64), 16, swizzle), 16)
+    assert (plan.transposed, plan.matrices, len(plan.offsets)) == (transposed, 4, 8)
+
+
+@pytest.mark.parametrize(("operand", "transposed"), [(0, True), (1, False)])
+def test_16_bit_operands_from_column_major_tiles(operand, transposed):
+    layout = dot_operand((64, 64), operand, (2, 2), 16)
+    plan = check(layout, shared_tensor_core((64, 64), 16, 128, order=(0, 1)), 16)
+    assert plan.transposed == transposed
+
+
+@pytest.mark.parametrize(("bits", "k"), [(8, 64), (32, 32)])
+def test_other_widths_need_k_contiguous(bits, k):
+    a = dot_operand((64, k), 0, (4, 1), bits)
+    b = dot_operand((k, 64), 1, (4, 1), bits)
+    assert not check(a, shared_tensor_core((64, k), bits, 64), bits).transposed
+    assert not check(b, shared_tensor_core((k, 64), bits, 64, order=(0, 1)), bits).transposed
+    assert plan_matrix_access(b, shared_tensor_core((k, 64), bits, 64), bits) is None
+
+
+def test_accumulators_can_be_stored_as_matrices():
+    layout = wgmma_accumulator((64, 64), 4)
+    assert check(layout, shared_tensor_core((64, 64), 16, 128), 16).matrices == 4
+    flipped = permute_layout(mma_accumulator((32, 64), (1, 2)), (1, 0))
+    assert check(flipped, shared_tensor_core((64, 32), 16, 64), 16).transposed
+
+
+def test_small_fragments_use_fewer_matrices():
+    plan = check(dot_operand((16, 8), 1, (1, 1), 16), shared_linear((16, 8)), 16)
+    assert (plan.matrices, plan.transposed) == (2, True)
+
+
+def test_other_layouts_have_no_matrix_form():
+    shared = shared_linear((64, 64))
+    assert plan_matrix_access(coalesced((64, 64), 4, 8), shared, 16) is None
+    assert plan_matrix_access(dot_operand((64, 64), 0, (2, 2), 16), shared, 32) is None
+    with pytest.raises(LayoutError, match="differ"):
+        plan_matrix_access(coalesced((64, 64), 4, 8), shared_linear((64, 32)), 16)
