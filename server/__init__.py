@@ -1,0 +1,36 @@
+"""The service: REST API, database, dispatch of jobs to workers, bundles and pages.
+
+The names load what they need when they are used: ``import deuteron.server`` is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .app import create_app
+    from .client import Client
+    from .serve import serve
+    from .settings import Settings, SettingsError
+    from .store import Store
+    from .worker import run_worker
+
+__all__ = ["Client", "Settings", "SettingsError", "Store", "create_app", "run_worker", "serve"]
+
+_HOMES = {
+    "Client": "client",
+    "Settings": "settings",
+    "SettingsError": "settings",
+    "Store": "store",
+    "create_app": "app",
+    "run_worker": "worker",
+    "serve": "serve",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

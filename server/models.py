@@ -88,7 +88,7 @@ class JobRow(Base):
     trials_done: Mapped[int] = mapped_column(Integer, default=0)
     last_event: Mapped[int] = mapped_column(Integer, default=0)
     attempts: Mapped[int] = mapped_column(Integer, default=0)
-    claim_id: Mapped[str | None] = mapped_column(String(36))
+    claim_id: Mapped[str | None] = mapped_column(String(80))
     worker: Mapped[str | None] = mapped_column(String(200))
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     error: Mapped[str | None] = mapped_column(Text)
@@ -131,7 +131,7 @@ class EventRow(Base):
     kind: Mapped[str] = mapped_column(String(40))
     body: Mapped[str] = mapped_column(Text)
     # Who delivered it and as which line of its spool; NULL for events that the server itself made.
-    claim_id: Mapped[str | None] = mapped_column(String(36))
+    claim_id: Mapped[str | None] = mapped_column(String(80))
     sequence: Mapped[int | None] = mapped_column(Integer)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from ..database import Database, make_engine
 from .configs import Configs
 from .devices import Devices
-from .errors import Conflict, InvalidToken, JobIsFinal, NotFound, StoreError
+from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
 from .events import Events
 from .idempotency import IdempotencyKeys
 from .jobs import Jobs
@@ -43,6 +43,7 @@ __all__ = [
     "InvalidToken",
     "Job",
     "JobIsFinal",
+    "JobIsTaken",
     "JobState",
     "Kernel",
     "NewJob",

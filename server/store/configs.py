@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -12,7 +13,7 @@ from .records import StoredConfig
 from .writes import insert_unless_present
 
 _TABLE = ConfigRow.__table__
-_VERSION = "configs"
+_ALL = "configs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +38,22 @@ class Configs:
             self.connection.execute(
                 update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config))
             )
-        self._raise_version()
+        self._raise_versions({_group(config)})
         return config
 
     def add_many(self, configs: list[StoredConfig]) -> None:
         """Bulk load of records whose keys are known to be new (imports, benchmarks)."""
         if configs:
             self.connection.execute(insert(ConfigRow), [asdict(config) for config in configs])
-            self._raise_version()
+            self._raise_versions({_group(config) for config in configs})
 
     def version(self) -> int:
         """Grows with every change of any record."""
-        query = select(CounterRow.value).where(CounterRow.name == _VERSION)
-        return int(self.connection.execute(query).scalar() or 0)
+        return self._counter(_ALL)
+
+    def group_version(self, kernel_hash: str, device_key: str, dtype: str) -> int:
+        """Grows with every change of a record that :meth:`candidates` would return."""
+        return self._counter(_counter_name(kernel_hash, device_key, dtype))
 
     def candidates(self, kernel_hash: str, device_key: str, dtype: str) -> list[StoredConfig]:
         """Everything a lookup for this kernel, device and dtype may answer with."""
@@ -99,23 +103,6 @@ class Configs:
         query = select(_TABLE).where(ConfigRow.job_id == job_id).order_by(ConfigRow.shape_key)
         return [_config(row) for row in self.connection.execute(query)]
 
-    def kernel_hashes(self, kernel_name: str) -> list[str]:
-        """Hashes of the kernels with this name that have records, newest first."""
-        query = (
-            select(ConfigRow.kernel_hash)
-            .where(ConfigRow.kernel_name == kernel_name)
-            .group_by(ConfigRow.kernel_hash)
-            .order_by(func.max(ConfigRow.created_at).desc())
-        )
-        return [hash for (hash,) in self.connection.execute(query)]
-
-    def device_keys(self) -> list[tuple[str, str]]:
-        """(key, name) of every device that has records."""
-        query = select(ConfigRow.device_key, func.min(ConfigRow.device_name)).group_by(
-            ConfigRow.device_key
-        )
-        return [(key, name) for key, name in self.connection.execute(query)]
-
     def count(self) -> int:
         return int(
             self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one()
@@ -132,14 +119,32 @@ class Configs:
         row = self.connection.execute(query.with_for_update()).first()
         return None if row is None else _config(row)
 
-    def _raise_version(self) -> None:
+    def _counter(self, name: str) -> int:
+        query = select(CounterRow.value).where(CounterRow.name == name)
+        return int(self.connection.execute(query).scalar() or 0)
+
+    def _raise_versions(self, groups: set[str]) -> None:
+        # Sorted, so that two writers lock the rows in the same order.
+        for name in sorted({_ALL, *groups}):
+            self._raise_version(name)
+
+    def _raise_version(self, name: str) -> None:
         raised = self.connection.execute(
-            update(CounterRow).where(CounterRow.name == _VERSION).values(value=CounterRow.value + 1)
+            update(CounterRow).where(CounterRow.name == name).values(value=CounterRow.value + 1)
         )
         if raised.rowcount == 0 and not insert_unless_present(
-            self.connection, CounterRow, {"name": _VERSION, "value": 1}
+            self.connection, CounterRow, {"name": name, "value": 1}
         ):
-            self._raise_version()
+            self._raise_version(name)
+
+
+def _group(config: StoredConfig) -> str:
+    return _counter_name(config.kernel_hash, config.device_key, config.dtype)
+
+
+def _counter_name(kernel_hash: str, device_key: str, dtype: str) -> str:
+    digest = hashlib.sha256("\0".join((kernel_hash, device_key, dtype)).encode()).hexdigest()
+    return f"{_ALL}/{digest[:32]}"
 
 
 def _config(row: Row[tuple[object, ...]]) -> StoredConfig:

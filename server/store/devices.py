@@ -36,6 +36,29 @@ class Devices:
         ):
             self.connection.execute(refresh)
 
+    def remember(self, *, key: str, kind: str, name: str, fingerprint: str) -> None:
+        """Know a device that no worker has announced (imported records), so that lookups find its key."""
+        known = self.connection.execute(select(DeviceRow.key).where(DeviceRow.key == key)).first()
+        if known is None:
+            now = datetime.now(UTC)
+            insert_unless_present(
+                self.connection,
+                DeviceRow,
+                {
+                    "key": key,
+                    "kind": kind,
+                    "name": name,
+                    "fingerprint": fingerprint,
+                    "worker": "",
+                    "first_seen": now,
+                    "last_seen": now,
+                },
+            )
+
+    def find(self, key: str) -> Device | None:
+        row = self.connection.execute(select(_TABLE).where(DeviceRow.key == key)).first()
+        return None if row is None else Device(**row._mapping)
+
     def all(self) -> list[Device]:
         query = select(_TABLE).order_by(DeviceRow.name, DeviceRow.key)
         return [Device(**row._mapping) for row in self.connection.execute(query)]

@@ -21,5 +21,9 @@ class JobIsFinal(StoreError):
     """The job has ended; nothing can be claimed or added for it."""
 
 
+class JobIsTaken(StoreError):
+    """Another run has the job and is alive."""
+
+
 class InvalidToken(StoreError):
     """The bearer token is unknown, expired or revoked."""

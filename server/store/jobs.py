@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 
 from ..models import JobRow
-from .errors import JobIsFinal, NotFound
+from .errors import JobIsFinal, JobIsTaken, NotFound
 from .records import Job, JobState, NewJob
 
 _TABLE = JobRow.__table__
@@ -81,11 +81,15 @@ class Jobs:
         return {state: found.get(state, 0) for state in JobState}
 
     def claim(self, job_id: str, *, claim_id: str, worker: str, lease: timedelta) -> Job:
-        """Give the job to a run. A repeated claim by the same run changes nothing; a claim by another
-        run takes the job over, because the engine only starts a second run when the first one is gone.
+        """Give the job to a run.
+
+        ``claim_id`` is ``<ticket>.<run>``. A repeated claim by the same run changes nothing. Another run of
+        the same ticket takes over at once: the engine starts it only when the first is gone. A run with
+        another ticket has to wait until the lease is over.
 
         Raises:
             JobIsFinal: the job has ended.
+            JobIsTaken: another run has it.
             NotFound: no job has this id.
         """
         job = self.lock(job_id)
@@ -94,6 +98,10 @@ class Jobs:
         if job.claim_id == claim_id and job.state is JobState.RUNNING:
             return job
         now = datetime.now(UTC)
+        same_ticket = (job.claim_id or "").split(".")[0] == claim_id.split(".")[0]
+        leased = job.lease_expires_at is not None and job.lease_expires_at > now
+        if job.state is JobState.RUNNING and leased and not same_ticket:
+            raise JobIsTaken(f"job {job_id} is running on {job.worker}")
         self._set(
             job_id,
             state=JobState.RUNNING.value,

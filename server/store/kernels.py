@@ -34,6 +34,17 @@ class Kernels:
         row = self.connection.execute(select(_TABLE).where(KernelRow.hash == hash)).first()
         return None if row is None else _kernel(row)
 
+    def newest_named(self, name: str) -> Kernel | None:
+        """The kernel that was stored last under this name."""
+        query = (
+            select(_TABLE)
+            .where(KernelRow.name == name)
+            .order_by(KernelRow.created_at.desc())
+            .limit(1)
+        )
+        row = self.connection.execute(query).first()
+        return None if row is None else _kernel(row)
+
     def get(self, hash: str) -> Kernel:
         """Raises:
         NotFound: no kernel has this hash.

@@ -1,0 +1,94 @@
+"""/v1/bundles: everything a machine without a network needs, as one file."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import FileResponse
+
+from ..auth import Reader
+from ..bundles import BundleFile
+from ..context import ContextDep
+from ..lookups import resolve_device, resolve_kernel
+from ..problems import Problem
+
+router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
+
+_RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
+_MEDIA_TYPE = "application/x-ndjson"
+_FILE = {
+    200: {"content": {_MEDIA_TYPE: {}}, "description": "The bundle."},
+    206: {"description": "The part of the bundle that `Range` asked for."},
+    304: {"description": "`If-None-Match` names this bundle: you have it."},
+}
+
+
+@router.get(
+    "/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE
+)
+def latest_bundle(
+    request: Request,
+    context: ContextDep,
+    _reader: Reader,
+    kernel: Annotated[
+        str | None, Query(description="Kernel hash or name; all if left out.")
+    ] = None,
+    device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
+) -> Response:
+    """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked.
+    `Content-Location` is an address where exactly this file stays."""
+    with context.store.read() as tx:
+        kernel_hash = resolve_kernel(tx, kernel) if kernel else None
+        device_key = resolve_device(tx, device).key if device else None
+    bundle = context.bundles.latest(kernel_hash, device_key)
+    return _send(request, bundle, "no-cache")
+
+
+@router.get(
+    "/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE
+)
+def get_bundle(
+    sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
+    request: Request,
+    context: ContextDep,
+    _reader: Reader,
+) -> Response:
+    """What is under this address never changes."""
+    bundle = context.bundles.find(sha256)
+    return _send(request, bundle, "private, max-age=31536000, immutable")
+
+
+def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
+    headers = {
+        "ETag": f'"{bundle.sha256}"',
+        "Cache-Control": cache_control,
+        "Content-Location": f"/v1/bundles/{bundle.sha256}",
+    }
+    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+    if headers["ETag"] in known or f"W/{headers['ETag']}" in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    _check_range(request.headers.get("range"), bundle.path.stat().st_size)
+    return FileResponse(
+        bundle.path,
+        media_type=_MEDIA_TYPE,
+        headers=headers,
+        filename=f"deuteron-{bundle.sha256[:12]}.bundle",
+    )
+
+
+def _check_range(value: str | None, size: int) -> None:
+    """Raises:
+    Problem: 416, the range starts behind the end of the file.
+    """
+    match = _RANGE.match(value or "")
+    if match and match.group(1) and int(match.group(1)) >= size:
+        raise Problem(
+            416,
+            "range-not-satisfiable",
+            f"the bundle has {size} bytes; {value} starts behind its end",
+            hint="the file changed: send If-Range with the ETag of your part",
+            headers={"Content-Range": f"bytes */{size}"},
+        )

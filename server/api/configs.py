@@ -1,0 +1,97 @@
+"""/v1/configs: lookups."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from deuteron.tuner import Answer
+
+from ..auth import Reader
+from ..context import ContextDep
+from ..lookups import Question, resolve_kernel
+from ..problems import Problem
+from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
+from .schemas import ConfigPage, LookupAnswer, LookupBatchAnswer, LookupBatchBody
+
+router = APIRouter(prefix="/v1/configs", tags=["configs"])
+
+
+@router.get("/lookup", summary="Look a configuration up")
+def lookup_config(
+    context: ContextDep,
+    _reader: Reader,
+    kernel: Annotated[str, Query(description="Kernel hash or name.", examples=["softmax"])],
+    device: Annotated[str, Query(description="Device key or name.", examples=["NVIDIA H200"])],
+    shape: Annotated[
+        str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])
+    ],
+    dtype: Annotated[str, Query(examples=["f32"])] = "f32",
+    strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
+) -> LookupAnswer:
+    """The exact record if there is one, else the nearest shape, another toolchain's, or the default; `reason`
+    says which and why."""
+    question = Question(kernel, device, parse_shape(shape), dtype)
+    return lookup_answer(context.lookups.answer(question, strict=strict))
+
+
+@router.post("/lookup", summary="Look many configurations up")
+def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) -> LookupBatchAnswer:
+    """One round trip for everything a program is going to launch. Answers are in the order of the questions."""
+    answers = [
+        context.lookups.answer(
+            Question(item.kernel, item.device, item.shape, item.dtype), strict=body.strict
+        )
+        for item in body.lookups
+    ]
+    return LookupBatchAnswer(answers=[lookup_answer(answer) for answer in answers])
+
+
+@router.get("", summary="List stored configurations")
+def list_configs(
+    request: Request,
+    response: Response,
+    context: ContextDep,
+    _reader: Reader,
+    kernel: Annotated[str | None, Query(description="Kernel hash or name.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> ConfigPage:
+    with context.store.read() as tx:
+        kernel_hash = resolve_kernel(tx, kernel) if kernel else None
+        after = decode_cursor(cursor) if cursor else ""
+        configs = tx.configs.page(after=after, limit=limit + 1, kernel_hash=kernel_hash)
+    following = encode_cursor(configs[limit - 1].id) if len(configs) > limit else None
+    link_next(request, response, following)
+    return ConfigPage(configs=[json.loads(item.body) for item in configs[:limit]], next=following)
+
+
+def parse_shape(text: str) -> dict[str, int]:
+    """``M=1024,N=781`` as a mapping.
+
+    Raises:
+        Problem: 422, the text has another form.
+    """
+    shape: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not equals or not name.isidentifier() or not value.isdecimal() or len(value) > 18:
+            raise Problem(
+                422,
+                "bad-shape",
+                f"shape: {part.strip()[:60]!r} is not NAME=NUMBER",
+                hint="for example shape=M=1024,N=781",
+            )
+        shape[name] = int(value)
+    return shape
+
+
+def lookup_answer(answer: Answer) -> LookupAnswer:
+    return LookupAnswer(
+        match=answer.match,
+        reason=answer.reason,
+        config=dict(answer.config) if answer.config is not None else None,
+        record=answer.record.to_json() if answer.record is not None else None,
+    )

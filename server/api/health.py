@@ -1,0 +1,56 @@
+"""/healthz, /readyz and /metrics: for load balancers and Prometheus, without a token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, PlainTextResponse
+from sqlalchemy.exc import SQLAlchemyError
+
+from deuteron import migrations
+
+from ..context import Context, ContextDep
+from ..metrics import CONTENT_TYPE
+from ..problems import problem_response
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", summary="Is the process alive?")
+def healthz(context: ContextDep) -> dict[str, str]:
+    """Always 200 while the process answers. `auth` tells whether tokens are required."""
+    auth = "tokens" if context.settings.requires_tokens else "single user on loopback, no tokens"
+    return {"status": "ok", "auth": auth, "scheduler": context.settings.scheduler.split(":")[0]}
+
+
+@router.get("/readyz", summary="Can the service work?")
+def readyz(context: ContextDep) -> JSONResponse:
+    """200 when the database answers and its schema is the one this version knows; 503 otherwise."""
+    try:
+        revision = migrations.revision_of(context.store.database.engine)
+    except SQLAlchemyError as error:
+        return problem_response(503, "not-ready", f"the database does not answer: {error}")
+    head = migrations.head()
+    if revision != head:
+        return problem_response(
+            503,
+            "not-ready",
+            f"the database is at revision {revision}, this version needs {head}",
+            hint="deuteron db upgrade",
+        )
+    return JSONResponse({"status": "ready", "revision": revision})
+
+
+@router.get("/metrics", summary="Prometheus metrics", response_class=PlainTextResponse)
+def metrics(context: ContextDep) -> PlainTextResponse:
+    return PlainTextResponse(context.metrics.render(_gauges(context)), media_type=CONTENT_TYPE)
+
+
+def _gauges(context: Context) -> Iterator[tuple[str, dict[str, str], float]]:
+    with context.store.read() as tx:
+        jobs, configs = tx.jobs.count_by_state(), tx.configs.count()
+    yield "configs", {}, configs
+    for state, count in jobs.items():
+        yield "jobs", {"state": state.value}, count
+    yield "workers", {}, len(context.dispatcher.workers())

@@ -1,0 +1,180 @@
+"""/v1/jobs: submit, read, list, cancel; the trials and the profile of a job."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response, status
+from fastapi.responses import FileResponse
+
+from ..auth import Reader, Submitter
+from ..context import Context, ContextDep
+from ..dispatch.devices import resources_for
+from ..problems import Problem
+from ..store import Job, JobState, StoredTrial
+from ..submission import submit
+from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
+from .schemas import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+_KEY = re.compile(r"^[\x21-\x7e]{1,200}$")
+
+
+@router.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a job")
+def submit_job(
+    body: JobBody,
+    context: ContextDep,
+    principal: Submitter,
+    response: Response,
+    idempotency_key: Annotated[
+        str | None,
+        Header(description="The same key with the same body answers with the same job for a day."),
+    ] = None,
+) -> JobAnswer:
+    """Stores the job and answers at once; `Location` is the job. A kernel in the workload is parsed here,
+    so a mistake in it is answered with its line, and it is never executed as Python."""
+    if idempotency_key is not None and not _KEY.match(idempotency_key):
+        raise Problem(
+            400,
+            "bad-idempotency-key",
+            "Idempotency-Key must be 1 to 200 printable characters without spaces",
+            hint="a UUID is a good one",
+        )
+    job = submit(context, body, owner=principal.id, idempotency_key=idempotency_key)
+    context.dispatcher.wake()
+    answer = job_answer(context, job)
+    response.headers["Location"] = answer.links["self"]
+    return answer
+
+
+@router.get("", summary="List jobs, newest first")
+def list_jobs(
+    request: Request,
+    response: Response,
+    context: ContextDep,
+    _reader: Reader,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+    state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
+) -> JobPage:
+    with context.store.read() as tx:
+        jobs = tx.jobs.page(before=decode_number(cursor), limit=limit + 1, state=state)
+    following = encode_cursor(jobs[limit - 1].number) if len(jobs) > limit else None
+    link_next(request, response, following)
+    return JobPage(jobs=[job_answer(context, job) for job in jobs[:limit]], next=following)
+
+
+@router.get("/{job_id}", summary="Read a job")
+def get_job(job_id: str, context: ContextDep, _reader: Reader) -> JobDetail:
+    with context.store.read() as tx:
+        job = tx.jobs.get(job_id)
+        configs = tx.configs.of_job(job_id)
+    return JobDetail(
+        **job_answer(context, job).model_dump(),
+        spec=json.loads(job.spec),
+        configs=[json.loads(config.body) for config in configs],
+    )
+
+
+@router.post("/{job_id}/cancel", summary="Cancel a job")
+def cancel_job(job_id: str, context: ContextDep, _submitter: Submitter) -> JobAnswer:
+    """A queued job ends at once; a running one when its worker has heard of it, within seconds. Repeating
+    the request, or cancelling a job that has ended, changes nothing."""
+    job = context.ingest.cancel(job_id)
+    context.dispatcher.wake()
+    return job_answer(context, job)
+
+
+@router.get("/{job_id}/trials", summary="Read a job's trials")
+def list_trials(
+    request: Request,
+    response: Response,
+    job_id: str,
+    context: ContextDep,
+    _reader: Reader,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> TrialPage:
+    """In order of arrival, each as the tuner wrote it."""
+    with context.store.read() as tx:
+        tx.jobs.get(job_id)
+        trials = tx.trials.page(job_id, after=decode_number(cursor) or 0, limit=limit + 1)
+    following = encode_cursor(trials[limit - 1].sequence) if len(trials) > limit else None
+    link_next(request, response, following)
+    return TrialPage(trials=[trial_answer(trial) for trial in trials[:limit]], next=following)
+
+
+@router.get("/{job_id}/profile", summary="Download a job's profile", response_class=FileResponse)
+def get_profile(job_id: str, context: ContextDep, _reader: Reader, request: Request) -> Response:
+    """The search as a .hatchet file, for proton-viewer."""
+    with context.store.read() as tx:
+        job = tx.jobs.get(job_id)
+    path = context.settings.directory("profiles") / f"{job.profile_sha256}.hatchet"
+    if job.profile_sha256 is None or not path.is_file():
+        raise Problem(
+            404,
+            "no-profile",
+            f"job {job_id} has no profile yet: it is {job.state}",
+            hint="the worker uploads the profile when the search is finished",
+        )
+    etag = f'"{job.profile_sha256}"'
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers={"ETag": etag})
+    return FileResponse(
+        path,
+        media_type="application/json",
+        filename=f"{job.kernel_name}-{job_id[:8]}.hatchet",
+        headers={"ETag": etag},
+    )
+
+
+def job_answer(context: Context, job: Job) -> JobAnswer:
+    base = f"/v1/jobs/{job.id}"
+    return JobAnswer(
+        id=job.id,
+        state=job.state.value,
+        kernel_name=job.kernel_name,
+        kernel_hash=job.kernel_hash,
+        device=job.device,
+        progress=Progress(trials=job.trials_done, trials_total=job.trials_total),
+        attempts=job.attempts,
+        worker=job.worker,
+        cancel_requested=job.cancel_requested,
+        error=job.error,
+        waiting_for=_waiting_for(context, job),
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        links={
+            "self": base,
+            "events": f"{base}/events",
+            "trials": f"{base}/trials",
+            "cancel": f"{base}/cancel",
+            "profile": f"{base}/profile",
+            "kernel": f"/v1/kernels/{job.kernel_hash}",
+        },
+    )
+
+
+def _waiting_for(context: Context, job: Job) -> str | None:
+    if job.state is not JobState.QUEUED:
+        return None
+    needed = resources_for(job.device)
+    workers = context.dispatcher.workers()
+    if any(needed.keys() <= worker.resources.keys() for worker in workers):
+        return None
+    return f"a worker with {' and '.join(sorted(needed))}"
+
+
+def trial_answer(trial: StoredTrial) -> TrialAnswer:
+    return TrialAnswer(
+        sequence=trial.sequence,
+        attempt=trial.attempt,
+        dtype=trial.dtype,
+        shape=json.loads(trial.shape),
+        recorded_at=trial.recorded_at,
+        trial=json.loads(trial.body),
+    )

@@ -1,0 +1,61 @@
+"""Cursor pages: opaque, and stable while rows arrive."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from ..problems import Problem
+
+Cursor = Annotated[
+    str | None, Query(description="The `next` of the page before; leave out for the first page.")
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="Entries on a page.")]
+
+
+def encode_cursor(position: str | int) -> str:
+    return base64.urlsafe_b64encode(str(position).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> str:
+    """Raises:
+    Problem: 400, this service did not make the cursor.
+    """
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise _bad(cursor) from None
+
+
+def decode_number(cursor: str | None) -> int | None:
+    """The number in a cursor, None for the first page.
+
+    Raises:
+        Problem: 400, this service did not make the cursor.
+    """
+    if cursor is None:
+        return None
+    text = decode_cursor(cursor)
+    if not text.isdecimal() or len(text) > 18:
+        raise _bad(cursor)
+    return int(text)
+
+
+def link_next(request: Request, response: Response, cursor: str | None) -> None:
+    """Announce the next page in a Link header (RFC 8288)."""
+    if cursor is not None:
+        url = request.url.include_query_params(cursor=cursor)
+        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+
+
+def _bad(cursor: str) -> Problem:
+    return Problem(
+        400,
+        "bad-cursor",
+        f"cursor {cursor[:40]!r} is not one that this service made",
+        hint="leave it out to start from the first page",
+    )

@@ -1,0 +1,264 @@
+"""Bodies of requests and answers, with what the OpenAPI page says about them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..store import SCOPES
+
+# Documents that the tuner defines and validates; here they are passed on.
+Document = dict[str, Any]
+Text = Annotated[str, Field(max_length=200)]
+
+
+class Body(BaseModel):
+    """A request body: an unknown field is a spelling mistake, so it is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class KernelBody(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="Name of the `@jit` function in the text.", examples=["add_kernel"]
+    )
+    text: str = Field(
+        description="Source text. It is parsed, never executed.",
+        examples=[
+            "@triton.jit\ndef add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    ..."
+        ],
+    )
+    filename: str = Field(
+        "kernel.py", max_length=400, description="Name to show in error messages."
+    )
+
+
+class KernelArgument(BaseModel):
+    name: str
+    constexpr: bool
+    default: Any = None
+
+
+class KernelAnswer(BaseModel):
+    hash: str = Field(description="sha256 of the normalised source; the kernel's address.")
+    name: str
+    filename: str
+    text: str
+    arguments: list[KernelArgument]
+    created_at: datetime
+
+
+class BudgetBody(Body):
+    trials: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Trials per shape and dtype.", examples=[50]
+    )
+    seconds: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="Seconds for the whole job.", examples=[60]
+    )
+
+
+class JobBody(Body):
+    """A search: what to tune, for which shapes and dtypes, on which device, with which budget."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "workload": "softmax",
+                    "shapes": [{"M": 1024, "N": 781}],
+                    "dtypes": ["f32"],
+                    "device": "cpu",
+                    "budget": {"trials": 20, "seconds": 60},
+                }
+            ]
+        },
+    )
+
+    workload: str | Document = Field(
+        description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a whole "
+        "WorkloadSpec with its own kernel."
+    )
+    shapes: list[dict[str, int]] = Field(
+        min_length=1, description="Dimensions, one object a shape."
+    )
+    dtypes: list[str] = Field(default=["f32"], min_length=1)
+    device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
+    budget: BudgetBody = BudgetBody(trials=50, seconds=None)
+    strategy: str | None = Field(
+        None, description="Search strategy; the tuner's default if left out."
+    )
+    seed: int = Field(0, ge=0, le=2**32 - 1)
+
+
+class Progress(BaseModel):
+    trials: int = Field(description="Trials finished so far.")
+    trials_total: int = Field(description="Upper bound from the budget; a job may need fewer.")
+
+
+class JobAnswer(BaseModel):
+    id: str
+    state: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    kernel_name: str
+    kernel_hash: str
+    device: str
+    progress: Progress
+    attempts: int = Field(description="How often a worker started it.")
+    worker: str | None
+    cancel_requested: bool
+    error: str | None
+    waiting_for: str | None = Field(
+        None, description="What a queued job waits for when no connected worker has it."
+    )
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    links: dict[str, str]
+
+
+class JobDetail(JobAnswer):
+    spec: Document = Field(description="The JobSpec as the tuner will read it.")
+    configs: list[Document] = Field(description="ConfigRecords that this job has stored so far.")
+
+
+class JobPage(BaseModel):
+    jobs: list[JobAnswer]
+    next: str | None = Field(description="Cursor of the next page, null on the last one.")
+
+
+class TrialAnswer(BaseModel):
+    sequence: int = Field(description="1, 2, 3 ... in order of arrival.")
+    attempt: int
+    dtype: str
+    shape: dict[str, int]
+    recorded_at: datetime
+    trial: Document = Field(description="The Trial as the tuner wrote it.")
+
+
+class TrialPage(BaseModel):
+    trials: list[TrialAnswer]
+    next: str | None
+
+
+class LookupBody(Body):
+    kernel: str = Field(
+        description="Kernel hash, or a name (of a built-in workload or the newest kernel so called)."
+    )
+    device: str = Field(
+        description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`."
+    )
+    shape: dict[str, int]
+    dtype: str = "f32"
+
+
+class LookupBatchBody(Body):
+    lookups: list[LookupBody] = Field(min_length=1, max_length=1000)
+    strict: bool = Field(False, description="404 unless every answer is exact.")
+
+
+class LookupAnswer(BaseModel):
+    match: Literal["exact", "nearest_shape", "other_toolchain", "default"]
+    reason: str = Field(description="Why this answer, in words.")
+    config: Document | None = Field(
+        description="The configuration to launch with; null when nothing is known of the kernel."
+    )
+    record: Document | None = Field(description="The ConfigRecord it comes from, with provenance.")
+
+
+class LookupBatchAnswer(BaseModel):
+    answers: list[LookupAnswer]
+
+
+class ConfigPage(BaseModel):
+    configs: list[Document]
+    next: str | None
+
+
+class DeviceAnswer(BaseModel):
+    key: str
+    kind: str
+    name: str
+    worker: str
+    fingerprint: Document
+    first_seen: datetime
+    last_seen: datetime
+
+
+class DeviceList(BaseModel):
+    devices: list[DeviceAnswer]
+
+
+Scope = Literal["read", "submit", "worker", "admin"]
+
+
+class TokenBody(Body):
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    scopes: list[Scope] = Field(min_length=1, examples=[list(SCOPES[:2])])
+    expires_in_seconds: int | None = Field(
+        None, ge=1, le=10 * 365 * 86400, description="Lifetime; null never expires."
+    )
+
+
+class TokenAnswer(BaseModel):
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewTokenAnswer(TokenAnswer):
+    token: str = Field(description="The secret. It is shown only here.")
+
+
+class TokenList(BaseModel):
+    tokens: list[TokenAnswer]
+
+
+class ClaimBody(Body):
+    claim_id: Annotated[str, Field(pattern=r"^[\w-]+\.[\w-]+$", max_length=80)]
+    worker: Text
+
+
+class FinishedTrial(BaseModel):
+    shape: dict[str, int]
+    dtype: str
+    trial: Document
+
+
+class ClaimAnswer(BaseModel):
+    attempt: int
+    lease_seconds: float
+    spec: Document
+    finished: list[FinishedTrial]
+
+
+class DeliveryBody(Body):
+    sequence: int = Field(ge=1)
+    event: Document
+
+
+class EventsBody(Body):
+    claim_id: Annotated[str, Field(max_length=80)]
+    events: list[DeliveryBody] = Field(max_length=1000)
+
+
+class HeartbeatBody(Body):
+    claim_id: Annotated[str, Field(max_length=80)]
+
+
+class ReceiptAnswer(BaseModel):
+    proceed: bool = Field(description="False: another run has the job, or it has ended. Stop.")
+    cancel: bool = Field(description="True: somebody asked for the job's end.")
+
+
+class AnnounceBody(Body):
+    worker: Text
+    devices: list[Document] = Field(max_length=64)
+
+
+class AnnounceAnswer(BaseModel):
+    keys: list[str]

@@ -1,0 +1,118 @@
+"""/v1/worker: what measuring processes report. Needs the worker scope; not meant for people."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response, status
+
+from deuteron.tuner import DeviceFingerprint
+
+from ..auth import WorkerPrincipal
+from ..context import ContextDep
+from ..dispatch.ingest import Delivery, Receipt
+from .schemas import (
+    AnnounceAnswer,
+    AnnounceBody,
+    ClaimAnswer,
+    ClaimBody,
+    EventsBody,
+    FinishedTrial,
+    HeartbeatBody,
+    ReceiptAnswer,
+)
+
+router = APIRouter(prefix="/v1/worker", tags=["worker"])
+
+
+@router.post("/jobs/{job_id}/claim", summary="Take a job")
+def claim(
+    job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrincipal
+) -> ClaimAnswer:
+    """Answers with the spec and with every trial that earlier runs finished. 409 when the job has ended
+    or another run has it."""
+    taken = context.ingest.claim(job_id, claim_id=body.claim_id, worker=body.worker)
+    return ClaimAnswer(
+        attempt=taken.job.attempts,
+        lease_seconds=context.settings.lease_seconds,
+        spec=json.loads(taken.job.spec),
+        finished=[
+            FinishedTrial(
+                shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body)
+            )
+            for trial in taken.finished
+        ],
+    )
+
+
+@router.post("/jobs/{job_id}/events", summary="Deliver events")
+def deliver(
+    job_id: str, body: EventsBody, context: ContextDep, _worker: WorkerPrincipal
+) -> ReceiptAnswer:
+    """Safe to repeat: an event is known by its run and its number."""
+    events = [Delivery(item.sequence, item.event) for item in body.events]
+    return _answer(context.ingest.deliver(job_id, claim_id=body.claim_id, events=events))
+
+
+@router.post("/jobs/{job_id}/heartbeat", summary="Stay in charge of a job")
+def heartbeat(
+    job_id: str, body: HeartbeatBody, context: ContextDep, _worker: WorkerPrincipal
+) -> ReceiptAnswer:
+    return _answer(context.ingest.heartbeat(job_id, claim_id=body.claim_id))
+
+
+@router.post("/devices", summary="Announce devices")
+def announce(body: AnnounceBody, context: ContextDep, _worker: WorkerPrincipal) -> AnnounceAnswer:
+    devices = [DeviceFingerprint.from_json(device) for device in body.devices]
+    with context.store.write() as tx:
+        for device in devices:
+            tx.devices.announce(
+                key=device.key,
+                kind=device.kind,
+                name=device.name,
+                fingerprint=json.dumps(device.to_json()),
+                worker=body.worker,
+            )
+    return AnnounceAnswer(keys=[device.key for device in devices])
+
+
+@router.put(
+    "/jobs/{job_id}/profile",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Upload a job's profile",
+)
+async def upload_profile(
+    job_id: str, request: Request, context: ContextDep, _worker: WorkerPrincipal
+) -> Response:
+    """The body is the .hatchet file; it is written to disk as it arrives."""
+    folder = context.settings.directory("profiles")
+    digest = hashlib.sha256()
+    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            async for chunk in request.stream():
+                digest.update(chunk)
+                await to_thread.run_sync(file.write, chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(folder / f"{digest.hexdigest()}.hatchet")
+    finally:
+        temporary.unlink(missing_ok=True)
+
+    def attach() -> None:
+        with context.store.write() as tx:
+            tx.jobs.get(job_id)
+            tx.jobs.attach_profile(job_id, digest.hexdigest())
+
+    await to_thread.run_sync(attach)
+    return Response(status_code=status.HTTP_204_NO_CONTENT)
+
+
+def _answer(receipt: Receipt) -> ReceiptAnswer:
+    return ReceiptAnswer(proceed=receipt.proceed, cancel=receipt.cancel)

@@ -1,0 +1,156 @@
+"""The application: middleware, resources, pages, and what starts and stops with it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio import to_thread
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from . import problems
+from .api import bundles, configs, devices, events, health, jobs, kernels, tokens, worker
+from .bundles import Bundles
+from .context import Context
+from .dispatch import Dispatcher, NoDispatcher
+from .dispatch.ingest import Ingest
+from .limits import BodyLimit, LoopbackOnly, RateLimit
+from .lookups import Lookups
+from .metrics import Metrics
+from .pages import install_pages
+from .settings import NO_DISPATCH, Settings
+from .signals import JobSignals
+from .store import Store
+
+logger = logging.getLogger("deuteron.server")
+
+_DESCRIPTION = """\
+Tunes tile kernels and keeps the best configuration for every GPU and shape.
+
+Submit a job to `POST /v1/jobs`, follow it at `/v1/jobs/{id}/events`, ask `GET /v1/configs/lookup` for the
+configuration to launch with, or take everything home from `GET /v1/bundles/latest`.
+
+Every error is a problem document (RFC 9457): `detail` says what is wrong and where, `hint` what would work.
+"""
+
+
+def create_app(settings: Settings, *, store: Store | None = None) -> FastAPI:
+    """The service as an ASGI application. Its database must be migrated.
+
+    The dispatcher starts with the application's lifespan, so a test that wants none of it uses
+    ``Settings(scheduler="none")``.
+    """
+    owned = store is None
+    context = make_context(settings, store or Store.open(settings.database_url))
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        if not settings.requires_tokens:
+            logger.warning(
+                "single-user mode on %s: no token is required from this machine", settings.host
+            )
+        context.dispatcher.start(settings.base_url)
+        yield
+        await to_thread.run_sync(context.dispatcher.close)
+        if owned:
+            context.store.close()
+
+    app = FastAPI(
+        title="deuteron",
+        version=_version(),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses={
+            "4XX": {
+                "description": "A problem document (RFC 9457).",
+                "content": {
+                    problems.MEDIA_TYPE: {
+                        "schema": {"type": "object"},
+                        "example": {
+                            "type": "urn:deuteron:problem:not-found",
+                            "title": "Not Found",
+                            "status": 404,
+                            "detail": "there is no job 1234",
+                            "hint": "GET /v1/jobs lists them",
+                        },
+                    }
+                },
+            }
+        },
+    )
+    app.state.context = context
+    problems.install(app)
+    for module in (jobs, events, kernels, configs, bundles, devices, tokens, worker, health):
+        app.include_router(module.router)
+    install_pages(app)
+    # The last one added is the outermost.
+    app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(RateLimit, settings=settings)
+    app.add_middleware(LoopbackOnly, settings=settings)
+    app.add_middleware(Timing, metrics=context.metrics)
+    return app
+
+
+def make_context(settings: Settings, store: Store) -> Context:
+    signals, metrics = JobSignals(), Metrics()
+    ingest = Ingest(settings, store, signals, metrics)
+    internal_token = secrets.token_urlsafe(32)
+    return Context(
+        settings=settings,
+        store=store,
+        signals=signals,
+        metrics=metrics,
+        ingest=ingest,
+        lookups=Lookups(store, metrics),
+        bundles=Bundles(settings.directory("bundles"), store),
+        dispatcher=_make_dispatcher(settings, store, ingest, internal_token),
+        internal_token=internal_token,
+    )
+
+
+def _make_dispatcher(settings: Settings, store: Store, ingest: Ingest, token: str) -> Dispatcher:
+    if settings.scheduler == NO_DISPATCH:
+        return NoDispatcher()
+    from .dispatch.supervisor import DaskDispatcher
+
+    return DaskDispatcher(settings, store, ingest, token)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("deuteron")
+
+
+class Timing:
+    """Measures every request under its route's template, so that ids do not multiply the series."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 500
+
+        async def noting_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting_send)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            self.metrics.observe(route, time.perf_counter() - started)
+            self.metrics.count("requests", route=route, status=str(status))

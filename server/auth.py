@@ -1,0 +1,102 @@
+"""Who is calling, and what that caller may do."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from .context import Context, ContextDep
+from .problems import Problem
+
+COOKIE = "deuteron_token"
+
+_IMPLIED = {"admin": {"read", "submit", "worker", "admin"}, "submit": {"read"}, "worker": {"read"}}
+_BEARER = HTTPBearer(
+    auto_error=False,
+    description="A token made by `deuteron token create`. Not needed on a single-user service (see /healthz).",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller: ``id`` separates the Idempotency-Keys of different callers."""
+
+    id: str
+    name: str
+    scopes: frozenset[str]
+
+    def may(self, scope: str) -> bool:
+        return any(scope == own or scope in _IMPLIED.get(own, ()) for own in self.scopes)
+
+
+SINGLE_USER = Principal("single-user", "single user", frozenset({"admin"}))
+_INTERNAL = Principal("embedded-worker", "embedded worker", frozenset({"worker"}))
+
+
+def identify(request: Request, context: Context, secret: str | None) -> Principal:
+    """The caller of a request.
+
+    Raises:
+        Problem: 401, no token where one is required.
+        InvalidToken: the token is unknown, expired or revoked.
+    """
+    if not context.settings.requires_tokens:
+        return SINGLE_USER
+    secret = secret or _cookie(request)
+    if not secret:
+        raise Problem(
+            401,
+            "token-required",
+            "this service requires a bearer token",
+            hint="send Authorization: Bearer <token>; `deuteron token create` makes one on the server",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    if hmac.compare_digest(secret.encode(), context.internal_token.encode()):
+        return _INTERNAL
+    with context.store.read() as tx:
+        token = tx.tokens.check(secret)
+    return Principal(token.id, token.name, token.scopes)
+
+
+def _cookie(request: Request) -> str | None:
+    # The pages' cookie must not let another site act: it counts for reading, and for writing only when
+    # the browser says that the request comes from our own page.
+    if request.method not in ("GET", "HEAD"):
+        origin = request.headers.get("origin", "")
+        if urlsplit(origin).netloc != request.headers.get("host"):
+            return None
+    return request.cookies.get(COOKIE)
+
+
+def needs(scope: str) -> Callable[..., Principal]:
+    """A dependency that admits callers with ``scope``."""
+
+    def admit(
+        request: Request,
+        context: ContextDep,
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
+    ) -> Principal:
+        principal = identify(request, context, credentials.credentials if credentials else None)
+        if not principal.may(scope):
+            raise Problem(
+                403,
+                "scope-missing",
+                f"the token {principal.name!r} has the scopes {', '.join(sorted(principal.scopes))}; "
+                f"this needs {scope!r}",
+                hint=f"deuteron token create --scope {scope}",
+            )
+        return principal
+
+    return admit
+
+
+Reader = Annotated[Principal, Depends(needs("read"))]
+Submitter = Annotated[Principal, Depends(needs("submit"))]
+WorkerPrincipal = Annotated[Principal, Depends(needs("worker"))]
+Admin = Annotated[Principal, Depends(needs("admin"))]

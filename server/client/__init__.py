@@ -1,0 +1,18 @@
+"""The HTTP client that the command line uses; programs may use it too."""
+
+from __future__ import annotations
+
+from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
+from .client import Client
+from .errors import DownloadError, ServiceError, ServiceUnreachable
+
+__all__ = [
+    "BundleDownload",
+    "Client",
+    "DownloadError",
+    "LookupResult",
+    "RemoteEvent",
+    "RemoteJob",
+    "ServiceError",
+    "ServiceUnreachable",
+]

@@ -1,0 +1,88 @@
+"""Answers of the service as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deuteron.tuner import ConfigRecord
+
+FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteJob:
+    """A job as the service describes it. ``trials_total`` is an upper bound."""
+
+    id: str
+    state: str
+    kernel_name: str
+    kernel_hash: str
+    device: str
+    trials: int
+    trials_total: int
+    attempts: int
+    worker: str | None
+    error: str | None
+    waiting_for: str | None
+    created_at: str
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL_STATES
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> RemoteJob:
+        progress = document["progress"]
+        counts = progress if isinstance(progress, Mapping) else {}
+        return cls(
+            id=str(document["id"]),
+            state=str(document["state"]),
+            kernel_name=str(document["kernel_name"]),
+            kernel_hash=str(document["kernel_hash"]),
+            device=str(document["device"]),
+            trials=int(counts.get("trials", 0)),
+            trials_total=int(counts.get("trials_total", 0)),
+            attempts=int(str(document["attempts"])),
+            worker=_optional(document.get("worker")),
+            error=_optional(document.get("error")),
+            waiting_for=_optional(document.get("waiting_for")),
+            created_at=str(document["created_at"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEvent:
+    """One event of a job. ``kind`` is ``job_state`` or the kind of a TuneEvent, whose JSON is ``data``."""
+
+    id: int
+    kind: str
+    data: dict[str, object]
+
+    @property
+    def ends_job(self) -> bool:
+        return self.kind == "job_state" and self.data.get("state") in FINAL_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class LookupResult:
+    """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a default."""
+
+    match: str
+    reason: str
+    config: dict[str, int | float | str | bool] | None
+    record: ConfigRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDownload:
+    """``changed`` is False when the file was there already and is still the current one."""
+
+    path: Path
+    sha256: str
+    changed: bool
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,209 @@
+"""Calls to a deuteron service."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+import httpx
+
+from deuteron.tuner import ConfigRecord, JobSpec
+
+from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
+from .download import Download
+from .errors import service_error, unreachable
+from .stream import parse_events
+
+# The service sends a comment at least every 15 s; a stream that is silent for longer is dead.
+_STREAM_SILENCE_S = 60.0
+_RECONNECT_S = (0.2, 0.5, 1.0, 2.0)
+_SUBMIT_TRIES = 4
+_RETRY_STATUS = (429, 502, 503, 504)
+
+
+class Client:
+    """A connection to one service. Use it as a context manager, from one thread.
+
+    Every call raises :class:`ServiceUnreachable` when nobody answers and :class:`ServiceError` when the
+    service refuses; the latter carries its problem document.
+    """
+
+    def __init__(
+        self,
+        server_url: str,
+        *,
+        token: str = "",
+        timeout_s: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(
+            base_url=server_url,
+            headers=headers,
+            timeout=httpx.Timeout(timeout_s, connect=5.0),
+            transport=transport,
+            # A proxy meant for the internet must not see a service on this machine.
+            trust_env=not _is_loopback(server_url),
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def submit(
+        self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None
+    ) -> RemoteJob:
+        """Submit a job. A lost answer is asked for again under the same key, so it makes one job."""
+        document = job.to_json() if isinstance(job, JobSpec) else dict(job)
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        for attempt in range(_SUBMIT_TRIES):
+            last = attempt == _SUBMIT_TRIES - 1
+            try:
+                response = self._http.post("/v1/jobs", json=document, headers=headers)
+            except httpx.TransportError as error:
+                if last or isinstance(error, httpx.ConnectError):
+                    raise unreachable(str(self._http.base_url), error) from None
+            else:
+                if last or response.status_code not in _RETRY_STATUS:
+                    return RemoteJob.from_json(_document(response))
+            time.sleep(_RECONNECT_S[attempt])
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def job(self, job_id: str) -> RemoteJob:
+        return RemoteJob.from_json(self._get(f"/v1/jobs/{job_id}"))
+
+    def records(self, job_id: str) -> list[ConfigRecord]:
+        """The configurations that a job has stored so far."""
+        found = self._get(f"/v1/jobs/{job_id}")["configs"]
+        return [ConfigRecord.from_json(item) for item in cast(list[object], found)]
+
+    def jobs(self, *, limit: int = 50, state: str | None = None) -> list[RemoteJob]:
+        """The newest jobs."""
+        parameters: dict[str, str | int] = {"limit": min(limit, 500)}
+        if state is not None:
+            parameters["state"] = state
+        found = self._get("/v1/jobs", **parameters)["jobs"]
+        return [RemoteJob.from_json(item) for item in cast(list[dict[str, object]], found)]
+
+    def cancel(self, job_id: str) -> RemoteJob:
+        return RemoteJob.from_json(_document(self._send("POST", f"/v1/jobs/{job_id}/cancel")))
+
+    def watch(
+        self, job_id: str, *, after: int = 0, patience_s: float = 120.0
+    ) -> Iterator[RemoteEvent]:
+        """Every event of a job after the one numbered ``after``, until the job ends.
+
+        Reconnects by itself and resumes where it was; no event is missed or repeated.
+
+        Raises:
+            ServiceUnreachable: no answer for ``patience_s``.
+        """
+        lost_since: float | None = None
+        failures = 0
+        while True:
+            try:
+                for event in self._stream(job_id, after):
+                    after, lost_since, failures = event.id, None, 0
+                    yield event
+                    if event.ends_job:
+                        return
+                if self.job(job_id).is_final:
+                    return
+            except httpx.TransportError as error:
+                now = time.monotonic()
+                lost_since = lost_since or now
+                if now - lost_since > patience_s:
+                    raise unreachable(str(self._http.base_url), error) from None
+                time.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
+                failures += 1
+
+    def _stream(self, job_id: str, after: int) -> Iterator[RemoteEvent]:
+        timeout = httpx.Timeout(_STREAM_SILENCE_S, connect=5.0)
+        headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
+        with self._http.stream(
+            "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout
+        ) as response:
+            if response.is_error:
+                response.read()
+                raise service_error(response)
+            yield from parse_events(response.iter_lines())
+
+    def lookup(
+        self,
+        kernel: str,
+        device: str,
+        shape: Mapping[str, int],
+        dtype: str,
+        *,
+        strict: bool = False,
+    ) -> LookupResult:
+        """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name)."""
+        document = self._get(
+            "/v1/configs/lookup",
+            kernel=kernel,
+            device=device,
+            shape=",".join(f"{name}={size}" for name, size in shape.items()),
+            dtype=dtype,
+            strict=str(strict).lower(),
+        )
+        record = document.get("record")
+        config = document.get("config")
+        return LookupResult(
+            match=str(document["match"]),
+            reason=str(document["reason"]),
+            config=cast("dict[str, int | float | str | bool] | None", config),
+            record=ConfigRecord.from_json(record) if record is not None else None,
+        )
+
+    def pull_bundle(
+        self, path: Path, *, kernel: str | None = None, device: str | None = None
+    ) -> BundleDownload:
+        """Bring the bundle at ``path`` up to date. See :class:`Download` for what can be relied on."""
+        parameters = {"kernel": kernel, "device": device}
+        chosen = {name: value for name, value in parameters.items() if value is not None}
+        return Download(self._http, "/v1/bundles/latest", chosen, path).run()
+
+    def profile(self, job_id: str, path: Path) -> Path:
+        """Save a job's .hatchet profile."""
+        content = self._send("GET", f"/v1/jobs/{job_id}/profile").content
+        temporary = path.with_name(f".{path.name}.part")
+        temporary.write_bytes(content)
+        return temporary.replace(path)
+
+    def _get(self, path: str, **parameters: str | int) -> dict[str, object]:
+        return _document(self._send("GET", path, parameters))
+
+    def _send(
+        self, method: str, path: str, parameters: Mapping[str, str | int] | None = None
+    ) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, params=parameters)
+        except httpx.TransportError as error:
+            raise unreachable(str(self._http.base_url), error) from None
+        if response.is_error:
+            raise service_error(response)
+        return response
+
+
+def _document(response: httpx.Response) -> dict[str, object]:
+    if response.is_error:
+        raise service_error(response)
+    return cast(dict[str, object], response.json())
+
+
+def _is_loopback(url: str) -> bool:
+    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")

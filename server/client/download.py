@@ -1,0 +1,125 @@
+"""Downloading a bundle: resumable, verified, and published only when it is whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from ..files import file_sha256, sync_folder
+from .answers import BundleDownload
+from .errors import DownloadError, service_error, unreachable
+
+_ETAG = re.compile(r'^"([0-9a-f]{64})"$')
+_TRIES = 5
+_PAUSE_S = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An unfinished download; its name carries the sha256 of the file it is going to be."""
+
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """One file from an address whose strong ETag is the sha256 of the content.
+
+    A file that is there already is offered in If-None-Match, so an unchanged bundle costs one small request.
+    A lost connection is resumed with Range, also by a later run. The file appears under its name only when
+    its sha256 is right; until then the old one stays.
+    """
+
+    http: httpx.Client
+    address: str
+    parameters: Mapping[str, str]
+    path: Path
+
+    def run(self) -> BundleDownload:
+        """Raises:
+        DownloadError: the content is not what the ETag announces, or the connection breaks every time.
+        ServiceError: the service refuses.
+        ServiceUnreachable: the service does not answer at all.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        present = file_sha256(self.path) if self.path.is_file() else None
+        for attempt in range(_TRIES):
+            try:
+                return self._attempt(present)
+            except httpx.ConnectError as error:
+                raise unreachable(str(self.http.base_url), error) from None
+            except httpx.TransportError as error:
+                if attempt == _TRIES - 1:
+                    raise DownloadError(
+                        f"the connection broke {_TRIES} times while {self.path.name} was downloaded: "
+                        f"{error or type(error).__name__}",
+                        hint="run the same command again; it goes on where it stopped",
+                    ) from None
+                time.sleep(_PAUSE_S)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _attempt(self, present: str | None) -> BundleDownload:
+        part = next(self._parts(), None)
+        headers: dict[str, str] = {"Accept-Encoding": "identity"}
+        if present is not None:
+            headers["If-None-Match"] = f'"{present}"'
+        if part is not None:
+            headers["Range"] = f"bytes={part.path.stat().st_size}-"
+            headers["If-Range"] = f'"{part.sha256}"'
+        with self.http.stream(
+            "GET", self.address, params=dict(self.parameters), headers=headers
+        ) as response:
+            if response.status_code == 304 and present is not None:
+                return BundleDownload(self.path, present, changed=False)
+            if response.status_code == 416 and part is not None:
+                # Everything had arrived before the last run ended.
+                return self._publish(part)
+            if response.is_error:
+                response.read()
+                raise service_error(response)
+            return self._receive(response, part)
+
+    def _receive(self, response: httpx.Response, part: _Part | None) -> BundleDownload:
+        match = _ETAG.match(response.headers.get("etag", ""))
+        if match is None:
+            raise DownloadError(
+                f"{response.url} has no sha256 as its ETag", hint="is this a deuteron service?"
+            )
+        resumed = response.status_code == 206 and part is not None
+        if part is None or not resumed or part.sha256 != match.group(1):
+            for old in self._parts():
+                old.path.unlink(missing_ok=True)
+            part = _Part(
+                self.path.with_name(f".{self.path.name}.{match.group(1)}.part"), match.group(1)
+            )
+        with part.path.open("ab") as file:
+            for chunk in response.iter_bytes():
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        return self._publish(part)
+
+    def _publish(self, part: _Part) -> BundleDownload:
+        actual = file_sha256(part.path)
+        if actual != part.sha256:
+            part.path.unlink()
+            raise DownloadError(
+                f"{self.path.name}: the service announced sha256 {part.sha256}, what arrived has {actual}",
+                hint="run the command again; if it repeats, something between you and the service alters files",
+            )
+        part.path.replace(self.path)
+        sync_folder(self.path.parent)
+        return BundleDownload(self.path, actual, changed=True)
+
+    def _parts(self) -> Iterator[_Part]:
+        for path in self.path.parent.glob(f".{self.path.name}.*.part"):
+            sha256 = path.name.split(".")[-2]
+            if _ETAG.match(f'"{sha256}"'):
+                yield _Part(path, sha256)

@@ -1,0 +1,41 @@
+"""What the resources share: one value per application, made by :func:`deuteron.server.create_app`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+from .metrics import Metrics
+from .settings import Settings
+from .signals import JobSignals
+from .store import Store
+
+if TYPE_CHECKING:
+    from .bundles import Bundles
+    from .dispatch import Dispatcher
+    from .dispatch.ingest import Ingest
+    from .lookups import Lookups
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``internal_token`` is what embedded workers present; it never leaves this machine's memory."""
+
+    settings: Settings
+    store: Store
+    signals: JobSignals
+    metrics: Metrics
+    ingest: Ingest
+    lookups: Lookups
+    bundles: Bundles
+    dispatcher: Dispatcher
+    internal_token: str
+
+
+def context_of(request: Request) -> Context:
+    return cast(Context, request.app.state.context)
+
+
+ContextDep = Annotated[Context, Depends(context_of)]

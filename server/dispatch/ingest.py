@@ -1,0 +1,232 @@
+"""What workers report becomes rows, in one transaction a delivery.
+
+The rules that make kill -9 harmless live here:
+
+* A worker writes each event to its spool before it sends it, and sends it until it is acknowledged. An event
+  is (job, run, line of the spool); one that is stored already is acknowledged and skipped.
+* A finished trial is a fact, whoever reports it: trials of a run that lost its job are still stored.
+  Anything that changes the job's state counts only from the run that owns the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from deuteron.tuner import (
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    ShapeFinished,
+    TrialFinished,
+    TuneEvent,
+    event_from_json,
+)
+
+from ..configs import put_record
+from ..metrics import Metrics
+from ..settings import Settings
+from ..signals import JobSignals
+from ..store import Job, JobIsFinal, JobState, NewTrial, Store, StoredTrial, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One line of a worker's spool."""
+
+    sequence: int
+    event: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The server's answer to a run: ``proceed`` is False when the run must stop measuring."""
+
+    proceed: bool
+    cancel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job given to a run, with the trials that earlier runs finished."""
+
+    job: Job
+    finished: list[StoredTrial]
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Applies claims, deliveries and the end of runs to the store."""
+
+    settings: Settings
+    store: Store
+    signals: JobSignals
+    metrics: Metrics
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.settings.lease_seconds)
+
+    def claim(self, job_id: str, *, claim_id: str, worker: str) -> Claim:
+        """Give a job to a run.
+
+        Raises:
+            JobIsFinal: the job has ended, or this would be one attempt too many (the job fails then).
+            JobIsTaken: another run has it.
+            NotFound: no such job.
+        """
+        with self.store.write() as tx:
+            before = tx.jobs.lock(job_id)
+            job = tx.jobs.claim(job_id, claim_id=claim_id, worker=worker, lease=self.lease)
+            if job.attempts > self.settings.max_attempts:
+                job = self._give_up(tx, job, before.attempts)
+            elif job.attempts != before.attempts:
+                self._announce(tx, job)
+            finished = tx.trials.page(job_id)
+        self.signals.notify(job_id)
+        if job.state is not JobState.RUNNING:
+            raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
+        return Claim(job, finished)
+
+    def deliver(self, job_id: str, *, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        """Store a worker's events. Safe to repeat.
+
+        Raises:
+            NotFound: no such job.
+            SchemaError: an event is not one that the tuner knows.
+        """
+        parsed = [(item, event_from_json(item.event)) for item in events]
+        with self.store.write() as tx:
+            job = tx.jobs.lock(job_id)
+            known = tx.events.delivered(job_id, claim_id)
+            for item, event in parsed:
+                if item.sequence not in known:
+                    self._apply(tx, job, claim_id, item, event)
+                    job = tx.jobs.get(job_id)
+            tx.jobs.advance(
+                job_id, trials=tx.trials.count(job_id), last_event=tx.events.last_id(job_id)
+            )
+            receipt = self._receipt(tx, job_id, claim_id)
+        self.signals.notify(job_id)
+        return receipt
+
+    def heartbeat(self, job_id: str, *, claim_id: str) -> Receipt:
+        """Extend the run's lease and tell it whether to go on."""
+        with self.store.write() as tx:
+            return self._receipt(tx, job_id, claim_id)
+
+    def release(self, job_id: str, *, reason: str, claim_id: str | None = None) -> Job:
+        """A run is gone: queue its job again, or fail it when its attempts are used up.
+
+        ``claim_id`` limits this to one run: another run may have taken the job over meanwhile.
+        """
+        with self.store.write() as tx:
+            job = tx.jobs.lock(job_id)
+            if job.state is not JobState.RUNNING or claim_id not in (None, job.claim_id):
+                return job
+            if job.cancel_requested:
+                job = tx.jobs.finish(job_id, JobState.CANCELLED)
+                self._announce(tx, job)
+            elif job.attempts >= self.settings.max_attempts:
+                job = self._give_up(tx, job, job.attempts)
+            else:
+                job = tx.jobs.requeue(job_id)
+                self._announce(tx, job, reason=reason)
+        self.metrics.count("runs_lost")
+        self.signals.notify(job_id)
+        return job
+
+    def fail(self, job_id: str, error: str) -> None:
+        """End a job for a reason that trying again would not change."""
+        with self.store.write() as tx:
+            job = tx.jobs.lock(job_id)
+            if not job.state.is_final:
+                self._announce(tx, tx.jobs.finish(job_id, JobState.FAILED, error=error))
+        self.signals.notify(job_id)
+
+    def cancel(self, job_id: str) -> Job:
+        """Ask for a job's end. Idempotent.
+
+        Raises:
+            NotFound: no such job.
+        """
+        with self.store.write() as tx:
+            before = tx.jobs.lock(job_id)
+            job = tx.jobs.request_cancel(job_id)
+            if job != before:
+                self._announce(tx, job)
+        self.signals.notify(job_id)
+        return job
+
+    def _apply(
+        self, tx: Transaction, job: Job, claim_id: str, item: Delivery, event: TuneEvent
+    ) -> None:
+        tx.events.append(
+            job.id,
+            event.kind,
+            json.dumps(item.event, separators=(",", ":")),
+            claim_id=claim_id,
+            sequence=item.sequence,
+        )
+        owns = job.claim_id == claim_id and job.state is JobState.RUNNING
+        match event:
+            case TrialFinished():
+                if tx.trials.append(job.id, new_trial(event, job.attempts)):
+                    self.metrics.count("trials", status=event.trial.status)
+            case ShapeFinished():
+                put_record(tx, event.record, job.id)
+            case JobFinished() if owns:
+                self._finish(tx, job, JobState.SUCCEEDED, None)
+            case JobFailed() if owns:
+                self._finish(tx, job, JobState.FAILED, event.error)
+            case JobCancelled() if owns:
+                self._finish(tx, job, JobState.CANCELLED, None)
+            case _:
+                pass
+
+    def _finish(self, tx: Transaction, job: Job, state: JobState, error: str | None) -> None:
+        self._announce(tx, tx.jobs.finish(job.id, state, error=error))
+        self.metrics.count("jobs_finished", state=state.value)
+
+    def _give_up(self, tx: Transaction, job: Job, lost: int) -> Job:
+        times = "once" if lost == 1 else f"{lost} times"
+        ended = tx.jobs.finish(
+            job.id,
+            JobState.FAILED,
+            error=f"the worker of this job was lost {times}; its finished trials are kept",
+        )
+        self._announce(tx, ended)
+        return ended
+
+    def _announce(self, tx: Transaction, job: Job, *, reason: str | None = None) -> None:
+        """Put a change of state into the event log, where every watcher sees it in order."""
+        body = {
+            "kind": "job_state",
+            "state": job.state.value,
+            "attempt": job.attempts,
+            "cancel_requested": job.cancel_requested,
+            "reason": reason or job.error,
+        }
+        last = tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
+        tx.jobs.advance(job.id, trials=tx.trials.count(job.id), last_event=last)
+
+    def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
+        renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)
+        return Receipt(proceed=renewed, cancel=tx.jobs.get(job_id).cancel_requested)
+
+
+def new_trial(event: TrialFinished, attempt: int) -> NewTrial:
+    """The row of a trial: the columns that queries need, and the trial as the tuner wrote it."""
+    trial = event.trial
+    return NewTrial(
+        trial_id=trial.id,
+        phase=trial.phase,
+        attempt=attempt,
+        dtype=event.dtype,
+        shape=json.dumps(dict(event.shape), sort_keys=True, separators=(",", ":")),
+        status=trial.status,
+        median_ns=trial.time_ns.median if trial.time_ns else None,
+        body=json.dumps(trial.to_json(), separators=(",", ":")),
+    )

@@ -1,0 +1,58 @@
+"""What makes a Dask worker one of ours: a bench to measure with, and a courier for leftover events."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from distributed import Worker, WorkerPlugin, get_worker
+
+from .devices import fingerprints
+from .link import Link, ServerRefused, ServerUnreachable
+from .run import Bench, deliver_leftovers, measure
+
+logger = logging.getLogger("deuteron.worker")
+
+_PLUGIN = "deuteron-bench"
+_PAUSE_S = 2.0
+
+
+class BenchPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Holds the bench of a worker process and, in the background, announces its device and delivers what
+    an earlier process left in the spool."""
+
+    name = _PLUGIN
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self._closing: threading.Event | None = None
+
+    def setup(self, worker: Worker) -> None:
+        self._closing = threading.Event()
+        threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
+
+    def teardown(self, worker: Worker) -> None:
+        if self._closing is not None:
+            self._closing.set()
+
+    def _introduce(self) -> None:
+        closing = self._closing
+        link = Link(self.bench.server_url, self.bench.token)
+        while closing is not None and not closing.is_set():
+            try:
+                link.announce(self.bench.worker_name, fingerprints([self.bench.device]))
+                deliver_leftovers(self.bench, link)
+                break
+            except ServerUnreachable as error:
+                logger.debug("the server is not there yet: %s", error)
+            except ServerRefused as error:
+                logger.error("the server refuses this worker: %s", error)
+                break
+            closing.wait(_PAUSE_S)
+        link.close()
+
+
+def measure_here(job_id: str, ticket: str) -> str:
+    """The Dask task. Only names travel through the scheduler; spec and token do not."""
+    plugin = get_worker().plugins[_PLUGIN]
+    return measure(plugin.bench, job_id, ticket)

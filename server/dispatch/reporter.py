@@ -1,0 +1,112 @@
+"""The thread that carries a run's events to the server while the run measures."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+
+from .ingest import Receipt
+from .link import Link, ServerRefused, ServerUnreachable
+from .spool import Spool
+
+logger = logging.getLogger("deuteron.worker")
+
+_CANCEL_POLL_S = 1.0
+_RETRY_S = 0.5
+_ACKNOWLEDGE_WAIT_S = 2.0
+
+
+class Reporter:
+    """Owns the spool of a run. ``emit`` returns when the event is on disk and, while the server answers,
+    when the server has it too: a worker killed right after ``emit`` has lost nothing."""
+
+    def __init__(self, link: Link, spool: Spool, job_id: str, claim_id: str) -> None:
+        self._link = link
+        self._spool = spool
+        self._job_id = job_id
+        self._claim_id = claim_id
+        self._changed = threading.Condition()
+        self._closing = False
+        self._online = True
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deuteron-reporter", daemon=True)
+
+    def __enter__(self) -> Reporter:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._spool.close()
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether the job was cancelled or given to another run."""
+        return self._stop.is_set()
+
+    def emit(self, event: dict[str, object]) -> None:
+        """Record an event."""
+        with self._changed:
+            self._spool.append(event)
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: not self._spool.unsent(1) or not self._online, _ACKNOWLEDGE_WAIT_S
+            )
+
+    def drain(self, patience_s: float) -> bool:
+        """Wait until the server has everything; False when it stayed away longer than ``patience_s``."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._spool.unsent(1), patience_s)
+
+    def _run(self) -> None:
+        last_contact = 0.0
+        while True:
+            with self._changed:
+                pause = _CANCEL_POLL_S if self._online else _RETRY_S
+                self._changed.wait_for(
+                    lambda: self._closing or (self._online and bool(self._spool.unsent(1))), pause
+                )
+                closing, batch = self._closing, self._spool.unsent()
+            if closing:
+                return
+            if not batch and time.monotonic() - last_contact < _CANCEL_POLL_S:
+                continue
+            try:
+                if batch:
+                    receipt = self._link.deliver(self._job_id, self._claim_id, batch)
+                else:
+                    receipt = self._link.heartbeat(self._job_id, self._claim_id)
+            except ServerUnreachable as error:
+                self._note_offline(error)
+                continue
+            except ServerRefused as error:
+                logger.warning("job %s: %s", self._job_id, error)
+                receipt = Receipt(proceed=False, cancel=True)
+            last_contact = time.monotonic()
+            self._note_receipt(receipt, len(batch))
+
+    def _note_offline(self, error: ServerUnreachable) -> None:
+        with self._changed:
+            if self._online:
+                logger.warning("job %s goes on without the server: %s", self._job_id, error)
+            self._online = False
+            self._changed.notify_all()
+        time.sleep(_RETRY_S)
+
+    def _note_receipt(self, receipt: Receipt, sent: int) -> None:
+        if receipt.cancel or not receipt.proceed:
+            self._stop.set()
+        with self._changed:
+            self._online = True
+            self._spool.acknowledge(sent)
+            self._changed.notify_all()

@@ -1,0 +1,195 @@
+"""One run of one job on a worker: claim, replay, measure, report."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import shutil
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner import (
+    ConfigRecord,
+    JobFailed,
+    JobFinished,
+    JobSpec,
+    Trial,
+    TuneEvent,
+)
+
+from .link import Assignment, Link, ServerRefused, ServerUnreachable
+from .reporter import Reporter
+from .spool import Spool, leftovers
+
+logger = logging.getLogger("deuteron.worker")
+
+PROFILE_NAME = "profile.hatchet"
+_CLAIM_PATIENCE_S = 60.0
+_DRAIN_PATIENCE_S = 600.0
+_courier = threading.Lock()
+
+
+class Runner(Protocol):
+    """The signature of :func:`deuteron.tuner.run_job`."""
+
+    def __call__(
+        self,
+        spec: JobSpec,
+        *,
+        emit: Callable[[TuneEvent], None],
+        finished: Iterable[tuple[dict[str, int], str, Trial]],
+        cancelled: Callable[[], bool],
+        workdir: Path,
+    ) -> list[ConfigRecord]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a worker process measures with: its device, and how it reaches the server."""
+
+    server_url: str
+    token: str
+    device: str
+    home: Path
+    runner: str
+
+    @property
+    def spool(self) -> Path:
+        return self.home / "spool"
+
+    @property
+    def worker_name(self) -> str:
+        return f"{self.device}@{socket.gethostname()}/{os.getpid()}"
+
+
+def load_runner(name: str) -> Runner:
+    """The function that ``module:function`` names.
+
+    Raises:
+        DeuteronError: there is no such module or function.
+    """
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        return cast(Runner, getattr(module, function_name))
+    except (ImportError, AttributeError) as error:
+        raise DeuteronError(
+            f"DEUTERON_RUNNER: {name!r} cannot be loaded: {error}", hint="deuteron.tuner:run_job"
+        ) from None
+
+
+def deliver_leftovers(bench: Bench, link: Link) -> int:
+    """Send what dead runs of this machine left in the spool; how many files are done with.
+
+    Raises:
+        ServerUnreachable: the server does not answer; the files stay.
+    """
+    delivered = 0
+    with _courier:
+        for leftover in leftovers(bench.spool):
+            try:
+                link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
+            except ServerRefused as error:
+                # The job is unknown to this server: nobody will ever ask for these events.
+                logger.warning("dropping %s: %s", leftover.path.name, error)
+            leftover.path.unlink(missing_ok=True)
+            delivered += 1
+    return delivered
+
+
+def measure(bench: Bench, job_id: str, ticket: str) -> str:
+    """Run a job to its end and return how the run ended, for the log.
+
+    ``ticket`` names the dispatch: when the engine starts this function again because the worker died, the
+    ticket is the same, and the new run takes the job over at once instead of waiting for the lease.
+    """
+    link = Link(bench.server_url, bench.token)
+    claim_id = f"{ticket}.{uuid.uuid4().hex[:12]}"
+    try:
+        try:
+            deliver_leftovers(bench, link)
+        except ServerUnreachable as error:
+            logger.warning("leftover events stay in the spool: %s", error)
+        try:
+            assignment = link.claim(
+                job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S
+            )
+        except ServerRefused as error:
+            return f"refused: {error.message}"
+        return _run_claimed(bench, link, job_id, claim_id, assignment)
+    finally:
+        link.close()
+
+
+def _run_claimed(
+    bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment
+) -> str:
+    workdir = bench.home / "runs" / claim_id
+    workdir.mkdir(parents=True, exist_ok=True)
+    spool = Spool(bench.spool, job_id, claim_id)
+    try:
+        with Reporter(link, spool, job_id, claim_id) as reporter:
+
+            def emit(event: TuneEvent) -> None:
+                if isinstance(event, JobFinished):
+                    _upload_profile(link, job_id, workdir / PROFILE_NAME)
+                reporter.emit(event.to_json())
+
+            _call_runner(bench, assignment, emit, lambda: reporter.stop_requested, workdir)
+            complete = reporter.drain(_DRAIN_PATIENCE_S)
+    finally:
+        shutil.rmtree(workdir, ignore_errors=True)
+    return "delivered" if complete else "left in the spool"
+
+
+def _call_runner(
+    bench: Bench,
+    assignment: Assignment,
+    emit: Callable[[TuneEvent], None],
+    cancelled: Callable[[], bool],
+    workdir: Path,
+) -> None:
+    ended = False
+
+    def emit_once(event: TuneEvent) -> None:
+        nonlocal ended
+        ended = ended or event.kind in ("job_finished", "job_failed", "job_cancelled")
+        emit(event)
+
+    try:
+        spec = JobSpec.from_json(assignment.spec)
+        if spec.device == "cuda":
+            spec = replace(spec, device=bench.device)
+        run = load_runner(bench.runner)
+        finished = [_finished(item) for item in assignment.finished]
+        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)
+    except DeuteronError as error:
+        logger.warning("the job failed: %s", error)
+        if not ended:
+            emit(JobFailed(error=str(error)))
+    except Exception as error:
+        # A defect of the runner must end the job with a reason, not as a lost worker.
+        logger.exception("the runner broke")
+        if not ended:
+            emit(JobFailed(error=f"internal error: {type(error).__name__}: {error}"))
+
+
+def _finished(item: dict[str, object]) -> tuple[dict[str, int], str, Trial]:
+    shape = cast(dict[str, int], item["shape"])
+    return shape, str(item["dtype"]), Trial.from_json(item["trial"])
+
+
+def _upload_profile(link: Link, job_id: str, path: Path) -> None:
+    if not path.is_file():
+        return
+    try:
+        link.upload_profile(job_id, path)
+    except (ServerRefused, ServerUnreachable) as error:
+        logger.warning("the profile of job %s was not stored: %s", job_id, error)

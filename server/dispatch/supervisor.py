@@ -1,0 +1,208 @@
+"""The loop that keeps the engine busy with what the database says is to be done."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.errors import DeuteronError
+
+from ..settings import EMBEDDED, Settings
+from ..store import Job, JobState, NotFound, Store
+from . import ConnectedWorker
+from .devices import detected_devices
+from .ingest import Ingest
+from .run import Bench
+from .spool import leftovers
+
+if TYPE_CHECKING:
+    from distributed import Future
+
+    from .engine import Engine
+
+logger = logging.getLogger("deuteron.dispatch")
+
+_ROUND_S = 0.5
+_RECONNECT_S = 2.0
+_SPOOL_WAIT_S = 2.0
+
+
+class DaskDispatcher:
+    """Runs in a thread of the server process. See :class:`deuteron.server.dispatch.Dispatcher`."""
+
+    def __init__(self, settings: Settings, store: Store, ingest: Ingest, token: str) -> None:
+        self._settings = settings
+        self._store = store
+        self._ingest = ingest
+        self._token = token
+        self._embedded = settings.scheduler == EMBEDDED
+        self._devices = detected_devices() if self._embedded else None
+        self._engine: Engine | None = None
+        self._futures: dict[str, tuple[str, Future]] = {}
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, server_url: str) -> None:
+        self._thread = threading.Thread(
+            target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def workers(self) -> list[ConnectedWorker]:
+        engine = self._engine
+        return engine.workers() if engine is not None and engine.connected else []
+
+    def devices(self) -> list[str] | None:
+        return self._devices
+
+    def close(self) -> None:
+        self._closing.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=20)
+
+    def _run(self, server_url: str) -> None:
+        self._recover()
+        while not self._closing.is_set():
+            try:
+                self._engine = self._open(server_url)
+                self._serve(self._engine)
+            except OSError as error:
+                logger.warning(
+                    "the scheduler %s does not answer: %s", self._settings.scheduler, error
+                )
+                self._closing.wait(_RECONNECT_S)
+        if self._engine is not None:
+            self._engine.close()
+        if self._embedded:
+            self._release_running("the server was stopped")
+
+    def _open(self, server_url: str) -> Engine:
+        from .engine import Engine
+
+        if not self._embedded:
+            return Engine.connect(self._settings.scheduler)
+        home = self._settings.home
+        benches = [
+            Bench(server_url, self._token, device, home, self._settings.runner)
+            for device in self._devices or ()
+        ]
+        return Engine.embedded(
+            benches,
+            self._settings.directory("workers"),
+            allowed_failures=self._settings.max_attempts,
+        )
+
+    def _serve(self, engine: Engine) -> None:
+        while not self._closing.is_set():
+            if not engine.connected:
+                self._futures.clear()
+                raise OSError("connection lost")
+            self._guarded(self._reap)
+            self._guarded(self._expire_leases)
+            self._guarded(lambda: self._submit_queued(engine))
+            self._wake.wait(_ROUND_S)
+            self._wake.clear()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
+        try:
+            step()
+        except Exception:
+            logger.exception("a round of the dispatcher failed")
+
+    def _recover(self) -> None:
+        """After a restart: store what dead workers left behind, and queue their jobs again.
+
+        Embedded workers die with their server. Workers elsewhere do not: their jobs get a full lease in
+        which to report, and are queued again only when they stay silent.
+        """
+        if not self._embedded:
+            return
+        spool = self._settings.directory("spool")
+        deadline = time.monotonic() + _SPOOL_WAIT_S
+        self._store_leftovers(spool)
+        while any(spool.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.1)  # a worker of the old server is still on its way out
+            self._store_leftovers(spool)
+        self._release_running("the server was restarted")
+
+    def _store_leftovers(self, spool: Path) -> None:
+        for leftover in leftovers(spool):
+            try:
+                self._ingest.deliver(
+                    leftover.job_id, claim_id=leftover.claim_id, events=leftover.deliveries
+                )
+            except (NotFound, DeuteronError) as error:
+                logger.warning("dropping %s: %s", leftover.path.name, error)
+            leftover.path.unlink(missing_ok=True)
+
+    def _release_running(self, reason: str) -> None:
+        with self._store.read() as tx:
+            running = tx.jobs.in_state(JobState.RUNNING)
+        for job in running:
+            self._ingest.release(job.id, reason=reason)
+
+    def _submit_queued(self, engine: Engine) -> None:
+        with self._store.read() as tx:
+            queued = tx.jobs.in_state(JobState.QUEUED)
+        for job in queued:
+            if job.id not in self._futures:
+                self._submit(engine, job)
+
+    def _submit(self, engine: Engine, job: Job) -> None:
+        ticket = uuid.uuid4().hex
+        try:
+            future = engine.submit(job.id, ticket, job.device)
+        except DeuteronError as error:
+            self._ingest.fail(job.id, str(error))
+            return
+        self._futures[job.id] = (ticket, future)
+        future.add_done_callback(lambda _future: self._wake.set())
+        logger.info("job %s waits for a worker with %s", job.id, job.device)
+
+    def _reap(self) -> None:
+        for job_id, (ticket, future) in list(self._futures.items()):
+            with self._store.read() as tx:
+                job = tx.jobs.get(job_id)
+            if not future.done():
+                if job.state is JobState.CANCELLED and job.attempts == 0:
+                    future.cancel()
+                    del self._futures[job_id]
+                continue
+            del self._futures[job_id]
+            if future.status == "finished":
+                logger.info("job %s: run ended: %s", job_id, future.result())
+            else:
+                logger.warning("job %s: the engine gave up: %s", job_id, future.exception())
+            if job.claim_id is not None and job.claim_id.startswith(ticket):
+                self._ingest.release(job_id, reason="the worker was lost", claim_id=job.claim_id)
+            elif job.state is JobState.QUEUED and future.status != "finished":
+                self._count_lost_dispatch(job)
+
+    def _count_lost_dispatch(self, job: Job) -> None:
+        """Workers that die before they can claim would otherwise be started for ever."""
+        self._ingest.fail(
+            job.id, "the workers for this job died before they could start it; see the server's log"
+        )
+
+    def _expire_leases(self) -> None:
+        now = datetime.now(UTC)
+        with self._store.read() as tx:
+            running = tx.jobs.in_state(JobState.RUNNING)
+        for job in running:
+            if job.lease_expires_at is not None and job.lease_expires_at < now:
+                logger.warning("job %s: worker %s is silent", job.id, job.worker)
+                self._ingest.release(
+                    job.id, reason=f"worker {job.worker} was silent", claim_id=job.claim_id
+                )

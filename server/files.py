@@ -1,0 +1,27 @@
+"""Files that must be whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+_CHUNK = 1 << 20
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file in hex, read in pieces."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in this folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

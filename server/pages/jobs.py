@@ -1,0 +1,229 @@
+"""The jobs page, a job's page, and the stream that keeps the list of jobs live."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from ..auth import Reader
+from ..context import Context, ContextDep
+from ..store import Job, StoredConfig
+from .format import ago, duration, settings_text
+from .html import Child, Markup, table, tag
+from .layout import bar, empty, page, pill, static_url
+
+router = APIRouter(include_in_schema=False)
+
+_SHOWN = 50
+_LIVE_PAUSE_S = 0.5
+_LIVE_QUIET_ROUNDS = 30
+
+
+@router.get("/")
+def jobs_page(context: ContextDep, _reader: Reader) -> Response:
+    with context.store.read() as tx:
+        jobs, counts = tx.jobs.page(limit=_SHOWN), tx.jobs.count_by_state()
+    summary = tag(
+        "ul",
+        [tag("li", tag("strong", count), " ", state.value) for state, count in counts.items()],
+        class_="counts",
+    )
+    return page(
+        "Jobs",
+        tag("div", tag("h1", "Jobs"), summary, class_="title"),
+        _job_table(jobs)
+        if jobs
+        else empty(
+            "No job yet. Submit one:", tag("code", "deuteron submit softmax --shape M=1024,N=781")
+        ),
+        current="/",
+        scripts=(static_url("jobs.js"),),
+    )
+
+
+def _job_table(jobs: list[Job]) -> Markup:
+    return table(
+        ["Kernel", "State", "Progress", "Device", "Submitted", "Job"],
+        [_job_row(job) for job in jobs],
+        caption=f"The newest {_SHOWN} jobs",
+        id="jobs",
+    )
+
+
+def _job_row(job: Job) -> Markup:
+    return tag(
+        "tr",
+        tag("td", tag("a", job.kernel_name, href=f"/jobs/{job.id}")),
+        tag("td", pill(job.state.value), data_cell="state"),
+        tag("td", progress(job), data_cell="progress"),
+        tag("td", job.device),
+        tag("td", tag("time", ago(job.created_at), datetime=job.created_at.isoformat())),
+        tag("td", tag("code", job.id[:8])),
+        data_job=job.id,
+        data_open=not job.state.is_final,
+    )
+
+
+def progress(job: Job) -> list[Child]:
+    total = job.trials_done if job.state.is_final else job.trials_total
+    return [
+        bar(job.trials_done, total, label=f"Trials of {job.kernel_name}"),
+        tag("span", f"{job.trials_done} trials", class_="count"),
+    ]
+
+
+@router.get("/jobs/{job_id}")
+def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
+    with context.store.read() as tx:
+        job, configs = tx.jobs.get(job_id), tx.configs.of_job(job_id)
+    facts = [
+        ("Device", job.device),
+        ("Worker", job.worker or "–"),
+        ("Attempts", job.attempts),
+        ("Submitted", ago(job.created_at)),
+        (
+            "Kernel",
+            tag("a", tag("code", job.kernel_hash[:12]), href=f"/v1/kernels/{job.kernel_hash}"),
+        ),
+        ("Profile", _profile_link(job)),
+    ]
+    return page(
+        f"{job.kernel_name} {job.id[:8]}",
+        tag(
+            "div",
+            tag("h1", job.kernel_name, " ", tag("small", tag("code", job.id[:8]))),
+            tag("span", pill(job.state.value), id="state"),
+            _cancel_button(job),
+            class_="title",
+        ),
+        tag(
+            "p", job.error or "", id="error", class_="error", hidden=job.error is None, role="alert"
+        ),
+        tag("div", progress(job), id="progress", class_="wide"),
+        tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts"),
+        tag("h2", "Best configurations"),
+        tag("div", result_table(configs), id="results"),
+        tag("h2", "Convergence"),
+        tag(
+            "div",
+            id="chart",
+            role="img",
+            aria_label="Time of every trial and the best so far; the same numbers are in the table below",
+        ),
+        tag("h2", "Trials"),
+        table(
+            ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Configuration"],
+            [],
+            caption="Trials, newest first",
+            id="trials",
+        ),
+        current="/",
+        scripts=("/static/plotly.min.js", static_url("job.js")),
+        charts=True,
+    )
+
+
+def _profile_link(job: Job) -> Child:
+    if job.profile_sha256 is None:
+        return "–"
+    return tag("a", ".hatchet", href=f"/v1/jobs/{job.id}/profile")
+
+
+def _cancel_button(job: Job) -> Markup:
+    return tag(
+        "button",
+        "Cancel job",
+        id="cancel",
+        type="button",
+        data_job=job.id,
+        hidden=job.state.is_final,
+        disabled=job.cancel_requested,
+    )
+
+
+@router.get("/jobs/{job_id}/results")
+def job_results(job_id: str, context: ContextDep, _reader: Reader) -> Response:
+    """The table of results alone, for the page to replace while the job runs."""
+    with context.store.read() as tx:
+        tx.jobs.get(job_id)
+        configs = tx.configs.of_job(job_id)
+    return Response(result_table(configs), media_type="text/html; charset=utf-8")
+
+
+def result_table(configs: list[StoredConfig], *, with_device: bool = False) -> Markup:
+    """Records as rows: shape, times, speed-up with its interval, verdict, configuration."""
+    if not configs:
+        return empty("Nothing yet: a shape appears here when its search is finished.")
+    device = ["Device"] if with_device else []
+    return table(
+        [*device, "Shape", "Dtype", "Default", "Best", "Speed-up", "Verdict", "Configuration"],
+        [_result_row(config, with_device=with_device) for config in configs],
+        caption="Best configuration per shape",
+    )
+
+
+def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
+    record = json.loads(config.body)
+    speedup = record["speedup"]
+    interval = f"{speedup['low']:.2f}–{speedup['high']:.2f}"
+    return tag(
+        "tr",
+        tag("td", config.device_name) if with_device else None,
+        tag("td", tag("code", settings_text(record["shape"]))),
+        tag("td", config.dtype),
+        tag("td", duration(record["default_time_ns"]["median"]), class_="number"),
+        tag("td", duration(record["time_ns"]["median"]), class_="number"),
+        tag(
+            "td",
+            tag("strong", f"{speedup['median']:.2f}×"),
+            " ",
+            tag("span", interval, class_="muted"),
+            class_="number",
+        ),
+        tag("td", pill(record["verdict"])),
+        tag("td", tag("code", settings_text(record["config"]))),
+    )
+
+
+@router.get("/live/jobs")
+def live_jobs(request: Request, context: ContextDep, _reader: Reader) -> StreamingResponse:
+    """State and progress of the newest jobs as they change: one connection for the whole list, because a
+    browser opens only six to one host."""
+    return StreamingResponse(
+        _changes(request, context),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
+    seen: dict[str, tuple[str, int]] = {}
+    quiet = 0
+    while not await request.is_disconnected():
+        jobs = await to_thread.run_sync(_newest, context)
+        changed = [job for job in jobs if seen.get(job.id) != (job.state.value, job.trials_done)]
+        seen = {job.id: (job.state.value, job.trials_done) for job in jobs}
+        for job in changed:
+            data = {
+                "id": job.id,
+                "state": job.state.value,
+                "trials": job.trials_done,
+                "total": job.trials_done if job.state.is_final else job.trials_total,
+                "final": job.state.is_final,
+            }
+            yield f"event: job\ndata: {json.dumps(data)}\n\n".encode()
+        quiet = 0 if changed else quiet + 1
+        if quiet >= _LIVE_QUIET_ROUNDS:
+            quiet = 0
+            yield b": still here\n\n"
+        await asyncio.sleep(_LIVE_PAUSE_S)
+
+
+def _newest(context: Context) -> list[Job]:
+    with context.store.read() as tx:
+        return tx.jobs.page(limit=_SHOWN)

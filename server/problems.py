@@ -1,0 +1,192 @@
+"""Problem documents (RFC 9457): every error of the service leaves in this form, from here."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import cast
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from deuteron.compiler.errors import CompilationError, DeuteronError
+
+from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound
+
+logger = logging.getLogger("deuteron.server")
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE_PREFIX = "urn:deuteron:problem:"
+
+_STATUS: dict[str, int] = {
+    NotFound.__name__: 404,
+    "RecordNotFound": 404,
+    Conflict.__name__: 422,
+    JobIsFinal.__name__: 409,
+    JobIsTaken.__name__: 409,
+    InvalidToken.__name__: 401,
+}
+
+
+class Problem(HTTPException):
+    """An error answer with a title of its own.
+
+    It derives from HTTPException so that it passes through FastAPI's body reader unchanged.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        detail: str,
+        *,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.slug = slug
+        self.hint = hint
+
+
+def problem_response(
+    status: int,
+    slug: str,
+    detail: str,
+    *,
+    hint: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    members: Mapping[str, object] | None = None,
+) -> JSONResponse:
+    """The document. ``hint`` and ``members`` are extension members as section 3.2 allows."""
+    document: dict[str, object] = {
+        "type": _TYPE_PREFIX + slug,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if hint:
+        document["hint"] = hint
+    document.update(members or {})
+    return JSONResponse(document, status, dict(headers or {}), MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Send every error of the application through this module."""
+    app.add_exception_handler(StarletteHTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(DeuteronError, _on_deuteron)
+    app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    error = cast(StarletteHTTPException, error)
+    if isinstance(error, Problem):
+        if error.status_code == 401 and _is_page(request):
+            return RedirectResponse("/login", 303)
+        return problem_response(
+            error.status_code, error.slug, error.detail, hint=error.hint, headers=error.headers
+        )
+    slug = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
+    detail = str(error.detail)
+    hint = None
+    if error.status_code == 404:
+        detail, hint = f"there is nothing at {request.url.path}", "GET /docs lists every address"
+    elif error.status_code == 405:
+        detail = f"{request.url.path} does not accept {request.method}"
+        hint = f"allowed: {(error.headers or {}).get('Allow', 'see /docs')}"
+    elif error.status_code == 400:
+        hint = "the body must be one JSON document"
+    return problem_response(error.status_code, slug, detail, hint=hint, headers=error.headers)
+
+
+async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
+    error = cast(RequestValidationError, error)
+    faults: Sequence[Mapping[str, object]] = error.errors()
+    errors = [{"where": _pointer(fault["loc"]), "message": fault["msg"]} for fault in faults]
+    first = errors[0] if errors else {"where": "the request", "message": "it is not valid"}
+    if any(fault["type"] == "json_invalid" for fault in faults):
+        position = next(
+            (fault["loc"] for fault in faults if fault["type"] == "json_invalid"), ("body", 0)
+        )
+        offset = position[-1] if isinstance(position, tuple | list) else 0
+        return problem_response(
+            400,
+            "bad-json",
+            f"the body is not JSON: {_json_reason(faults)} at character {offset}",
+            hint="send one JSON document with Content-Type: application/json",
+        )
+    return problem_response(
+        422,
+        "invalid-request",
+        f"{first['where']}: {first['message']}",
+        members={"errors": errors},
+    )
+
+
+def _is_page(request: Request) -> bool:
+    """Whether a person's browser asked for one of the pages."""
+    accepts_html = "text/html" in request.headers.get("accept", "")
+    return accepts_html and not request.url.path.startswith("/v1/")
+
+
+def _json_reason(faults: Sequence[Mapping[str, object]]) -> str:
+    context = faults[0].get("ctx")
+    reason = context.get("error") if isinstance(context, Mapping) else None
+    return str(reason or "unexpected text")
+
+
+def _pointer(location: object) -> str:
+    parts = location if isinstance(location, tuple | list) else (location,)
+    return ".".join(str(part) for part in parts)
+
+
+async def _on_deuteron(request: Request, error: Exception) -> Response:
+    error = cast(DeuteronError, error)
+    name = type(error).__name__
+    status = _STATUS.get(name, 422)
+    slug = "".join("-" + c.lower() if c.isupper() else c for c in name).lstrip("-")
+    if status == 401 and _is_page(request):
+        return RedirectResponse("/login", 303)
+    headers = {"WWW-Authenticate": 'Bearer error="invalid_token"'} if status == 401 else None
+    members: dict[str, object] = {}
+    if isinstance(error, CompilationError) and error.location is not None:
+        members["location"] = {
+            "file": error.location.file,
+            "line": error.location.line,
+            "column": error.location.column + 1,
+        }
+        members["source"] = error.source_line
+        members["report"] = str(error)
+    return problem_response(
+        status, slug, error.message, hint=error.hint, headers=headers, members=members
+    )
+
+
+async def _on_database(_request: Request, error: Exception) -> JSONResponse:
+    logger.error("the database did not answer: %s", error)
+    return problem_response(
+        503,
+        "database-unavailable",
+        "the database did not answer",
+        hint="try again; /readyz tells when it is back",
+        headers={"Retry-After": "2"},
+    )
+
+
+async def _on_bug(request: Request, error: Exception) -> JSONResponse:
+    # The traceback goes to the log under an id; the client sees only the id.
+    incident = str(uuid.uuid4())
+    logger.error("incident %s: %s %s", incident, request.method, request.url.path, exc_info=error)
+    return problem_response(
+        500,
+        "internal",
+        "the service failed to answer this request",
+        hint=f"report incident {incident}; the server's log has the details",
+        members={"instance": f"urn:uuid:{incident}"},
+    )

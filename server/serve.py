@@ -1,0 +1,89 @@
+"""Running the service: migrate, bind, listen."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import socket
+from datetime import UTC, datetime
+
+from deuteron import migrations
+
+from .settings import Settings, SettingsError
+from .store import Store
+
+logger = logging.getLogger("deuteron.server")
+
+
+def serve(settings: Settings) -> None:
+    """Run until SIGINT or SIGTERM. Brings the database to the newest revision first.
+
+    Raises:
+        SettingsError: the address cannot be bound, or others could reach the service while nobody has a
+            token.
+    """
+    import uvicorn
+
+    from .app import create_app
+
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    migrations.upgrade(settings.database_url)
+    store = Store.open(settings.database_url)
+    try:
+        require_tokens_exist(settings, store)
+        listener = bind(settings)
+        settings = dataclasses.replace(settings, port=listener.getsockname()[1])
+        logger.info("listening on %s", settings.base_url)
+        config = uvicorn.Config(
+            create_app(settings, store=store),
+            log_level="warning",
+            access_log=False,
+            # Streams of running jobs never end by themselves.
+            timeout_graceful_shutdown=3,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        store.close()
+
+
+def bind(settings: Settings) -> socket.socket:
+    """The listening socket; binding here and not in uvicorn tells workers the real port.
+
+    Raises:
+        SettingsError: the address is in use or not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host.strip("[]"), settings.port))
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}",
+            hint="DEUTERON_PORT=0 picks a free port",
+        ) from None
+    listener.set_inheritable(False)
+    return listener
+
+
+def require_tokens_exist(settings: Settings, store: Store) -> None:
+    """Raises:
+    SettingsError: tokens are required and there is no valid administrator's token.
+    """
+    if not settings.requires_tokens:
+        return
+    now = datetime.now(UTC)
+    with store.read() as tx:
+        usable = [
+            token
+            for token in tx.tokens.all()
+            if token.revoked_at is None
+            and (token.expires_at is None or token.expires_at > now)
+            and "admin" in token.scopes
+        ]
+    if not usable:
+        raise SettingsError(
+            f"{settings.host} is reachable from other machines and there is no administrator's token yet",
+            hint="run `deuteron token create NAME --scope admin` first, or bind 127.0.0.1",
+        )

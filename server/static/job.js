@@ -1,0 +1,171 @@
+"use strict";
+
+// A job's page: reads the trials there are, then follows the job's event stream.
+const jobId = location.pathname.split("/").pop();
+const base = `/v1/jobs/${jobId}`;
+const SHOWN_TRIALS = 200;
+
+const searches = new Map(); // "shape dtype" -> {x, y, text, best, bestX}
+const seen = new Set();
+const body = document.getElementById("trials");
+let drawn = null;
+
+function cell(text, className) {
+  const td = document.createElement("td");
+  td.textContent = text;
+  if (className) td.className = className;
+  return td;
+}
+
+function pill(state) {
+  const span = document.createElement("span");
+  span.className = "pill " + state.toLowerCase();
+  span.textContent = state.replaceAll("_", " ");
+  return span;
+}
+
+function duration(ns) {
+  if (ns === null || ns === undefined) return "–";
+  for (const [factor, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]) {
+    if (ns >= factor || unit === "ns") {
+      const value = ns / factor;
+      return value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2) + " " + unit;
+    }
+  }
+}
+
+function pairs(object) {
+  return Object.entries(object).map(([name, value]) => `${name}=${value}`).join(", ");
+}
+
+function addTrial(shape, dtype, trial) {
+  const identity = trial.id + trial.phase;
+  if (seen.has(identity)) return;
+  seen.add(identity);
+  const name = `${pairs(shape)} ${dtype}`;
+  const time = trial.time_ns ? trial.time_ns.median : null;
+  if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [] });
+  const search = searches.get(name);
+  if (time !== null && trial.status === "ok") {
+    const last = search.best.length ? search.best[search.best.length - 1] : Infinity;
+    const position = search.x.length + 1;
+    search.x.push(position);
+    search.y.push(time / 1e3);
+    search.text.push(pairs(trial.config).replaceAll(", ", "<br>"));
+    search.bestX.push(position);
+    search.best.push(Math.min(last, time / 1e3));
+  }
+  addRow(shape, dtype, trial, time);
+  scheduleDraw();
+}
+
+function addRow(shape, dtype, trial, time) {
+  const row = document.createElement("tr");
+  const status = document.createElement("td");
+  status.append(pill(trial.status));
+  if (trial.error) status.title = trial.error;
+  const config = document.createElement("td");
+  const code = document.createElement("code");
+  code.textContent = pairs(trial.config);
+  config.append(code);
+  row.append(
+    cell(String(seen.size), "number"), cell(pairs(shape)), cell(dtype), cell(trial.phase),
+    status, cell(duration(time), "number"), config,
+  );
+  body.prepend(row);
+  while (body.rows.length > SHOWN_TRIALS) body.deleteRow(-1);
+}
+
+function scheduleDraw() {
+  if (drawn === null) drawn = setTimeout(() => { drawn = null; draw(); }, 150);
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function draw() {
+  const several = searches.size > 1;
+  const wheel = [colour("--best"), "#d9722e", "#2f9e6e", "#a15bd6", "#c94f7c", "#3aa5b8", "#a08a2a", "#8a8f99"];
+  const traces = [];
+  [...searches].forEach(([name, search], index) => {
+    const shade = wheel[index % wheel.length];
+    traces.push({
+      type: "scatter", mode: "markers", name: several ? name : "trial", legendgroup: name, showlegend: !several,
+      x: search.x, y: search.y, text: search.text,
+      marker: { size: 6, color: several ? shade : colour("--trial"), opacity: several ? 0.45 : 0.9 },
+      hovertemplate: "%{y:.3~f} µs<br>%{text}<extra></extra>",
+    });
+    traces.push({
+      type: "scatter", mode: "lines", name: several ? name : "best so far", legendgroup: name,
+      x: search.bestX, y: search.best, line: { shape: "hv", width: 2.5, color: shade },
+      hovertemplate: "best %{y:.3~f} µs<extra></extra>",
+    });
+  });
+  const grid = colour("--line");
+  const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid };
+  Plotly.react("chart", traces, {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
+    margin: { l: 64, r: 16, t: 12, b: 44 },
+    xaxis: { ...axis, title: { text: "trials of the shape" }, rangemode: "tozero" },
+    yaxis: { ...axis, title: { text: "time, µs" }, type: "log", dtick: "D2", minor: { showgrid: false } },
+    legend: { orientation: "h", x: 0, y: 1.08 },
+    hoverlabel: { font: { family: "monospace" } },
+  }, { responsive: true, displaylogo: false, displayModeBar: false });
+}
+
+function showState(state) {
+  document.getElementById("state").replaceChildren(pill(state.state));
+  const error = document.getElementById("error");
+  const final = ["succeeded", "failed", "cancelled"].includes(state.state);
+  error.hidden = !state.reason;
+  error.textContent = state.reason || "";
+  const cancel = document.getElementById("cancel");
+  cancel.hidden = final;
+  cancel.disabled = state.cancel_requested;
+  const bar = document.querySelector("#progress progress");
+  if (final) bar.max = Math.max(seen.size, 1);
+  showProgress();
+}
+
+function showProgress() {
+  const bar = document.querySelector("#progress progress");
+  bar.value = Math.min(seen.size, bar.max);
+  document.querySelector("#progress .count").textContent = `${seen.size} trials`;
+}
+
+async function showResults() {
+  const answer = await fetch(`/jobs/${jobId}/results`);
+  if (!answer.ok) return;
+  const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+  document.getElementById("results").replaceChildren(...parsed.body.childNodes);
+}
+
+document.getElementById("cancel").addEventListener("click", async (event) => {
+  event.currentTarget.disabled = true;
+  await fetch(`${base}/cancel`, { method: "POST" });
+});
+
+function follow() {
+  const stream = new EventSource(`${base}/events`);
+  stream.addEventListener("trial_finished", (message) => {
+    const event = JSON.parse(message.data);
+    addTrial(event.shape, event.dtype, event.trial);
+    showProgress();
+  });
+  stream.addEventListener("shape_finished", showResults);
+  stream.addEventListener("job_state", (message) => {
+    const state = JSON.parse(message.data);
+    showState(state);
+    if (["succeeded", "failed", "cancelled"].includes(state.state)) {
+      stream.close();
+      showResults();
+    }
+  });
+  window.addEventListener("pagehide", () => stream.close());
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+draw();
+follow();

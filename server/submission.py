@@ -1,0 +1,142 @@
+"""From the body of a submission to a stored job: validation by the rooms that own the parts."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import uuid
+from functools import cache
+from typing import TYPE_CHECKING
+
+from deuteron.compiler import KernelSource
+from deuteron.compiler.errors import DeviceError
+from deuteron.tuner import JobSpec
+from deuteron.tuner.json_fields import canonical_json
+from deuteron.tuner.workloads import BUILTINS, builtin_workload
+
+from .dispatch.devices import resources_for
+from .problems import Problem
+from .store import Job, Kernel, NewJob, Transaction
+
+if TYPE_CHECKING:
+    from .api.schemas import JobBody
+    from .context import Context
+
+
+def submit(context: Context, body: JobBody, *, owner: str, idempotency_key: str | None) -> Job:
+    """Store a job, or find the one that this key made.
+
+    Raises:
+        DeuteronError: the workload, a shape, the space, the kernel or the device is not valid.
+        Conflict: the key was used with another body.
+        Problem: 422, the job is larger than this service accepts.
+    """
+    document = body.model_dump(mode="json", exclude_none=True)
+    fingerprint = hashlib.sha256(canonical_json(document).encode()).hexdigest()
+    if idempotency_key is not None:
+        # Before validation: a repeat must find its job even if the service has become stricter since.
+        with context.store.read() as tx:
+            known = tx.idempotency.find(owner, idempotency_key, fingerprint)
+            if known is not None:
+                return tx.jobs.get(known)
+    spec = read_spec(document)
+    _check_size(context, spec)
+    _check_device(context, spec.device)
+    text = spec.workload.kernel
+    source = KernelSource.from_text(text.source, text.name, text.filename)
+    with context.store.write() as tx:
+        if idempotency_key is not None:
+            known = tx.idempotency.find(owner, idempotency_key, fingerprint)
+            if known is not None:
+                return tx.jobs.get(known)
+        kernel = store_kernel(tx, source, text.source, text.filename)
+        job = tx.jobs.add(
+            NewJob(
+                id=str(uuid.uuid4()),
+                kernel_name=kernel.name,
+                kernel_hash=kernel.hash,
+                device=spec.device,
+                spec=json.dumps(spec.to_json()),
+                trials_total=_trials_total(spec),
+            )
+        )
+        if idempotency_key is not None:
+            tx.idempotency.add(owner, idempotency_key, fingerprint, job.id)
+    context.metrics.count("jobs_submitted", device=spec.device)
+    return job
+
+
+def read_spec(document: dict[str, object]) -> JobSpec:
+    """A JobSpec from a submission; a workload given by name becomes the built-in one.
+
+    Raises:
+        SchemaError, WorkloadError, ...: from the tuner; the message names the field.
+    """
+    workload = document.get("workload")
+    if isinstance(workload, str):
+        document = {**document, "workload": {"builtin": workload}}
+    return JobSpec.from_json(document)
+
+
+def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str) -> Kernel:
+    """Store the text under the hash that the compiler computed of it."""
+    arguments = [
+        {
+            "name": argument.name,
+            "constexpr": argument.constexpr,
+            "default": ast.unparse(argument.default) if argument.default is not None else None,
+        }
+        for argument in source.arguments
+    ]
+    return tx.kernels.add(
+        hash=source.hash,
+        name=source.name,
+        filename=filename,
+        text=text,
+        arguments=json.dumps(arguments),
+    )
+
+
+@cache
+def builtin_kernel_hash(name: str) -> str | None:
+    """The kernel hash of a built-in workload, None when there is no such workload."""
+    if name not in BUILTINS:
+        return None
+    kernel = builtin_workload(name).kernel
+    return KernelSource.from_text(kernel.source, kernel.name, kernel.filename).hash
+
+
+def _check_size(context: Context, spec: JobSpec) -> None:
+    settings = context.settings
+    pairs = len(spec.shapes) * len(spec.dtypes)
+    if pairs > settings.max_shapes:
+        raise Problem(
+            422,
+            "job-too-large",
+            f"{len(spec.shapes)} shapes times {len(spec.dtypes)} dtypes are {pairs} searches",
+            hint=f"at most {settings.max_shapes} in one job; split it",
+        )
+    if _trials_total(spec) > settings.max_trials:
+        raise Problem(
+            422,
+            "job-too-large",
+            f"the budget allows {_trials_total(spec)} trials",
+            hint=f"at most {settings.max_trials}; lower budget.trials or split the job",
+        )
+
+
+def _check_device(context: Context, device: str) -> None:
+    needed = resources_for(device)
+    present = context.dispatcher.devices()
+    if present is None:
+        return
+    if device not in present and not (device == "cuda" and any("cuda" in name for name in present)):
+        raise DeviceError(
+            f"device {device!r} is not present on this service ({', '.join(sorted(needed))} needed)",
+            hint=f"present: {', '.join(present)}",
+        )
+
+
+def _trials_total(spec: JobSpec) -> int:
+    return (spec.budget.trials or 0) * len(spec.shapes) * len(spec.dtypes)
