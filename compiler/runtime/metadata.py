@@ -1,0 +1,52 @@
+"""What is known about a compiled variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMetadata:
+    """Facts about one compiled variant; None where the target or its toolchain does not tell.
+
+    ``registers`` is per thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block.
+    The ``*_ms`` fields are what each stage of the compilation took; a variant from the cache keeps those of the run that
+    made it, and ``cached`` is True.
+    """
+
+    name: str
+    target: str
+    hash: str
+    num_warps: int
+    num_stages: int
+    num_ctas: int
+    maxnreg: int | None = None
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spills: int | None = None
+    stack_bytes: int | None = None
+    frontend_ms: float | None = None
+    tile_ms: float | None = None
+    gpu_ms: float | None = None
+    llvm_ms: float | None = None
+    ptx_ms: float | None = None
+    cubin_ms: float | None = None
+    object_ms: float | None = None
+    total_ms: float | None = None
+    cached: bool = False
+
+    @property
+    def num_threads(self) -> int:
+        """Threads of one block on a GPU."""
+        return 32 * self.num_warps
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object; :meth:`from_json` reads it back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, object]) -> KernelMetadata:
+        """Read what :meth:`to_json` wrote; fields that this version does not know are dropped."""
+        known = {f.name for f in fields(KernelMetadata)}
+        return KernelMetadata(**{k: v for k, v in data.items() if k in known})  # type: ignore[arg-type]
