@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @builtin
 def _min(*values: Operand) -> object:
-    return _fold(values, lambda a, b: min(a, b), maths.minimum)  # type: ignore[call-overload]
+    return _fold(values, lambda a, b: b if b < a else a, maths.minimum)  # type: ignore[operator]
 
 
 @builtin
 def _max(*values: Operand) -> object:
-    return _fold(values, lambda a, b: max(a, b), maths.maximum)  # type: ignore[call-overload]
+    return _fold(values, lambda a, b: b if b > a else a, maths.maximum)  # type: ignore[operator]
 
 
 def _fold(

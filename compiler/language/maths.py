@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import knobs
 from ..errors import TypeMismatch
 from ..ir.core import Op
 from ..ir.types import F32, Scalar
@@ -194,14 +195,14 @@ def dot(
     """input[M, K] @ other[K, N] + acc[M, N].
 
     16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
-    for f32 operands), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
+    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
     """
     for x in (input, other):
         if not isinstance(x, tensor) or len(x.shape) != 2:
             shown = x.type if isinstance(x, tensor) else repr(x)
             raise TypeMismatch(f"tl.dot takes two tiles of rank 2, got {shown}")
     if input_precision is None:
-        input_precision = "ieee" if allow_tf32 is False else "tf32"
+        input_precision = "ieee" if allow_tf32 is False else knobs.f32_default.get()
     element = input.dtype
     wide = scalar_type(out_dtype)
     if isinstance(element, Scalar):

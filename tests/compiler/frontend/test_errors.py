@@ -1,0 +1,175 @@
+"""What users get wrong, and the message that names the place and the remedy."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from deuteron.compiler import errors
+from deuteron.compiler.frontend import KernelSource, lower
+
+HEAD = "import triton\nimport triton.language as tl\nSCALE = 3\n@triton.jit\ndef kernel(x, n, B: tl.constexpr):\n"
+
+#: body, error class, part of the message, part of the hint, text under the caret
+CASES = [
+    ("y = tl.lod(x)", errors.UnknownName, "no 'lod'", "load", "tl.lod"),
+    ("y = foo + 1", errors.UnknownName, "'foo' is not defined", "jit functions", "foo"),
+    ("y = x.sumx()", errors.UnknownName, "no attribute 'sumx'", "sum", "x.sumx"),
+    ("o = tl.arange(0, 100)", errors.TypeMismatch, "100 elements", "arange(0, 128)", "tl.arange"),
+    (
+        "o = tl.zeros((3, 4), tl.float32)",
+        errors.TypeMismatch,
+        "powers of two",
+        "2 or 4",
+        "tl.zeros",
+    ),
+    (
+        "o = tl.arange(0, n)",
+        errors.TypeMismatch,
+        "known at compile time",
+        "tl.constexpr",
+        "tl.arange",
+    ),
+    (
+        "o = tl.arange(0, 8)[:, None] + tl.arange(0, 16)[:, None]",
+        errors.TypeMismatch,
+        "cannot broadcast shapes [8, 1] and [16, 1]",
+        "x[:, None]",
+        "tl.arange(0, 8)[:, None] +",
+    ),
+    ("y = tl.load(n)", errors.TypeMismatch, "load needs a pointer", "offsets", "tl.load"),
+    ("y = tl.load(x, other=0.0)", errors.TypeMismatch, "without a mask", "mask=", "tl.load"),
+    (
+        "tl.store(x, tl.arange(0, 4))",
+        errors.TypeMismatch,
+        "takes one value",
+        "tl.arange",
+        "tl.store",
+    ),
+    ("y = tl.load(x, cache_modifier='.xx')", errors.TypeMismatch, "cache", ".ca", "tl.load"),
+    ("y = x ** 2", errors.UnsupportedSyntax, "Pow", "exp2", "x ** 2"),
+    ("import os", errors.UnsupportedSyntax, "an import", "TRITON_INTERPRET", "import os"),
+    (
+        "y = [i for i in (1, 2)]",
+        errors.UnsupportedSyntax,
+        "a list comprehension",
+        "tl functions",
+        "[i",
+    ),
+    ("open('f')", errors.UnknownName, "'open' is not defined", "", "open"),
+    ("x.__class__", errors.UnknownName, "no attribute '__class__'", "", "x.__class__"),
+    ("x[0] = 1", errors.UnsupportedSyntax, "only names", "tl.store", "x[0]"),
+    (
+        "if tl.arange(0, 4) > 2:\n        pass",
+        errors.UnsupportedSyntax,
+        "one value",
+        "tl.where",
+        "tl.ar",
+    ),
+    (
+        "tl.static_assert(B > 100, 'B is small')",
+        errors.CompileTimeAssertionFailure,
+        "B is small",
+        "",
+        "tl.s",
+    ),
+    (
+        "for i in tl.static_range(n):\n        pass",
+        errors.TypeMismatch,
+        "compile time",
+        "tl.range",
+        "tl.s",
+    ),
+    ("y = 2 ** 100000", errors.UnsupportedSyntax, "256 bits", "", "2 **"),
+    ("y = 'a' * 10 ** 9", errors.UnsupportedSyntax, "10000 elements", "", "'a'"),
+    ("tl.static_print(f'{n:>999999999}')", errors.UnsupportedSyntax, "64 wide", "", ""),
+    ("y = tl.dot(tl.zeros((16, 16), tl.float16), x)", errors.TypeMismatch, "rank 2", "", "tl.dot"),
+    (
+        "a = tl.zeros((16, 16), tl.float16)\n    b = tl.zeros((32, 16), tl.float16)\n    y = tl.dot(a, b)",
+        errors.TypeMismatch,
+        "inner dimensions differ: 16 of the first operand, 32 of the second",
+        "",
+        "tl.dot",
+    ),
+    (
+        "y = tl.arange(0, 8)\n    for i in range(n):\n        y = tl.arange(0, 4)",
+        errors.TypeMismatch,
+        "loop-carried variable 'y' is tile<8xi32> before the loop and tile<4xi32>",
+        "one type",
+        "y = tl",
+    ),
+    (
+        "for i in range(n):\n        y = i\n    z = y",
+        errors.UnknownName,
+        "inside the loop",
+        "",
+        "y",
+    ),
+    ("if n > 1:\n        y = 1\n    z = y", errors.UnknownName, "only one branch", "", "y"),
+    (
+        "for i in range(n):\n        return",
+        errors.UnsupportedSyntax,
+        "'return' inside",
+        "",
+        "return",
+    ),
+    ("return n", errors.UnsupportedSyntax, "does not return", "store", ""),
+    ("y = n // 0.5", errors.TypeMismatch, "// takes integers", "tl.floor", "n //"),
+    ("y = x + 1.5", errors.TypeMismatch, "moves by integers", ".to(tl.int64)", "x +"),
+    ("y = tl.atomic_add(x, 1, sem='weird')", errors.TypeMismatch, "weird", "acq_rel", "tl.atomic"),
+    ("y = tl.sum(n, 0)", errors.TypeMismatch, "a reduction needs tiles", "", "tl.sum"),
+    ("y = tl.load(x, banana=1)", errors.UnsupportedSyntax, "banana", "", "tl.load"),
+]
+
+
+@pytest.mark.parametrize(("body", "kind", "message", "hint", "caret"), CASES)
+def test_message_place_and_hint(body, kind, message, hint, caret):
+    with pytest.raises(kind) as caught:
+        source = KernelSource.from_text(HEAD + f"    {body}\n", "kernel", "user.py")
+        lower(source, {"x": "*f32:16", "n": "i32"}, {"B": 64})
+    error = caught.value
+    assert message in error.message
+    assert hint in (error.hint or "")
+    text = str(error)
+    assert re.match(r"user\.py:\d+:\d+: ", text), text
+    assert "compiler/" not in text, "names of internal files leak"
+    if caret:
+        _, line, pointer, *_ = text.splitlines()
+        assert line[pointer.index("^") :].startswith(caret), text
+
+
+def test_globals_must_be_constexpr():
+    source = KernelSource.from_text(HEAD + "    y = n * SCALE\n    tl.store(x, y)\n", "kernel")
+    assert source.hash  # a literal constant of the text is captured by value
+    other = KernelSource.from_text(
+        HEAD.replace("SCALE = 3", "SCALE = 4") + "    y = n * SCALE\n    tl.store(x, y)\n", "kernel"
+    )
+    assert source.hash != other.hash
+
+
+def test_unknown_function_lists_what_is_there():
+    with pytest.raises(errors.UnknownName, match="kernel"):
+        KernelSource.from_text(HEAD + "    pass\n", "kernal")
+
+
+def test_text_that_is_no_python_or_too_long():
+    with pytest.raises(errors.UnsupportedSyntax, match="not valid Python"):
+        KernelSource.from_text("def kernel(:\n", "kernel")
+    with pytest.raises(errors.UnsupportedSyntax, match="longer than"):
+        KernelSource.from_text("#" * 300_000, "kernel")
+
+
+def test_recursion_and_deep_nesting_end_in_an_error():
+    text = "import triton\n@triton.jit\ndef kernel(x):\n    kernel(x)\n"
+    with pytest.raises(errors.UnsupportedSyntax, match="levels deep"):
+        lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})
+    deep = "import triton\n@triton.jit\ndef kernel(x):\n    y = " + "(" * 5000 + "x" + ")" * 5000
+    with pytest.raises(errors.UnsupportedSyntax):
+        KernelSource.from_text(deep, "kernel")
+
+
+def test_missing_signature_entry_names_the_parameter():
+    source = KernelSource.from_text(HEAD + "    pass\n", "kernel")
+    with pytest.raises(errors.UnsupportedSyntax, match="'n' of kernel needs a type"):
+        lower(source, {"x": "*f32"}, {"B": 1})
