@@ -128,9 +128,11 @@ class _Inserter:
     def _conflict(self, pointer: Value, touched: Touched) -> bool:
         """Whether another thread may have touched what ``pointer`` points to."""
         array = self.arrays.get(pointer)
-        candidates = touched.items() if array is None else [
-            (key, touched[key]) for key in (array, None) if key in touched
-        ]
+        candidates = (
+            touched.items()
+            if array is None
+            else [(key, touched[key]) for key in (array, None) if key in touched]
+        )
         alone = not is_shared_by_threads(pointer)
         return any(not (alone and pointers == {pointer}) for _, pointers in candidates)
 

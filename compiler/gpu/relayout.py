@@ -216,9 +216,7 @@ class Relayout:
         new = self._rebuild(op, [wanted] * len(op.operands), layout)
         return new, new.results
 
-    def _join(
-        self, op: Join, value: Value, layout: LinearLayout
-    ) -> tuple[Op, tuple[Value, ...]]:
+    def _join(self, op: Join, value: Value, layout: LinearLayout) -> tuple[Op, tuple[Value, ...]]:
         paired = splittable_layout(layout)
         if layout == paired:
             halves = split_layout(layout)
@@ -227,4 +225,3 @@ class Relayout:
         source = self.demand(value, paired)
         convert = ConvertLayout(source, value.type.with_layout(layout))
         return convert, convert.results
-

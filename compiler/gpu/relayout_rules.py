@@ -38,7 +38,9 @@ def _rule(
 # Memory ------------------------------------------------------------------------------------------------------
 
 
-def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, value: Value) -> LinearLayout | None:
+def _access_layout(
+    state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, value: Value
+) -> LinearLayout | None:
     """The layout for a memory operation: that of the family of ``value`` if it reads memory in the same order."""
     if not op.pointer.type.rank:
         return None
@@ -63,9 +65,7 @@ def _load(state: Relayout, load: Load) -> None:
     mask = state.demand(load.mask, layout) if load.mask is not None else None
     other = state.demand(load.other, layout) if load.other is not None else None
     vector, axis = (1, 0) if layout is None else vector_of(load, layout, state.facts)
-    made = VectorLoad(
-        pointer, mask, other, load.cache, load.eviction, load.volatile, vector, axis
-    )
+    made = VectorLoad(pointer, mask, other, load.cache, load.eviction, load.volatile, vector, axis)
     state.emit(made, load)
 
 

@@ -184,7 +184,13 @@ class FunctionText:
         """
         arguments = ", ".join(f"{t} {v}" for t, v in operands)
         kind = "sideeffect " if effects else ""
-        made = returns[0] if len(returns) == 1 else "{" + ", ".join(returns) + "}" if returns else "void"
+        made = (
+            returns[0]
+            if len(returns) == 1
+            else "{" + ", ".join(returns) + "}"
+            if returns
+            else "void"
+        )
         text = f'call {made} asm {kind}"{quoted(template)}", "{constraints}"({arguments})'
         if convergent:
             text += " convergent"

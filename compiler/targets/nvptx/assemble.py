@@ -1,0 +1,113 @@
+"""PTX to a cubin with ptxas, and what it reports about the kernel."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ... import knobs
+from ...errors import AssemblerError, OutOfResources, TargetError
+from ...options import Schedule
+from ..target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """Machine code of one kernel. Figures are per thread, shared memory is static (dynamic is the launch's).
+
+    ``spill_bytes``: stores plus loads that ptxas added for want of registers. ``log``: all that ptxas said.
+    """
+
+    image: bytes
+    registers: int | None
+    spill_bytes: int | None
+    stack_bytes: int | None
+    shared_bytes: int | None
+    log: str
+
+
+def find_ptxas() -> Path:
+    """The ptxas to use: the knob's, the nvidia-cuda-nvcc wheel's, or the one on PATH.
+
+    Raises:
+        TargetError: there is none.
+    """
+    chosen = knobs.ptxas_path.get()
+    if chosen is not None:
+        if not chosen.is_file():
+            raise TargetError(f"there is no ptxas at {chosen}", hint="set DEUTERON_PTXAS_PATH")
+        return chosen
+    found = _installed_ptxas()
+    if found is None:
+        raise TargetError(
+            "ptxas was not found", hint="pip install nvidia-cuda-nvcc, or put ptxas on PATH"
+        )
+    return found
+
+
+@cache
+def _installed_ptxas() -> Path | None:
+    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
+    for entry in map(Path, sys.path):
+        wheel = entry / "nvidia"
+        if wheel.is_dir() and (found := sorted(wheel.glob(f"**/bin/{name}"))):
+            return found[-1]
+    on_path = shutil.which(name)
+    return Path(on_path) if on_path else None
+
+
+def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
+    """Assemble ``ptx`` for ``target``.
+
+    Raises:
+        AssemblerError: ptxas rejected the code; the message carries its log.
+        OutOfResources: the kernel needs more of a hardware resource than the target has.
+        TargetError: there is no ptxas.
+    """
+    ptxas = find_ptxas()
+    with tempfile.TemporaryDirectory(prefix="deuteron-") as folder:
+        source, output = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
+        source.write_text(ptx)
+        command = [str(ptxas), "-v", f"--gpu-name=sm_{target.arch}", *_options()]
+        command += [str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        log = done.stdout + done.stderr
+        if done.returncode:
+            raise _error(log, target)
+        image = output.read_bytes()
+    return Cubin(
+        image,
+        registers=_figure(r"Used (\d+) registers", log),
+        spill_bytes=_sum(r"(\d+) bytes spill (?:stores|loads)", log),
+        stack_bytes=_figure(r"(\d+) bytes stack frame", log),
+        shared_bytes=_figure(r"(\d+) bytes smem", log) or 0,
+        log=log,
+    )
+
+
+def _options() -> list[str]:
+    options = knobs.ptxas_options.get().split()
+    return ["-O0", *options] if knobs.disable_ptxas_opt.get() else options
+
+
+def _figure(pattern: str, log: str) -> int | None:
+    found = re.search(pattern, log)
+    return int(found[1]) if found else None
+
+
+def _sum(pattern: str, log: str) -> int | None:
+    found = re.findall(pattern, log)
+    return sum(map(int, found)) if found else None
+
+
+def _error(log: str, target: Target) -> AssemblerError | OutOfResources:
+    shared = re.search(r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)", log)
+    if shared:
+        return OutOfResources("shared memory", int(shared[1], 16), int(shared[2], 16))
+    return AssemblerError(f"ptxas cannot assemble the kernel for {target}:\n{log.strip()}")

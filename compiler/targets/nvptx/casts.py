@@ -1,0 +1,136 @@
+"""Conversions between element types."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedOp
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Pointer, Scalar
+from ...tile.elementwise import Bitcast, Cast
+from .lowering import Lowering, elementwise
+from .types import register_type
+
+_EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
+
+
+@elementwise(Cast)
+def _cast(state: Lowering, op: Cast, args: list[str]) -> str:
+    source, to = op.x.type.scalar, op.to
+    if not isinstance(to, Scalar):
+        raise UnsupportedOp("numbers are not cast to pointers", location=op.location)
+    return convert(state, args[0], source, to, op.rounding)
+
+
+def convert(state: Lowering, x: str, source: Scalar, to: Scalar, rounding: str = "rtne") -> str:
+    """``x`` of type ``source`` as a value of type ``to``."""
+    if source == to:
+        return x
+    if source.is_float and to.is_float:
+        return _float_to_float(state, x, source, to, rounding)
+    if source.is_float:
+        return _float_to_integer(state, x, source, to)
+    if to.is_float:
+        return _integer_to_float(state, x, source, to)
+    name, wanted = register_type(source), register_type(to)
+    if to == I1:
+        return state.text.op(f"icmp ne {name} {x}, 0")
+    if to.bits == source.bits:
+        return x
+    if to.bits < source.bits:
+        return state.text.op(f"trunc {name} {x} to {wanted}")
+    return state.text.op(f"{'sext' if source.is_signed else 'zext'} {name} {x} to {wanted}")
+
+
+def _integer_to_float(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
+    if to not in (F16, F32, F64):
+        return convert(state, _integer_to_float(state, x, source, F32), F32, to)
+    opcode = "sitofp" if source.is_signed else "uitofp"
+    return state.text.op(f"{opcode} {register_type(source)} {x} to {register_type(to)}")
+
+
+def _float_to_integer(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
+    if source not in (F32, F64):
+        x, source = convert(state, x, source, F32), F32
+    name = register_type(source)
+    if to == I1:
+        return state.text.op(f"fcmp une {name} {x}, {state.constant(source, 0.0)}")
+    opcode = "fptosi" if to.is_signed else "fptoui"
+    return state.text.op(f"{opcode} {name} {x} to {register_type(to)}")
+
+
+def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, rounding: str) -> str:
+    if source in _EIGHT_BIT:
+        return convert(state, _widen_eight_bit(state, x, source), F16, to)
+    if to in _EIGHT_BIT:
+        return _narrow_to_eight_bit(state, convert(state, x, source, F32), to)
+    if source.bits == to.bits or (source == F64 and to == BF16):
+        # f16 <-> bf16, and f64 -> bf16, go through f32.
+        return convert(state, convert(state, x, source, F32), F32, to, rounding)
+    if to.bits > source.bits:
+        return state.text.op(f"fpext {register_type(source)} {x} to {register_type(to)}")
+    if rounding == "rtz":
+        return _truncate(state, x, source, to)
+    return state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
+
+
+def _truncate(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
+    if source == F64:
+        x = state.text.asm(
+            ["float"], "cvt.rz.f32.f64 $0, $1;", "=f,d", [("double", x)], effects=False
+        )[0]
+        return x if to == F32 else _truncate(state, x, F32, to)
+    if to == F16:
+        bits = state.text.asm(
+            ["i16"], "cvt.rz.f16.f32 $0, $1;", "=h,f", [("float", x)], effects=False
+        )
+        return state.text.op(f"bitcast i16 {bits[0]} to half")
+    # A bfloat is the upper half of a float.
+    whole = state.text.op(f"bitcast float {x} to i32")
+    upper = state.text.op(f"lshr i32 {whole}, 16")
+    half = state.text.op(f"trunc i32 {upper} to i16")
+    return state.text.op(f"bitcast i16 {half} to bfloat")
+
+
+def _require_eight_bit(state: Lowering, scalar: Scalar) -> None:
+    if state.target.capability < 89:
+        raise UnsupportedOp(
+            f"{state.target} has no conversions of {scalar}: they need sm_89 or newer",
+            hint="keep the data in tl.float16 on this GPU",
+        )
+
+
+def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:
+    if source == F8E5M2:
+        # An e5m2 number is the upper byte of the f16 of the same value.
+        wide = state.text.op(f"zext i8 {x} to i16")
+        return state.text.op(f"bitcast i16 {state.text.op(f'shl i16 {wide}, 8')} to half")
+    _require_eight_bit(state, source)
+    wide = state.text.op(f"zext i8 {x} to i16")
+    pair = state.text.asm(
+        ["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False
+    )
+    low = state.text.op(f"trunc i32 {pair[0]} to i16")
+    return state.text.op(f"bitcast i16 {low} to half")
+
+
+def _narrow_to_eight_bit(state: Lowering, x: str, to: Scalar) -> str:
+    _require_eight_bit(state, to)
+    zero = state.constant(F32, 0.0)
+    pair = state.text.asm(
+        ["i16"],
+        f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;",
+        "=h,f,f",
+        [("float", zero), ("float", x)],
+        effects=False,
+    )
+    return state.text.op(f"trunc i16 {pair[0]} to i8")
+
+
+@elementwise(Bitcast)
+def _bitcast(state: Lowering, op: Bitcast, args: list[str]) -> str:
+    source, to = register_type(op.x.type.elem), register_type(op.to)
+    if source == to:
+        return args[0]
+    if isinstance(op.to, Pointer):
+        return state.text.op(f"inttoptr {source} {args[0]} to {to}")
+    if isinstance(op.x.type.elem, Pointer):
+        return state.text.op(f"ptrtoint {source} {args[0]} to {to}")
+    return state.text.op(f"bitcast {source} {args[0]} to {to}")

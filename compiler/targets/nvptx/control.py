@@ -1,0 +1,193 @@
+"""Loops and branches as basic blocks, with one phi per register that somebody needs.
+
+A phi is made when its value is asked for. Its operand from the back edge is asked for once the body is lowered, which
+may bring in further phis: so a loop carries exactly the registers that its results depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import UnsupportedOp
+from ...ir.core import Block, Value
+from ...tile.control import Condition, For, If, While, Yield
+from ...tile.elementwise import Constant
+from .lowering import Lowering, rule
+from .registers import Registers
+from .types import register_type
+
+
+class _Header:
+    """The phis at the head of one loop."""
+
+    def __init__(self, state: Lowering, before: str) -> None:
+        self.state = state
+        self.before = before
+        self.latch = ""
+        self.chunk = state.text.chunk()
+        state.text.chunk()
+        self._inits: list[Registers] = []
+        self._backs: list[Registers] = []
+        self._waiting: list[tuple[int, int, str]] = []
+        self._busy = False
+
+    def carry(self, init: Value, argument: Value) -> None:
+        """Make ``argument`` the phi of ``init`` and of what the body hands on in its place."""
+        place = len(self._inits)
+        self._inits.append(self.state.values[init])
+
+        def make(index: int) -> str:
+            name = "%" + self.state.text.fresh("p")
+            self._waiting.append((place, index, name))
+            if self.latch:
+                self._settle()
+            return name
+
+        self.state.values[argument] = Registers.lazy(argument.type, make, 0)
+
+    def close(self, latch: str, handed_on: Sequence[Value]) -> None:
+        """The body is lowered: its last block is ``latch``."""
+        self.latch = latch
+        self._backs = [self.state.values[v] for v in handed_on]
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        while self._waiting:
+            place, index, name = self._waiting.pop()
+            init, back = self._inits[place], self._backs[place]
+            kind = register_type(init.type.elem)
+            self.chunk.append(
+                f"  {name} = phi {kind} [{init[index]}, %{self.before}], [{back[index]}, %{self.latch}]"
+            )
+        self._busy = False
+
+
+def _handed_on(block: Block) -> tuple[Value, ...]:
+    end = block.terminator
+    return end.values if isinstance(end, Yield | Condition) else ()
+
+
+@rule(For)
+def _for(state: Lowering, op: For) -> None:
+    text = state.text
+    index_type = register_type(op.lower.type.elem)
+    lower, upper, step = (state.scalar(v) for v in (op.lower, op.upper, op.step))
+    head, body, latch, after = (text.fresh(n) for n in ("head", "body", "latch", "after"))
+    index = "%" + text.fresh("i")
+    following = "%" + text.fresh("n")
+
+    before = state.block
+    text.do(f"br label %{head}")
+    state.begin(head)
+    header = _Header(state, before)
+    header.chunk.append(
+        f"  {index} = phi {index_type} [{lower}, %{before}], [{following}, %{latch}]"
+    )
+    for init, argument in zip(op.inits, op.body.args[1:], strict=True):
+        header.carry(init, argument)
+    go_on = _in_range(state, op, index, upper, step)
+    text.do(f"br i1 {go_on}, label %{body}, label %{after}")
+
+    state.begin(body)
+    state.define(op.body.args[0], [index])
+    state.lower_block(op.body)
+    text.do(f"br label %{latch}")
+    state.begin(latch)
+    text.do(f"{following} = add {index_type} {index}, {step}")
+    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
+    header.close(latch, _handed_on(op.body))
+
+    state.begin(after)
+    for result, argument in zip(op.results, op.body.args[1:], strict=True):
+        state.values[result] = state.values[argument]
+
+
+def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> str:
+    name = register_type(op.lower.type.elem)
+    if not op.lower.type.scalar.is_signed:
+        return state.text.op(f"icmp ult {name} {index}, {upper}")
+    made = op.step.op
+    if isinstance(made, Constant):
+        predicate = "slt" if made.value >= 0 else "sgt"
+        return state.text.op(f"icmp {predicate} {name} {index}, {upper}")
+    up = state.text.op(f"icmp slt {name} {index}, {upper}")
+    down = state.text.op(f"icmp sgt {name} {index}, {upper}")
+    falling = state.text.op(f"icmp slt {name} {step}, 0")
+    return state.text.op(f"select i1 {falling}, i1 {down}, i1 {up}")
+
+
+def loop_hints(state: Lowering) -> str:
+    """Metadata that keeps LLVM and ptxas from unrolling: it is where most of their time would go."""
+    tail = state.module.tail
+    number = len(tail)
+    if not any("llvm.loop.unroll.disable" in line for line in tail):
+        tail.append(f'!{number} = !{{!"llvm.loop.unroll.disable"}}')
+        number += 1
+    disable = next(i for i, line in enumerate(tail) if "llvm.loop.unroll.disable" in line)
+    tail.append(f"!{number} = distinct !{{!{number}, !{disable}}}")
+    return f"!{number}"
+
+
+@rule(While)
+def _while(state: Lowering, op: While) -> None:
+    text = state.text
+    head, body, after = (text.fresh(n) for n in ("head", "body", "after"))
+    before = state.block
+    text.do(f"br label %{head}")
+    state.begin(head)
+    header = _Header(state, before)
+    for init, argument in zip(op.inits, op.before.args, strict=True):
+        header.carry(init, argument)
+    state.lower_block(op.before)
+    end = op.before.terminator
+    if not isinstance(end, Condition):
+        raise UnsupportedOp("a while loop has no condition", location=op.location)
+    text.do(f"br i1 {state.scalar(end.condition)}, label %{body}, label %{after}")
+
+    state.begin(body)
+    for value, argument in zip(end.values, op.body.args, strict=True):
+        state.values[argument] = state.values[value]
+    state.lower_block(op.body)
+    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
+    header.close(state.block, _handed_on(op.body))
+
+    state.begin(after)
+    for result, value in zip(op.results, end.values, strict=True):
+        state.values[result] = state.values[value]
+
+
+@rule(If)
+def _if(state: Lowering, op: If) -> None:
+    text = state.text
+    then, otherwise, after = (text.fresh(n) for n in ("then", "else", "after"))
+    text.do(f"br i1 {state.scalar(op.condition)}, label %{then}, label %{otherwise}")
+    leaving: list[str] = []
+    for label, block in ((then, op.then), (otherwise, op.otherwise)):
+        state.begin(label)
+        state.lower_block(block)
+        text.do(f"br label %{after}")
+        leaving.append(state.block)
+    state.begin(after)
+    sides = [_handed_on(op.then), _handed_on(op.otherwise)]
+    phis = text.chunk()
+    text.chunk()
+    for i, result in enumerate(op.results):
+        _merge(state, result, [state.values[s[i]] for s in sides], leaving, phis)
+
+
+def _merge(
+    state: Lowering, result: Value, sides: list[Registers], blocks: list[str], chunk: list[str]
+) -> None:
+    kind = register_type(result.type.elem)
+
+    def make(index: int) -> str:
+        name = "%" + state.text.fresh("p")
+        arms = ", ".join(f"[{s[index]}, %{b}]" for s, b in zip(sides, blocks, strict=True))
+        chunk.append(f"  {name} = phi {kind} {arms}")
+        return name
+
+    depth = 1 + max(s.depth for s in sides)
+    state.values[result] = Registers.lazy(result.type, make, depth)

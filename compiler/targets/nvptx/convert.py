@@ -1,0 +1,233 @@
+"""Layout conversions: renaming, shuffles or a round trip through shared memory, as the layout room plans them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...errors import UnsupportedOp
+from ...gpu.ops import ConvertLayout
+from ...ir.types import Element, Pointer
+from ...layout import Exchange, Identity, RegisterPermute, SharedAccess, SharedMemory, WarpShuffle
+from ...layout import plan_conversion
+from .lowering import Lowering, reach_of, rule
+from .registers import Registers
+from .types import register_type
+from .vectors import load_shared, store_shared
+
+
+@rule(ConvertLayout)
+def _convert(state: Lowering, op: ConvertLayout) -> None:
+    source, result = op.x.type.layout, op.result.type.layout
+    if source is None or result is None:
+        raise UnsupportedOp("a conversion needs layouts on both sides", location=op.location)
+    registers = state.values[op.x]
+    elem = op.x.type.elem
+    plan = plan_conversion(source, result, elem.bits)
+    match plan:
+        case Identity():
+            state.define_lazily(op.result, [registers], lambda i: registers[i])
+        case RegisterPermute():
+            indices = plan.indices
+            state.define_lazily(op.result, [registers], lambda i: registers[indices[i]])
+        case WarpShuffle():
+            state.define(op.result, _shuffle(state, plan, registers, elem))
+        case SharedMemory():
+            state.define(
+                op.result, _through_shared(state, plan, registers, elem, state.scratch(op))
+            )
+
+
+# Shared memory -----------------------------------------------------------------------------------------------
+
+
+def _through_shared(
+    state: Lowering, plan: SharedMemory, registers: Registers, elem: Element, start: int
+) -> list[str | None]:
+    names: list[str | None] = [None] * len(plan.read.canonical)
+    writes = _addresses(state, plan.write, start)
+    reads = _addresses(state, plan.read, start)
+    write_step = len(plan.write.registers) // plan.rounds
+    read_step = len(plan.read.registers) // plan.rounds
+    for turn in range(plan.rounds):
+        if turn:
+            state.barrier()
+        for i in range(turn * write_step, (turn + 1) * write_step):
+            values = [registers[r] for r in plan.write.registers[i]]
+            store_shared(state, elem, values, writes(i))
+        state.barrier()
+        for i in range(turn * read_step, (turn + 1) * read_step):
+            loaded = load_shared(state, elem, plan.read.vector, reads(i))
+            for register, name in zip(plan.read.registers[i], loaded, strict=True):
+                names[register] = name
+    return [names[c] for c in plan.read.canonical]
+
+
+class _addresses:
+    """Addresses of the accesses of one plan, by number."""
+
+    def __init__(self, state: Lowering, access: SharedAccess, start: int) -> None:
+        self.state = state
+        self.access = access
+        self.start = start
+        self.thread = state.thread_bits(access.lane, access.warp)
+        self.reach = reach_of((*access.lane, *access.warp))
+        self.bases: dict[int, str] = {}
+
+    def __call__(self, number: int) -> str:
+        xored, added = self.access.split_offset(number)
+        base = self.bases.get(xored)
+        if base is None:
+            offset = self.state.add_bits(self.thread, self.reach, xored)
+            base = self.bases[xored] = self.state.shared(offset)
+        added += self.start
+        if not added:
+            return base
+        return self.state.text.op(
+            f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {added}"
+        )
+
+
+# Shuffles ----------------------------------------------------------------------------------------------------
+
+
+def _shuffle(
+    state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element
+) -> list[str | None]:
+    units = [_join_unit(state, elem, [registers[r] for r in group]) for group in plan.gather]
+    word = "i64" if elem.bits > 32 else "i32"
+    units = _exchange(state, plan.before, units, word)
+    lane = ""
+    if not plan.is_butterfly:
+        lane = state.thread_bits(plan.lane, plan.warp)
+    moved = []
+    for step in plan.rounds:
+        if plan.is_butterfly:
+            unit = units[step.source]
+            moved.append(butterfly(state, unit, word, step.lane_xor) if step.lane_xor else unit)
+            continue
+        source = lane
+        if step.lane_xor:
+            source = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
+        moved.append(_from_lane(state, units[step.source], word, source))
+    moved = _exchange(state, plan.after, moved, word)
+    parts: dict[int, list[str]] = {}
+    names: list[str | None] = []
+    for unit_number, element_number in plan.scatter:
+        if unit_number not in parts:
+            parts[unit_number] = _split_unit(state, elem, moved[unit_number], len(plan.gather[0]))
+        names.append(parts[unit_number][element_number])
+    return names
+
+
+def _exchange(
+    state: Lowering, exchanges: Sequence[Exchange], units: list[str], word: str
+) -> list[str]:
+    for exchange in exchanges:
+        bit = exchange.bit + (5 if exchange.dimension == "warp" else 0)
+        masked = state.text.op(f"and i32 {state.thread}, {1 << bit}")
+        swap = state.text.op(f"icmp ne i32 {masked}, 0")
+        units = [
+            state.text.op(f"select i1 {swap}, {word} {units[u ^ exchange.flip]}, {word} {unit}")
+            for u, unit in enumerate(units)
+        ]
+    return units
+
+
+def _join_unit(state: Lowering, elem: Element, values: list[str]) -> str:
+    """Up to 32 bits of elements in an i32, lowest first; one 64-bit element in an i64."""
+    text = state.text
+    name = register_type(elem)
+    if elem.bits == 64:
+        return to_integer(state, values[0], elem)
+    if len(values) == 1:
+        integer = to_integer(state, values[0], elem)
+        return text.op(f"zext i{elem.bits} {integer} to i32") if elem.bits < 32 else integer
+    if name == "i1":
+        values = [text.op(f"zext i1 {v} to i8") for v in values]
+        name = "i8"
+    whole = "poison"
+    kind = f"<{len(values)} x {name}>"
+    for i, value in enumerate(values):
+        whole = text.op(f"insertelement {kind} {whole}, {name} {value}, i32 {i}")
+    bits = max(8, elem.bits) * len(values)
+    joined = text.op(f"bitcast {kind} {whole} to i{bits}")
+    return joined if bits == 32 else text.op(f"zext i{bits} {joined} to i32")
+
+
+def _split_unit(state: Lowering, elem: Element, unit: str, count: int) -> list[str]:
+    text = state.text
+    name = register_type(elem)
+    if elem.bits == 64:
+        return [from_integer(state, unit, elem)]
+    if count == 1:
+        if elem.bits < 32:
+            unit = text.op(f"trunc i32 {unit} to i{elem.bits}")
+        return [from_integer(state, unit, elem)]
+    stored = "i8" if name == "i1" else name
+    bits = max(8, elem.bits) * count
+    if bits < 32:
+        unit = text.op(f"trunc i32 {unit} to i{bits}")
+    kind = f"<{count} x {stored}>"
+    whole = text.op(f"bitcast i{bits} {unit} to {kind}")
+    values = [text.op(f"extractelement {kind} {whole}, i32 {i}") for i in range(count)]
+    return [text.op(f"trunc i8 {v} to i1") for v in values] if name == "i1" else values
+
+
+def to_integer(state: Lowering, value: str, elem: Element) -> str:
+    """The bits of ``value`` as an integer of its width."""
+    name = register_type(elem)
+    if isinstance(elem, Pointer):
+        return state.text.op(f"ptrtoint {name} {value} to i64")
+    if name.startswith("i"):
+        return value
+    return state.text.op(f"bitcast {name} {value} to i{elem.bits}")
+
+
+def from_integer(state: Lowering, bits: str, elem: Element) -> str:
+    """The inverse of :func:`to_integer`."""
+    name = register_type(elem)
+    if isinstance(elem, Pointer):
+        return state.text.op(f"inttoptr i64 {bits} to {name}")
+    if name.startswith("i"):
+        return bits
+    return state.text.op(f"bitcast i{elem.bits} {bits} to {name}")
+
+
+def butterfly(state: Lowering, value: str, word: str, lane_xor: int) -> str:
+    """``value`` (i32, i64 or float) of the lane whose number differs by ``lane_xor``."""
+    return _shuffle_word(state, "bfly", value, word, str(lane_xor))
+
+
+def _from_lane(state: Lowering, value: str, word: str, lane: str) -> str:
+    return _shuffle_word(state, "idx", value, word, lane)
+
+
+def shuffle_up(state: Lowering, value: str, word: str, distance: int) -> str:
+    """``value`` of the lane ``distance`` below; the lowest lanes keep their own."""
+    return _shuffle_word(state, "up", value, word, str(distance))
+
+
+def _shuffle_word(state: Lowering, mode: str, value: str, word: str, lane: str) -> str:
+    text = state.text
+    clamp = "0" if mode == "up" else "31"
+    if word == "i64":
+        low = text.op(f"trunc i64 {value} to i32")
+        shifted = text.op(f"lshr i64 {value}, 32")
+        high = text.op(f"trunc i64 {shifted} to i32")
+        parts = [_shuffle_word(state, mode, part, "i32", lane) for part in (low, high)]
+        wide = [text.op(f"zext i32 {part} to i64") for part in parts]
+        upper = text.op(f"shl i64 {wide[1]}, 32")
+        return text.op(f"or disjoint i64 {upper}, {wide[0]}")
+    kind = "f32" if word == "float" else "i32"
+    operands = [("i32", "-1"), (word, value), ("i32", lane), ("i32", clamp)]
+    return text.call(word, f"llvm.nvvm.shfl.sync.{mode}.{kind}", operands)
+
+
+def shuffle_element(state: Lowering, value: str, elem: Element, lane_xor: int) -> str:
+    """One element of any type from the lane that differs by ``lane_xor``."""
+    name = register_type(elem)
+    if name == "float":
+        return butterfly(state, value, "float", lane_xor)
+    unit = _join_unit(state, elem, [value])
+    word = "i64" if elem.bits == 64 else "i32"
+    return _split_unit(state, elem, butterfly(state, unit, word, lane_xor), 1)[0]

@@ -1,0 +1,132 @@
+"""device_print and device_assert, through the two functions that the CUDA driver provides."""
+
+from __future__ import annotations
+
+from ...ir.core import Value
+from ...ir.types import F32, F64, Element, Scalar
+from ...tile.debug import Assert, Print
+from .casts import convert
+from .lowering import Lowering, rule
+
+_BUFFER_BYTES = 64
+
+
+@rule(Print)
+def _print(state: Lowering, op: Print) -> None:
+    if not op.values:
+        _when(state, state.only_thread(None), lambda: _printf(state, op.prefix, [], None))
+    for value in op.values:
+        registers = state.values[value]
+        alone = state.only_thread(value.type.layout)
+        names = [(i, registers[i]) for i in registers.unique()]
+        _when(state, alone, lambda v=value, n=names: _print_all(state, op, v, n))  # type: ignore[misc]
+
+
+def _when(state: Lowering, predicate: str | None, emit: object) -> None:
+    """Run the code that ``emit`` appends in the threads where ``predicate`` holds."""
+    if not callable(emit):
+        return
+    if predicate is None:
+        emit()
+        return
+    inside, after = state.text.fresh("when"), state.text.fresh("after")
+    state.text.do(f"br i1 {predicate}, label %{inside}, label %{after}")
+    state.begin(inside)
+    emit()
+    state.text.do(f"br label %{after}")
+    state.begin(after)
+
+
+def _print_all(state: Lowering, op: Print, value: Value, names: list[tuple[int, str]]) -> None:
+    layout = value.type.layout
+    for i, name in names:
+        index: list[str] = []
+        if layout is not None:
+            for axis, constant in enumerate(layout.register_coordinates()[i]):
+                thread = state.coordinate(layout, axis)
+                index.append(
+                    thread if not constant else state.text.op(f"xor i32 {thread}, {constant}")
+                )
+        _printf(state, op.prefix, index, (value.type.elem, name, op.hex))
+
+
+def _printf(
+    state: Lowering, prefix: str, index: list[str], shown: tuple[Element, str, bool] | None
+) -> None:
+    text = state.text
+    pid = [text.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{a}", []) for a in "xyz"]
+    template = "pid (%u, %u, %u) "
+    if index:
+        template += f"idx ({', '.join(['%u'] * len(index))}) "
+    template += prefix.replace("%", "%%")
+    fields = [("i32", v) for v in (*pid, *index)]
+    if shown is not None:
+        word, *field = _argument(state, *shown)
+        template += (": " if prefix and not prefix.rstrip().endswith(":") else "") + word
+        fields.append((field[0], field[1]))
+    buffer = _fill_buffer(state, fields)
+    text.call("i32", "vprintf", [("ptr", state.module.string(template + "\n")), ("ptr", buffer)])
+
+
+def _argument(state: Lowering, elem: Element, name: str, hex: bool) -> tuple[str, str, str]:
+    """printf's word, and type and value as C's varargs pass them."""
+    if not isinstance(elem, Scalar):
+        return "%p", "i64", state.text.op(f"ptrtoint ptr addrspace(1) {name} to i64")
+    if elem.is_float:
+        return (
+            "%f",
+            "double",
+            convert(state, convert(state, name, elem, F32), F32, F64) if elem != F64 else name,
+        )
+    long = "ll" if elem.bits == 64 else ""
+    if elem.bits < 32:
+        extend = "sext" if elem.is_signed else "zext"
+        name = state.text.op(f"{extend} i{elem.bits} {name} to i32")
+    letter = "x" if hex else "d" if elem.is_signed else "u"
+    return (
+        f"%{'0' + str(elem.bits // 4) if hex else ''}{long}{letter}",
+        "i64" if long else "i32",
+        name,
+    )
+
+
+def _fill_buffer(state: Lowering, fields: list[tuple[str, str]]) -> str:
+    text = state.text
+    buffer = "%" + text.fresh("buffer")
+    state.entry.append(f"  {buffer} = alloca [{_BUFFER_BYTES} x i8], align 8")
+    offset = 0
+    for type, value in fields:
+        size = 8 if type in ("i64", "double") else 4
+        offset = -(-offset // size) * size
+        place = text.op(f"getelementptr i8, ptr {buffer}, i32 {offset}")
+        text.do(f"store {type} {value}, ptr {place}, align {size}")
+        offset += size
+    return buffer
+
+
+@rule(Assert)
+def _assert(state: Lowering, op: Assert) -> None:
+    registers = state.values[op.condition]
+    holds: str | None = None
+    for i in registers.unique():
+        holds = state.both(holds, registers[i])
+    failed = state.text.op(f"xor i1 {holds}, true")
+    where = op.location
+    message = state.module.string(op.message or "device_assert failed")
+    file = state.module.string(where.file if where else "<unknown>")
+    function = state.module.string(state.source.name)
+
+    def fail() -> None:
+        state.text.call(
+            "void",
+            "__assertfail",
+            [
+                ("ptr", message),
+                ("ptr", file),
+                ("i32", str(where.line if where else 0)),
+                ("ptr", function),
+                ("i64", "1"),
+            ],
+        )
+
+    _when(state, failed, fail)

@@ -1,0 +1,194 @@
+"""Arithmetic, comparisons and selections: one LLVM instruction an element, mostly."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedOp
+from ...ir.core import Op, Value
+from ...ir.types import BF16, F16, F32, F64, I1, Scalar
+from ...tile import elementwise as ew
+from .lowering import Lowering, elementwise, rule
+from .types import memory_type, register_type
+
+_OVERLOAD = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+
+
+def kind_of(value: Value) -> tuple[Scalar, str]:
+    """Element type of ``value`` and its LLVM spelling; refuses types that only exist in memory."""
+    scalar = value.type.scalar
+    name = register_type(scalar)
+    if scalar.is_float and name == "i8":
+        raise UnsupportedOp(
+            f"there is no arithmetic in {scalar} on cuda", hint="cast to tl.float16 or tl.float32"
+        )
+    return scalar, name
+
+
+def intrinsic(state: Lowering, name: str, type: str, *operands: str) -> str:
+    """Call ``llvm.name`` overloaded on ``type``, all operands and the result being of it."""
+    full = f"llvm.{name}.{_OVERLOAD.get(type, type)}"
+    return state.text.call(type, full, [(type, o) for o in operands])
+
+
+@rule(ew.Constant)
+def _constant(state: Lowering, op: ew.Constant) -> None:
+    state.define(op.result, [state.constant(op.type.elem, op.value)] * _count(op))
+
+
+def _count(op: Op) -> int:
+    layout = op.result.type.layout
+    return layout.registers if layout is not None else 1
+
+
+@elementwise(ew.Neg)
+def _neg(state: Lowering, op: ew.Neg, args: list[str]) -> str:
+    scalar, name = kind_of(op.x)
+    return state.text.op(
+        f"fneg {name} {args[0]}" if scalar.is_float else f"sub {name} 0, {args[0]}"
+    )
+
+
+@elementwise(ew.Not)
+def _not(state: Lowering, op: ew.Not, args: list[str]) -> str:
+    scalar, name = kind_of(op.x)
+    return state.text.op(f"xor {name} {args[0]}, {'true' if scalar == I1 else '-1'}")
+
+
+@elementwise(ew.Abs)
+def _abs(state: Lowering, op: ew.Abs, args: list[str]) -> str:
+    scalar, name = kind_of(op.x)
+    if scalar.is_float:
+        return intrinsic(state, "fabs", name, args[0])
+    if not scalar.is_signed:
+        return args[0]
+    return state.text.call(name, f"llvm.abs.{name}", [(name, args[0]), ("i1", "false")])
+
+
+def _register_arithmetic(kind: type[ew.Binary], floating: str, integer: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.Binary, args: list[str]) -> str:
+        scalar, name = kind_of(op.lhs)
+        opcode = f"{floating} {state.contract}" if scalar.is_float else f"{integer} "
+        return state.text.op(f"{opcode}{name} {args[0]}, {args[1]}")
+
+
+_register_arithmetic(ew.Add, "fadd", "add")
+_register_arithmetic(ew.Sub, "fsub", "sub")
+_register_arithmetic(ew.Mul, "fmul", "mul")
+
+
+def _register_bitwise(kind: type[ew.IntegerBinary], signed: str, unsigned: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.IntegerBinary, args: list[str]) -> str:
+        scalar, name = kind_of(op.lhs)
+        opcode = signed if scalar.is_signed else unsigned
+        return state.text.op(f"{opcode} {name} {args[0]}, {args[1]}")
+
+
+_register_bitwise(ew.And, "and", "and")
+_register_bitwise(ew.Or, "or", "or")
+_register_bitwise(ew.Xor, "xor", "xor")
+_register_bitwise(ew.Shl, "shl", "shl")
+_register_bitwise(ew.Shr, "ashr", "lshr")
+_register_bitwise(ew.IntDiv, "sdiv", "udiv")
+
+
+@elementwise(ew.Div)
+def _div(state: Lowering, op: ew.Div, args: list[str]) -> str:
+    scalar, name = kind_of(op.lhs)
+    if scalar in (F16, BF16):
+        wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
+        quotient = state.text.op(f"fdiv float {wide[0]}, {wide[1]}")
+        return state.text.op(f"fptrunc float {quotient} to {name}")
+    if scalar == F32 and not op.precise:
+        return state.text.call("float", "llvm.nvvm.div.full", [("float", a) for a in args])
+    return state.text.op(f"fdiv {name} {args[0]}, {args[1]}")
+
+
+@elementwise(ew.Rem)
+def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
+    scalar, name = kind_of(op.lhs)
+    if scalar in (F16, BF16):
+        wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
+        rest = state.text.op(f"frem float {wide[0]}, {wide[1]}")
+        return state.text.op(f"fptrunc float {rest} to {name}")
+    opcode = "frem" if scalar.is_float else "srem" if scalar.is_signed else "urem"
+    return state.text.op(f"{opcode} {name} {args[0]}, {args[1]}")
+
+
+@elementwise(ew.MulHigh)
+def _mul_high(state: Lowering, op: ew.MulHigh, args: list[str]) -> str:
+    scalar, name = kind_of(op.lhs)
+    wide = f"i{2 * scalar.bits}"
+    extend = "sext" if scalar.is_signed else "zext"
+    x, y = (state.text.op(f"{extend} {name} {a} to {wide}") for a in args)
+    product = state.text.op(f"mul {wide} {x}, {y}")
+    high = state.text.op(f"lshr {wide} {product}, {scalar.bits}")
+    return state.text.op(f"trunc {wide} {high} to {name}")
+
+
+def _register_extremum(kind: type[ew.Min] | type[ew.Max], word: str, boolean: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.Min | ew.Max, args: list[str]) -> str:
+        scalar, name = kind_of(op.lhs)
+        if scalar == I1:
+            return state.text.op(f"{boolean} i1 {args[0]}, {args[1]}")
+        if not scalar.is_float:
+            sign = "s" if scalar.is_signed else "u"
+            return intrinsic(state, f"{sign}{word}", name, *args)
+        if not op.propagate_nan:
+            return intrinsic(state, f"{word}num", name, *args)
+        if scalar != F64:
+            return intrinsic(state, f"{word}imum", name, *args)
+        # PTX has no NaN-propagating min and max of f64.
+        nan = state.text.op(f"fcmp uno double {args[0]}, {args[1]}")
+        total = state.text.op(f"fadd double {args[0]}, {args[1]}")
+        best = intrinsic(state, f"{word}num", name, *args)
+        return state.text.op(f"select i1 {nan}, double {total}, double {best}")
+
+
+_register_extremum(ew.Min, "min", "and")
+_register_extremum(ew.Max, "max", "or")
+
+_FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+
+
+@elementwise(ew.Compare)
+def _compare(state: Lowering, op: ew.Compare, args: list[str]) -> str:
+    name = register_type(op.lhs.type.elem)
+    predicate = op.predicate
+    if op.lhs.type.is_float:
+        kind_of(op.lhs)
+        return state.text.op(f"fcmp {_FLOAT_PREDICATES[predicate]} {name} {args[0]}, {args[1]}")
+    if predicate not in ("eq", "ne"):
+        elem = op.lhs.type.elem
+        signed = isinstance(elem, Scalar) and elem.is_signed
+        predicate = ("s" if signed else "u") + predicate
+    return state.text.op(f"icmp {predicate} {name} {args[0]}, {args[1]}")
+
+
+@elementwise(ew.Select)
+def _select(state: Lowering, op: ew.Select, args: list[str]) -> str:
+    name = register_type(op.on_true.type.elem)
+    return state.text.op(f"select i1 {args[0]}, {name} {args[1]}, {name} {args[2]}")
+
+
+@elementwise(ew.Fma)
+def _fma(state: Lowering, op: ew.Fma, args: list[str]) -> str:
+    _, name = kind_of(op.x)
+    return intrinsic(state, "fma", name, *args)
+
+
+@elementwise(ew.AddPtr)
+def _addptr(state: Lowering, op: ew.AddPtr, args: list[str]) -> str:
+    scalar = op.offset.type.scalar
+    index, name = args[1], register_type(scalar)
+    if not scalar.is_signed and scalar.bits < 64:
+        # getelementptr would extend the sign of a narrow index.
+        index, name = state.text.op(f"zext {name} {index} to i64"), "i64"
+    element = memory_type(op.pointer.type.pointee)
+    return state.text.op(f"getelementptr {element}, ptr addrspace(1) {args[0]}, {name} {index}")
+
+
+@elementwise(ew.Hint)
+def _hint(state: Lowering, op: ew.Hint, args: list[str]) -> str:
+    return args[0]

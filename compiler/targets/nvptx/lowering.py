@@ -1,0 +1,256 @@
+"""The state of one lowering from GPU IR to LLVM text, and what all rules use.
+
+A rule gets the state and one operation, and defines :class:`~.registers.Registers` for its results. Rules are found
+through :data:`RULES`; those of elementwise operations are functions of one element (:func:`elementwise`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from ...errors import UnsupportedOp
+from ...gpu.scratch import Allocation
+from ...ir.core import Block, Function, Op, Value, uses
+from ...ir.types import Element, Scalar
+from ...layout import LinearLayout, shift_terms
+from ...llvm.text import FunctionText, ModuleText, float_constant
+from ...options import Schedule
+from ..rules import RuleSet
+from ..target import Target
+from .registers import Registers
+from .types import register_type
+
+LANES = 32
+LANE_BITS = 5
+
+OpT = TypeVar("OpT", bound=Op)
+Rule = Callable[["Lowering", Op], None]
+ElementRule = Callable[["Lowering", Op, list[str]], str]
+
+RULES: RuleSet[Rule] = RuleSet("cuda")
+ELEMENT_RULES: dict[type[Op], ElementRule] = {}
+
+
+def rule(
+    kind: type[OpT],
+) -> Callable[[Callable[[Lowering, OpT], None]], Callable[[Lowering, OpT], None]]:
+    """Register the decorated function as the rule for ``kind``."""
+
+    def register(function: Callable[[Lowering, OpT], None]) -> Callable[[Lowering, OpT], None]:
+        RULES(kind)(cast(Rule, function))
+        return function
+
+    return register
+
+
+def elementwise(
+    kind: type[OpT],
+) -> Callable[
+    [Callable[[Lowering, OpT, list[str]], str]], Callable[[Lowering, OpT, list[str]], str]
+]:
+    """Register a function from one element of each operand to one of the result as the rule for ``kind``."""
+
+    def register(
+        function: Callable[[Lowering, OpT, list[str]], str],
+    ) -> Callable[[Lowering, OpT, list[str]], str]:
+        ELEMENT_RULES[kind] = cast(ElementRule, function)
+        RULES(kind)(_lower_elementwise)
+        return function
+
+    return register
+
+
+def _lower_elementwise(state: Lowering, op: Op) -> None:
+    element = ELEMENT_RULES[type(op)]
+    operands = [state.values[v] for v in op.operands]
+    state.define_lazily(op.result, operands, lambda i: element(state, op, [o[i] for o in operands]))
+
+
+class Lowering:
+    """One kernel on its way to LLVM text."""
+
+    def __init__(
+        self, function: Function, target: Target, schedule: Schedule, allocation: Allocation
+    ) -> None:
+        self.source = function
+        self.target = target
+        self.schedule = schedule
+        self.allocation = allocation
+        self.warps = function.num_warps or schedule.num_warps
+        self.used = uses(function)
+        self.values: dict[Value, Registers] = {}
+        self.contract = "contract " if schedule.enable_fp_fusion else ""
+        self.module = ModuleText("nvptx64-nvidia-cuda")
+        self.text = FunctionText(self.module, "")
+        self._coordinates: dict[tuple[int, ...], str] = {}
+        self.entry = self.text.current
+        self.text.label("entry")
+        self.block = "entry"  # the basic block that code is appended to
+        self.thread = self.text.op(
+            f"call range(i32 0, {self.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
+        )
+        self.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
+        self.text.chunk()
+
+    @property
+    def threads(self) -> int:
+        """Threads of one program."""
+        return self.warps * LANES
+
+    # Values --------------------------------------------------------------------------------------------------
+
+    def define_lazily(
+        self, value: Value, operands: Sequence[Registers], element: Callable[[int], str]
+    ) -> None:
+        """Let ``element(i)`` compute register i of ``value``, here, when somebody needs it."""
+        chunk = self.text.chunk()
+        text = self.text
+
+        def make(index: int) -> str:
+            outer, text.current = text.current, chunk
+            try:
+                return element(index)
+            finally:
+                text.current = outer
+
+        depth = 1 + max((o.depth for o in operands), default=0)
+        self.values[value] = Registers.lazy(value.type, make, depth)
+        text.chunk()
+
+    def define(self, value: Value, names: Sequence[str | None]) -> None:
+        """Give ``value`` its registers."""
+        self.values[value] = Registers.fixed(value.type, names)
+
+    def scalar(self, value: Value) -> str:
+        """The one register of a scalar."""
+        return self.values[value][0]
+
+    def lower_block(self, block: Block) -> None:
+        """Lower all operations of ``block`` but its terminator."""
+        end = block.terminator
+        for op in block.ops:
+            if op is not end:
+                RULES.find(op)(self, op)
+
+    def begin(self, label: str) -> None:
+        """Start basic block ``label``; the one before has ended in a branch."""
+        self.text.chunk()
+        self.text.label(label)
+        self.block = label
+        self.text.chunk()
+
+    def constant(self, element: Element, value: int | float | bool) -> str:
+        """A constant of ``element``, as LLVM text."""
+        name = register_type(element)
+        if name == "i1":
+            return "true" if value else "false"
+        if not isinstance(element, Scalar):
+            return "null"
+        if element.is_float and name != "i8":
+            return float_constant(float(value), name)
+        if element.is_float:
+            raise UnsupportedOp(
+                f"constants of {element} are not available on cuda", hint="cast an f32 constant"
+            )
+        wrapped = int(value) & ((1 << element.bits) - 1)
+        return str(wrapped - (1 << element.bits) if wrapped >> (element.bits - 1) else wrapped)
+
+    # Threads -------------------------------------------------------------------------------------------------
+
+    def thread_bits(self, lane: Sequence[int], warp: Sequence[int]) -> str:
+        """XOR of the bases at the set bits of this thread's lane and warp, as i32; computed once per kernel."""
+        bases = (*lane, *warp)
+        if (known := self._coordinates.get(bases)) is None:
+            outer, self.text.current = self.text.current, self.entry
+            known = self._coordinates[bases] = self._emit_linear(self.thread, bases)
+            self.text.current = outer
+        return known
+
+    def _emit_linear(self, x: str, bases: tuple[int, ...]) -> str:
+        result = ""
+        reached = 0
+        everything = (1 << len(bases)) - 1
+        for term in shift_terms(bases):
+            part = x if term.mask == everything else self.text.op(f"and i32 {x}, {term.mask}")
+            moved = term.mask << term.shift if term.shift >= 0 else term.mask >> -term.shift
+            if term.shift:
+                how = "shl" if term.shift > 0 else "lshr"
+                part = self.text.op(f"{how} i32 {part}, {abs(term.shift)}")
+            if result:
+                how = "xor" if reached & moved else "or disjoint"
+                result = self.text.op(f"{how} i32 {result}, {part}")
+            else:
+                result = part
+            reached |= moved
+        return result or "0"
+
+    def coordinate(self, layout: LinearLayout, axis: int) -> str:
+        """This thread's part of the coordinate along ``axis``."""
+        return self.thread_bits([b[axis] for b in layout.lane], [b[axis] for b in layout.warp])
+
+    def flat_index(self, layout: LinearLayout) -> str:
+        """This thread's part of the row-major index of its elements."""
+        return self.thread_bits(layout.flat_lane, layout.flat_warp)
+
+    def add_bits(self, thread: str, reach: int, constant: int) -> str:
+        """``thread XOR constant``, as an addition where ``reach`` (the bits that threads set) allows it."""
+        if not constant:
+            return thread
+        if thread == "0":
+            return str(constant)
+        if reach & constant:
+            return self.text.op(f"xor i32 {thread}, {constant}")
+        return self.text.op(f"add nuw nsw i32 {thread}, {constant}")
+
+    def only_thread(self, layout: LinearLayout | None) -> str | None:
+        """An i1 that is true in one thread per element; None where no two threads share one."""
+        free = self.threads - 1 if layout is None else thread_free_bits(layout)
+        if not free:
+            return None
+        if free == self.threads - 1:
+            return self.text.op(f"icmp eq i32 {self.thread}, 0")
+        masked = self.text.op(f"and i32 {self.thread}, {free}")
+        return self.text.op(f"icmp eq i32 {masked}, 0")
+
+    def both(self, x: str | None, y: str | None) -> str | None:
+        """Conjunction of two predicates, None meaning always."""
+        if x is None or y is None:
+            return x or y
+        return self.text.op(f"and i1 {x}, {y}")
+
+    # Shared memory -------------------------------------------------------------------------------------------
+
+    def shared(self, offset: str | int) -> str:
+        """The address of a byte of shared memory."""
+        name = "@shared_memory"
+        if name not in self.module.globals:
+            self.module.globals[name] = (
+                f"{name} = external addrspace(3) global [0 x i8], align 1024"
+            )
+        if offset in (0, "0"):
+            return name
+        return self.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {name}, i32 {offset}")
+
+    def scratch(self, op: Op) -> int:
+        """The first byte of the scratch of ``op``."""
+        return self.allocation.places[op].start
+
+    def barrier(self) -> None:
+        """All threads of the program wait for each other."""
+        self.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
+
+
+@lru_cache(maxsize=1024)
+def thread_free_bits(layout: LinearLayout) -> int:
+    """Bits of the thread index in which threads hold copies of each other's elements."""
+    return layout.free_bits("lane") | layout.free_bits("warp") << LANE_BITS
+
+
+def reach_of(bases: Sequence[int]) -> int:
+    """All bits that any of ``bases`` sets."""
+    reach = 0
+    for basis in bases:
+        reach |= basis
+    return reach

@@ -1,0 +1,94 @@
+"""Mathematical functions: the hardware's approximations where they are good, templates elsewhere.
+
+f16 and bf16 are computed in f32. ``ex2.approx`` and ``lg2.approx`` have no libdevice behind them, so a kernel needs no
+bitcode library. Accuracy of the approximations: PTX ISA, sections "ex2", "lg2", "sqrt", "rsqrt".
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...ir.types import F32, F64, Scalar
+from ...llvm import maths as templates
+from ...llvm.typed import Emitter, Typed
+from ...tile import elementwise as ew
+from .casts import convert
+from .elementwise import intrinsic, kind_of
+from .lowering import Lowering, elementwise
+
+LOG2_E = 1 / math.log(2)
+
+#: Functions that LLVM turns into one instruction for every float type.
+_ROUNDINGS = {ew.Floor: "floor", ew.Ceil: "ceil", ew.Trunc: "trunc", ew.RoundEven: "roundeven"}
+
+
+def _register_rounding(kind: type[ew.FloatUnary], name: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
+        scalar, type = kind_of(op.x)
+        if scalar == F64:
+            return intrinsic(state, name, type, args[0])
+        wide = convert(state, args[0], scalar, F32)
+        return convert(state, intrinsic(state, name, "float", wide), F32, scalar)
+
+
+for _kind, _name in _ROUNDINGS.items():
+    _register_rounding(_kind, _name)
+
+
+def _register(kind: type[ew.FloatUnary], single: object) -> None:
+    """``single``: how f32 is computed, a function of (state, x); None for the template."""
+
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
+        scalar, _ = kind_of(op.x)
+        if scalar == F64:
+            return _template(state, kind.mnemonic, args[0], scalar)
+        x = convert(state, args[0], scalar, F32)
+        y = single(state, x) if callable(single) else _template(state, kind.mnemonic, x, F32)
+        return convert(state, y, F32, scalar)
+
+
+def _template(state: Lowering, name: str, x: str, scalar: Scalar) -> str:
+    type = "double" if scalar == F64 else "float"
+    return templates.emit(Emitter(state.text, contract=True), name, Typed(type, x)).name
+
+
+def _exp2(state: Lowering, x: str) -> str:
+    return state.text.call("float", "llvm.nvvm.ex2.approx.f", [("float", x)])
+
+
+def _exp(state: Lowering, x: str) -> str:
+    scaled = state.text.op(f"fmul float {x}, {state.constant(F32, LOG2_E)}")
+    return _exp2(state, scaled)
+
+
+_register(ew.Exp2, _exp2)
+_register(ew.Exp, _exp)
+_register(ew.Log, None)
+_register(ew.Log2, None)
+_register(ew.Sin, None)
+_register(ew.Cos, None)
+_register(ew.Tanh, None)
+_register(ew.Erf, None)
+
+
+@elementwise(ew.Sqrt)
+def _sqrt(state: Lowering, op: ew.Sqrt, args: list[str]) -> str:
+    scalar, _ = kind_of(op.x)
+    if scalar == F64:
+        return intrinsic(state, "sqrt", "double", args[0])
+    x = convert(state, args[0], scalar, F32)
+    name = "llvm.nvvm.sqrt.rn.f" if op.precise else "llvm.nvvm.sqrt.approx.f"
+    return convert(state, state.text.call("float", name, [("float", x)]), F32, scalar)
+
+
+@elementwise(ew.Rsqrt)
+def _rsqrt(state: Lowering, op: ew.Rsqrt, args: list[str]) -> str:
+    scalar, _ = kind_of(op.x)
+    if scalar == F64:
+        root = intrinsic(state, "sqrt", "double", args[0])
+        return state.text.op(f"fdiv double {state.constant(F64, 1.0)}, {root}")
+    x = convert(state, args[0], scalar, F32)
+    y = state.text.call("float", "llvm.nvvm.rsqrt.approx.f", [("float", x)])
+    return convert(state, y, F32, scalar)

@@ -1,0 +1,162 @@
+"""Reductions: a tree inside each thread, butterfly shuffles inside each warp, shared memory across warps."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedOp
+from ...gpu.reduction import ReductionPlan, bits_of, plan_reduction
+from ...ir.core import Block, Value
+from ...ir.types import Element
+from ...tile.reduction import Reduce, Scan
+from .convert import shuffle_element
+from .lowering import ELEMENT_RULES, RULES, Lowering, reach_of, rule
+from .registers import Registers
+from .vectors import load_shared, store_shared
+
+#: One partial result: a value for each operand of the reduction.
+Item = tuple[str, ...]
+
+RULES.unsupported(
+    Scan, "prefix scans have no lowering for GPUs yet; use the interpreter or the cpu target"
+)
+
+
+def combine(state: Lowering, block: Block, left: Item, right: Item) -> Item:
+    """The combining region applied to two items."""
+    known: dict[Value, str] = dict(zip(block.args, (*left, *right), strict=True))
+    end = block.terminator
+    for op in block.ops:
+        element = ELEMENT_RULES.get(type(op))
+        if element is not None:
+            known[op.results[0]] = element(state, op, [_read(state, known, v) for v in op.operands])
+        elif op is not end:
+            for value in op.operands:
+                if value in known:
+                    state.define(value, [known[value]])
+            RULES.find(op)(state, op)
+            known.update({r: state.scalar(r) for r in op.results})
+    if end is None:
+        raise UnsupportedOp("a combining region has no end")
+    return tuple(_read(state, known, v) for v in end.operands)
+
+
+def _read(state: Lowering, known: dict[Value, str], value: Value) -> str:
+    return known[value] if value in known else state.scalar(value)
+
+
+@rule(Reduce)
+def _reduce(state: Lowering, op: Reduce) -> None:
+    layout = op.inputs[0].type.layout
+    if layout is None:
+        raise UnsupportedOp("a reduction needs a layout", location=op.location)
+    plan = plan_reduction(layout, op.axis)
+    inputs = [state.values[v] for v in op.inputs]
+    elements = [v.type.elem for v in op.inputs]
+    items = [_reduce_thread(state, op.combine, inputs, group) for group in plan.groups]
+    for bit in plan.lane_bits:
+        items = [_exchange(state, op.combine, item, elements, 1 << bit) for item in items]
+    if plan.warp_bits:
+        items = _across_warps(state, op, plan, items, elements)
+    for place, result in enumerate(op.results):
+        if result.type.rank:
+            state.define(result, [items[group][place] for group in plan.group_of])
+        else:
+            state.define(result, [items[0][place]])
+
+
+def _reduce_thread(
+    state: Lowering, block: Block, inputs: list[Registers], group: tuple[int, ...]
+) -> Item:
+    items: list[Item] = [tuple(x[r] for x in inputs) for r in group]
+    while len(items) > 1:
+        half = len(items) // 2
+        items = [combine(state, block, items[i], items[i + half]) for i in range(half)]
+    return items[0]
+
+
+def _exchange(
+    state: Lowering, block: Block, item: Item, elements: list[Element], lane_xor: int
+) -> Item:
+    other = tuple(
+        shuffle_element(state, value, elem, lane_xor)
+        for value, elem in zip(item, elements, strict=True)
+    )
+    return combine(state, block, item, other)
+
+
+def _across_warps(
+    state: Lowering,
+    op: Reduce,
+    plan: ReductionPlan,
+    items: list[Item],
+    elements: list[Element],
+) -> list[Item]:
+    starts = []
+    start = state.scratch(op)
+    for value in op.inputs:
+        starts.append(start)
+        start += plan.scratch_bytes(bits_of(value.type))
+    positions = _group_positions(plan)
+    # Slot of an element: its index in the result times the number of partials, plus the warp's number along the axis.
+    lane = [flat * plan.partials for flat in plan.result.flat_lane]
+    warp = [flat * plan.partials for flat in plan.result.flat_warp]
+    own = list(warp)
+    for place, bit in enumerate(plan.warp_bits):
+        own[bit] |= 1 << place
+    for place, (elem, first) in enumerate(zip(elements, starts, strict=True)):
+        slots = _Slots(state, elem, first, lane, own)
+        for position, item in zip(positions, items, strict=True):
+            store_shared(state, elem, [item[place]], slots.address(position * plan.partials))
+    state.barrier()
+    columns = []
+    for elem, first in zip(elements, starts, strict=True):
+        slots = _Slots(state, elem, first, lane, warp)
+        columns.append([_partials(state, slots, elem, plan, p) for p in positions])
+    made = []
+    for number in range(len(items)):
+        parts: list[Item] = list(zip(*(column[number] for column in columns), strict=True))
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [combine(state, op.combine, parts[i], parts[i + half]) for i in range(half)]
+        made.append(parts[0])
+    return made
+
+
+def _group_positions(plan: ReductionPlan) -> list[int]:
+    """The index in the result (of thread 0) of each group."""
+    offsets = plan.result.register_offsets()
+    return [offsets[plan.group_of.index(group)] for group in range(len(plan.groups))]
+
+
+def _partials(
+    state: Lowering, slots: _Slots, elem: Element, plan: ReductionPlan, position: int
+) -> list[str]:
+    vector = min(plan.partials, 16 // elem.bytes)
+    values: list[str] = []
+    for first in range(0, plan.partials, vector):
+        address = slots.address(position * plan.partials + first)
+        values += load_shared(state, elem, vector, address)
+    return values
+
+
+class _Slots:
+    """Addresses of elements in scratch, by element number XORed into what the thread contributes."""
+
+    def __init__(
+        self, state: Lowering, elem: Element, start: int, lane: list[int], warp: list[int]
+    ) -> None:
+        self.state = state
+        self.start = start
+        self.bytes = elem.bytes
+        lane_bytes = [b * elem.bytes for b in lane]
+        warp_bytes = [b * elem.bytes for b in warp]
+        self.thread = state.thread_bits(lane_bytes, warp_bytes)
+        self.reach = reach_of((*lane_bytes, *warp_bytes))
+
+    def address(self, element: int) -> str:
+        offset = self.state.add_bits(self.thread, self.reach, element * self.bytes)
+        base = self.state.shared(offset)
+        if not self.start:
+            return base
+        return self.state.text.op(
+            f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {self.start}"
+        )

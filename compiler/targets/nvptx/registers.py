@@ -1,0 +1,76 @@
+"""The LLVM values of one IR value: one per register of its layout, made when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from ...ir.types import Tile
+from ...layout import LinearLayout
+
+#: Values that hang on each other deeper than this are made at once, so that asking never recurses far.
+DEEPEST = 48
+
+
+@lru_cache(maxsize=2048)
+def canonical_registers(layout: LinearLayout) -> tuple[int, ...]:
+    """For every register the first one that holds the same element."""
+    first: dict[int, int] = {}
+    return tuple(first.setdefault(flat, i) for i, flat in enumerate(layout.register_offsets()))
+
+
+def canonical_of(type: Tile) -> tuple[int, ...]:
+    """``canonical_registers`` of a tile's layout; a scalar is one register."""
+    return canonical_registers(type.layout) if type.layout is not None else (0,)
+
+
+class Registers:
+    """A sequence of LLVM value names. ``make`` computes one register at the place where the value is defined.
+
+    Elements that no other code needs are never computed, and registers that hold copies share one name.
+    """
+
+    __slots__ = ("type", "canonical", "depth", "_names", "_make")
+
+    def __init__(
+        self, type: Tile, make: Callable[[int], str] | None, names: list[str | None], depth: int = 0
+    ) -> None:
+        self.type = type
+        self.canonical = canonical_of(type)
+        self.depth = depth
+        self._make = make
+        self._names = names
+
+    @classmethod
+    def fixed(cls, type: Tile, names: Sequence[str | None]) -> Registers:
+        """Registers that are there already; only canonical ones need a name."""
+        return cls(type, None, list(names))
+
+    @classmethod
+    def lazy(cls, type: Tile, make: Callable[[int], str], depth: int) -> Registers:
+        """Registers that ``make`` computes on demand, given a canonical index."""
+        made = cls(type, make, [None] * len(canonical_of(type)), depth)
+        if depth > DEEPEST:
+            made.force()
+            made.depth = 0
+        return made
+
+    def __len__(self) -> int:
+        return len(self.canonical)
+
+    def __getitem__(self, index: int) -> str:
+        index = self.canonical[index]
+        name = self._names[index]
+        if name is None:
+            if self._make is None:
+                raise IndexError(f"register {index} of {self.type} was never given a value")
+            name = self._names[index] = self._make(index)
+        return name
+
+    def force(self) -> list[str]:
+        """All registers, copies included."""
+        return [self[i] for i in range(len(self.canonical))]
+
+    def unique(self) -> list[int]:
+        """The indices of registers that hold different elements."""
+        return [i for i, c in enumerate(self.canonical) if i == c]

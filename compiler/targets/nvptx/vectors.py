@@ -1,0 +1,153 @@
+"""Vector accesses: how consecutive elements travel as 32- and 64-bit words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.types import Element, Pointer
+from .lowering import Lowering
+from .types import CONSTRAINTS, memory_type, register_type
+
+WORD_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """``count`` words of LLVM type ``type`` that hold ``vector`` elements.
+
+    Elements of 32 and 64 bits are words themselves; narrower ones are packed, lowest address first.
+    """
+
+    element: Element
+    vector: int
+    count: int
+    type: str
+
+    @property
+    def per_word(self) -> int:
+        return self.vector // self.count
+
+    @property
+    def constraint(self) -> str:
+        return CONSTRAINTS[self.type]
+
+    @property
+    def suffix(self) -> str:
+        """The end of a PTX ld or st: ``.v4.b32``."""
+        bits = min(WORD_BITS, self.vector * self._bits) if self._bits < WORD_BITS else self._bits
+        return (f".v{self.count}" if self.count > 1 else "") + f".b{bits}"
+
+    @property
+    def _bits(self) -> int:
+        return 8 * self.element.bytes
+
+
+def words_of(element: Element, vector: int) -> Words:
+    """How ``vector`` elements (at most 16 bytes) travel."""
+    bits = 8 * element.bytes
+    if bits >= WORD_BITS:
+        name = "i64" if isinstance(element, Pointer) else register_type(element)
+        return Words(element, vector, vector, name)
+    total = bits * vector
+    if total <= 16:
+        # PTX has no 8-bit registers: a lone byte sits in a 16-bit one.
+        return Words(element, vector, 1, "i16")
+    return Words(element, vector, total // WORD_BITS, "i32")
+
+
+def pack(state: Lowering, words: Words, values: Sequence[str]) -> list[str]:
+    """The words that hold ``values``."""
+    text = state.text
+    kept = memory_type(words.element)
+    name = register_type(words.element)
+    if kept != name:  # booleans
+        values = [text.op(f"zext i1 {v} to i8") for v in values]
+    if words.per_word == 1:
+        if isinstance(words.element, Pointer):
+            return [text.op(f"ptrtoint {name} {v} to i64") for v in values]
+        if kept == words.type:
+            return list(values)
+        if kept == "i8":
+            return [text.op(f"zext i8 {v} to i16") for v in values]
+        return [text.op(f"bitcast {kept} {v} to {words.type}") for v in values]
+    step = words.per_word
+    packed = []
+    for start in range(0, len(values), step):
+        packed.append(_pack_word(state, kept, words.type, values[start : start + step]))
+    return packed
+
+
+def _pack_word(state: Lowering, kept: str, word: str, values: Sequence[str]) -> str:
+    if all(not v.startswith("%") for v in values):
+        whole = "<" + ", ".join(f"{kept} {v}" for v in values) + ">"
+    else:
+        whole = "poison"
+        for i, value in enumerate(values):
+            whole = state.text.op(
+                f"insertelement <{len(values)} x {kept}> {whole}, {kept} {value}, i32 {i}"
+            )
+    return state.text.op(f"bitcast <{len(values)} x {kept}> {whole} to {word}")
+
+
+def unpack(state: Lowering, words: Words, packed: Sequence[str]) -> list[str]:
+    """The elements in ``packed``: the inverse of :func:`pack`."""
+    text = state.text
+    kept = memory_type(words.element)
+    name = register_type(words.element)
+    if words.per_word > 1:
+        values = []
+        for word in packed:
+            whole = text.op(f"bitcast {words.type} {word} to <{words.per_word} x {kept}>")
+            for i in range(words.per_word):
+                values.append(
+                    text.op(f"extractelement <{words.per_word} x {kept}> {whole}, i32 {i}")
+                )
+    elif isinstance(words.element, Pointer):
+        return [text.op(f"inttoptr i64 {v} to {name}") for v in packed]
+    elif kept == words.type:
+        values = list(packed)
+    elif kept == "i8":
+        values = [text.op(f"trunc i16 {v} to i8") for v in packed]
+    else:
+        values = [text.op(f"bitcast {words.type} {v} to {kept}") for v in packed]
+    if kept == name:
+        return values
+    return [text.op(f"icmp ne i8 {v}, 0") for v in values]
+
+
+def load_shared(state: Lowering, element: Element, vector: int, address: str) -> list[str]:
+    """``vector`` consecutive elements of shared memory; ``address`` is aligned to all of them."""
+    words = words_of(element, vector)
+    bytes_each = element.bytes * vector
+    if bytes_each == 1:
+        byte = state.text.op(f"load i8, ptr addrspace(3) {address}, align 1")
+        return unpack(state, words, [state.text.op(f"zext i8 {byte} to i16")])
+    if words.count == 1:
+        value = state.text.op(f"load {words.type}, ptr addrspace(3) {address}, align {bytes_each}")
+        return unpack(state, words, [value])
+    whole = f"<{words.count} x {words.type}>"
+    value = state.text.op(f"load {whole}, ptr addrspace(3) {address}, align {bytes_each}")
+    parts = [state.text.op(f"extractelement {whole} {value}, i32 {i}") for i in range(words.count)]
+    return unpack(state, words, parts)
+
+
+def store_shared(state: Lowering, element: Element, values: Sequence[str], address: str) -> None:
+    """Store consecutive elements to shared memory; ``address`` is aligned to all of them."""
+    words = words_of(element, len(values))
+    bytes_each = element.bytes * len(values)
+    packed = pack(state, words, values)
+    if bytes_each == 1:
+        byte = state.text.op(f"trunc i16 {packed[0]} to i8")
+        state.text.do(f"store i8 {byte}, ptr addrspace(3) {address}, align 1")
+        return
+    if words.count == 1:
+        state.text.do(
+            f"store {words.type} {packed[0]}, ptr addrspace(3) {address}, align {bytes_each}"
+        )
+        return
+    whole = "poison"
+    kind = f"<{words.count} x {words.type}>"
+    for i, word in enumerate(packed):
+        whole = state.text.op(f"insertelement {kind} {whole}, {words.type} {word}, i32 {i}")
+    state.text.do(f"store {kind} {whole}, ptr addrspace(3) {address}, align {bytes_each}")
