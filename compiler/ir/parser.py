@@ -43,6 +43,7 @@ class _Parser:
         tokens, position, end = [], 0, len(self.text.rstrip())
         while position < end:
             if not (m := _TOKEN.match(self.text, position)):
+                position += len(self.text[position:]) - len(self.text[position:].lstrip())
                 line = self.text.count("\n", 0, position) + 1
                 raise IRError(
                     f"IR line {line}: cannot read {self.text[position : position + 20]!r}"
@@ -60,10 +61,12 @@ class _Parser:
     def kind(self) -> str:
         return self.tokens[self.at][0] if self.at < len(self.tokens) else "end of text"
 
-    def error(self, expected: str) -> IRError:
+    def line(self) -> str:
         where = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
-        line = self.text.count("\n", 0, where) + 1
-        return IRError(f"IR line {line}: expected {expected}, got {self.peek() or 'end of text'!r}")
+        return f"IR line {self.text.count(chr(10), 0, where) + 1}"
+
+    def error(self, expected: str) -> IRError:
+        return IRError(f"{self.line()}: expected {expected}, got {self.peek() or 'end of text'!r}")
 
     def take(self, kind: str) -> str:
         if self.kind() != kind:
@@ -190,7 +193,8 @@ class _Parser:
         try:
             op = cls(**fields)
         except TypeMismatch as error:
-            raise IRError(f"before IR token {self.at}: {error.message}", hint=error.hint) from error
+            self.at -= 1
+            raise IRError(f"{self.line()}: {error.message}", hint=error.hint) from error
         except TypeError as error:
             raise self.error(f"all fields of {cls.mnemonic} ({error})") from error
         inferred = [r.type for r in op.results]
@@ -218,8 +222,12 @@ class _Parser:
         text = self.take("word") if self.kind() == "word" else self.take("type")
         head, comma, alias = text.removesuffix(">").rpartition(", ")
         if comma and alias in self.aliases:
-            return parse_type(f"{head}, {self.aliases[alias]}>")
-        return parse_type(text)
+            text = f"{head}, {self.aliases[alias]}>"
+        try:
+            return parse_type(text)
+        except (IRError, TypeMismatch) as error:
+            self.at -= 1
+            raise IRError(f"{self.line()}: {error.message}", hint=error.hint) from error
 
     def attribute(self, hint: object) -> Attribute:
         if hint is Tile:

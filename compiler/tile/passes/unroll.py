@@ -72,12 +72,12 @@ class _Unroller:
         for i in range(1, loop.unroll):
             offset = Constant(i * self.step, loop.lower.type)
             index = Add(start, offset.result)
-            for op in (offset, index):
-                op.location = loop.location
-                body.ops.append(op)
+            body.ops += [offset, index]
             indices.append(index.result)
         ends = self.copies(loop.body, indices, tuple(carried), body.ops)
         body.ops.append(Yield(ends))
+        for op in body.ops:
+            op.location = op.location or loop.location
         main = For(loop.lower, middle, group, loop.inits, loop.num_stages, 1, body)
         main.location = loop.location
         self.out.append(main)

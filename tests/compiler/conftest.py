@@ -1,0 +1,421 @@
+"""Random functions, and running single operations or whole functions on every target that exists."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import hypothesis
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from deuteron.compiler.ir import Block, Builder, Function, Pointer, Tile, Value, verify
+from deuteron.compiler.ir import types as t
+from deuteron.compiler.targets import interpreter
+from deuteron.compiler.targets.interpreter.numbers import dtype_of
+from deuteron.compiler.tile import control as c
+from deuteron.compiler.tile import elementwise as e
+from deuteron.compiler.tile import memory as m
+from deuteron.compiler.tile import program as p
+from deuteron.compiler.tile import reduction as r
+from deuteron.compiler.tile import shape as s
+
+hypothesis.settings.register_profile(
+    "compiler", derandomize=True, deadline=None, print_blob=True, max_examples=100
+)
+hypothesis.settings.load_profile("compiler")
+
+ELEMENTS = {
+    np.dtype(name): scalar
+    for name, scalar in {
+        "bool": t.I1, "int8": t.I8, "int16": t.I16, "int32": t.I32, "int64": t.I64,
+        "uint8": t.U8, "uint16": t.U16, "uint32": t.U32, "uint64": t.U64,
+        "float16": t.F16, "float32": t.F32, "float64": t.F64,
+        ml_dtypes.bfloat16: t.BF16,
+        ml_dtypes.float8_e4m3fn: t.F8E4M3, ml_dtypes.float8_e5m2: t.F8E5M2,
+    }.items()
+}  # fmt: skip
+
+Array = np.ndarray
+
+
+# Whole tiles in and out of memory ----------------------------------------------------------------------------
+
+
+def pointers(build: Builder, base: Value, shape: tuple[int, ...]) -> Value:
+    """Pointers to a row-major array of ``shape`` that starts at ``base``."""
+    if not shape:
+        return base
+    size = int(np.prod(shape))
+    offsets = build.emit(s.Reshape(build.emit(s.Arange(0, size)).result, shape)).result
+    return build.emit(e.AddPtr(build.emit(s.Splat(base, shape)).result, offsets)).result
+
+
+@dataclass
+class Apply:
+    """Calls ``make`` with a builder and one tile per array, inside a function; returns its results as arrays.
+
+    ``poison`` is on: elements that an operation leaves undefined are NaN or 0xAA bytes.
+    """
+
+    printed: list[str] = field(default_factory=list)
+
+    def __call__(
+        self, make: Callable[..., Value | Sequence[Value]], *arrays: Array, grid: tuple[int, ...] = (1,)
+    ) -> list[Array]:
+        function, data = Function("apply"), [np.array(a) for a in arrays]
+        build = Builder(function.body)
+        tiles = []
+        for i, array in enumerate(data):
+            base = function.add_parameter(f"in{i}", Tile(Pointer(ELEMENTS[array.dtype])))
+            tiles.append(build.emit(m.Load(pointers(build, base, array.shape))).result)
+        made = make(build, *tiles)
+        results = [made] if isinstance(made, Value) else list(made)
+        for i, value in enumerate(results):
+            base = function.add_parameter(f"out{i}", Tile(Pointer(value.type.elem)))
+            build.emit(m.Store(pointers(build, base, value.type.shape), value))
+            data.append(np.zeros(value.type.shape, dtype_of(value.type.elem)))
+        verify(function)
+        interpreter.run(function, grid, data, on_print=self.printed.append, poison=True)
+        return data[len(arrays) :]
+
+
+@pytest.fixture
+def apply() -> Apply:
+    return Apply()
+
+
+# Targets -----------------------------------------------------------------------------------------------------
+
+Run = Callable[[Function, tuple[int, ...], Sequence[Array | int | float]], None]
+
+
+def _run_cpu(
+    function: Function, grid: tuple[int, ...], arguments: Sequence[Array | int | float]
+) -> None:
+    from deuteron.compiler.options import Schedule
+    from deuteron.compiler.targets import cpu
+    from deuteron.compiler.tile.passes import optimize
+
+    program = cpu.lower_to_llvm(optimize(function), Schedule())
+    kernel = cpu.load(cpu.emit_object(program), program.name)
+    plain = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+    types = [parameter.value.type for parameter in function.parameters]
+    kernel.launch((*grid, 1, 1, 1)[:3], plain, types)
+
+
+def _runners() -> dict[str, Run]:
+    found: dict[str, Run] = {"interpreter": interpreter.run}
+    if hasattr(importlib.import_module("deuteron.compiler.targets.cpu"), "lower_to_llvm"):
+        found["cpu"] = _run_cpu
+    return found
+
+
+RUNNERS = _runners()
+
+
+@pytest.fixture(params=list(RUNNERS))
+def run_on_target(request: pytest.FixtureRequest) -> Run:
+    """Runs a function on one target; tests that use it run once per target."""
+    return RUNNERS[request.param]
+
+
+# Random functions --------------------------------------------------------------------------------------------
+
+SHAPES = [(), (4,), (8,), (2, 4), (4, 1), (1, 4)]
+TABLE = 64  # elements of the arrays that random functions load from and store to
+
+
+@dataclass
+class Sketch:
+    """A function that grows operation by operation, by the choices of ``draw``."""
+
+    draw: Callable[..., object]
+    floats: bool = True
+    effects: bool = True
+    function: Function = field(default_factory=lambda: Function("random"))
+    arguments: list[Array | int] = field(default_factory=list)
+    pool: list[Value] = field(default_factory=list)
+    loops: int = 0
+
+    def __post_init__(self) -> None:
+        self.build = Builder(self.function.body)
+        self.table = self.parameter("table", Tile(Pointer(t.I32)), np.arange(TABLE, dtype=np.int32) * 3)
+        self.scratch = self.parameter("scratch", Tile(Pointer(t.I32)), np.zeros(TABLE, np.int32))
+        for name in ("n", "k"):
+            number = self.choose(range(1, 40))
+            self.pool.append(self.parameter(name, Tile(t.I32), number, number & -number))
+
+    def parameter(self, name: str, type: Tile, argument: Array | int, divisibility: int = 1) -> Value:
+        self.arguments.append(argument)
+        return self.function.add_parameter(name, type, divisibility)
+
+    def choose(self, options: Sequence[object]) -> object:
+        return self.draw(st.sampled_from(list(options)))
+
+    def add(self, op: object) -> Value:
+        value = self.build.emit(op).results[0]
+        self.pool.extend(op.results)
+        return value
+
+    def constant(self, type: Tile) -> Value:
+        if type.is_float:
+            number = self.choose([0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.25, float("inf"), float("nan")])
+        elif type.elem == t.I1:
+            number = self.choose([False, True])
+        else:
+            low = 0 if type.scalar.kind == "uint" else -8
+            number = self.choose([*range(low, 9), 16, 32, 63])
+        return self.add(e.Constant(number, type))
+
+    def some(self, wanted: Callable[[Tile], bool], fallback: Tile) -> Value:
+        fitting = [v for v in self.pool if wanted(v.type)]
+        if fitting and self.draw(st.integers(0, 4)):
+            return self.choose(fitting[-12:])
+        return self.constant(fallback)
+
+    def like(self, type: Tile) -> Value:
+        return self.some(lambda other: other == type, type)
+
+    def number(self) -> Value:
+        shape = self.choose(SHAPES)
+        elements = [t.I32, t.I32, t.I64, t.U8, t.U32, *([t.F32, t.F64, t.F16, t.BF16] if self.floats else [])]
+        return self.some(lambda type: type.elem != t.I1, Tile(self.choose(elements), shape))
+
+    def integer(self) -> Value:
+        return self.some(
+            lambda type: type.is_integer and type.elem != t.I1, Tile(t.I32, self.choose(SHAPES))
+        )
+
+    def boolean(self, shape: tuple[int, ...]) -> Value:
+        return self.like(Tile(t.I1, shape))
+
+    # One step each -------------------------------------------------------------------------------------------
+
+    def leaf(self) -> None:
+        kind = self.choose(["arange", "pid", "constant", "splat"])
+        if kind == "arange":
+            start = self.choose([0, 0, 8, 3])
+            self.add(s.Arange(start, start + self.choose([4, 8])))
+        elif kind == "pid":
+            self.add(self.choose([p.ProgramId, p.NumPrograms])(self.choose([0, 1])))
+        elif kind == "splat":
+            self.add(s.Splat(self.some(lambda type: not type.rank, Tile(t.I32)), self.choose(SHAPES[1:])))
+        else:
+            self.constant(Tile(t.I32, self.choose(SHAPES)))
+
+    def arithmetic(self) -> None:
+        x = self.number()
+        kinds = [e.Add, e.Add, e.Sub, e.Mul, e.Min, e.Max]
+        kinds += [e.Div] if x.type.is_float else [e.IntDiv, e.Rem, e.And, e.Or, e.Xor]
+        pair = [x, self.like(x.type)]
+        if self.choose([True, False, False]):
+            pair.reverse()
+        self.add(self.choose(kinds)(*pair))
+
+    def unary(self) -> None:
+        x = self.number()
+        self.add(self.choose([e.Neg, e.Abs] if x.type.is_float else [e.Neg, e.Not, e.Abs])(x))
+
+    def logic(self) -> None:
+        x = self.boolean(self.choose(SHAPES))
+        if self.choose([True, False]):
+            self.add(e.Not(x))
+        else:
+            self.add(self.choose([e.And, e.Or, e.Xor])(x, self.like(x.type)))
+
+    def shift(self) -> None:
+        x = self.integer()
+        amount = self.build.emit(e.Constant(self.choose(range(6)), x.type)).result
+        self.add(self.choose([e.Shl, e.Shr])(x, amount))
+
+    def compare(self) -> None:
+        x = self.number()
+        self.add(e.Compare(x, self.like(x.type), self.choose(["eq", "ne", "lt", "le", "gt", "ge"])))
+
+    def select(self) -> None:
+        x = self.number()
+        self.add(e.Select(self.boolean(x.type.shape), x, self.like(x.type)))
+
+    def cast(self) -> None:
+        x = self.integer()
+        targets = [t.I1, t.I8, t.I32, t.I64, t.U8, t.U32, *([t.F32, t.BF16] if self.floats else [])]
+        self.add(e.Cast(x, self.choose(targets)))
+
+    def widen(self) -> None:
+        x = self.some(lambda type: type.is_float, Tile(t.F16, self.choose(SHAPES)))
+        if self.floats:
+            self.add(e.Cast(x, self.choose([t.F16, t.BF16, t.F32, t.F64])))
+
+    def reshape(self) -> None:
+        x = self.number()
+        shape = x.type.shape
+        kind = self.choose(["expand", "broadcast", "permute", "reshape", "join", "split"])
+        if kind == "expand" and len(shape) < 3:
+            self.add(s.ExpandDims(x, self.choose(range(len(shape) + 1))))
+        elif kind == "broadcast" and shape:
+            self.add(s.Broadcast(x, tuple(n if n > 1 else self.choose([1, 4]) for n in shape)))
+        elif kind == "permute":
+            self.add(s.Permute(x, tuple(self.draw(st.permutations(range(len(shape)))))))
+        elif kind == "reshape":
+            size = int(np.prod(shape))
+            shapes = [(size,), (1, size), (size, 1), shape]
+            shapes += [(2, size // 2), (size // 2, 2)] if size > 1 else []
+            self.add(s.Reshape(x, self.choose(shapes)))
+        elif kind == "join" and len(shape) < 3:
+            self.add(s.Join(x, self.like(x.type)))
+        elif shape and shape[-1] == 2:
+            self.add(s.Split(x))
+
+    def combine(self) -> None:
+        x = self.some(lambda type: type.rank > 0 and type.is_integer, Tile(t.I32, (4,)))
+        block = Block()
+        a, b = (block.add_argument(Tile(x.type.elem)) for _ in range(2))
+        with self.build.into(block):
+            made = self.build.emit(self.choose([e.Add, e.Max, e.Xor])(a, b)).result
+            self.build.emit(c.Yield((made,)))
+        axis = self.choose(range(x.type.rank))
+        if self.choose([True, False]):
+            self.add(r.Reduce((x,), axis, block))
+        else:
+            self.add(r.Scan((x,), axis, self.choose([True, False]), block))
+
+    def place(self, base: Value) -> Value:
+        index = self.some(lambda type: type.elem == t.I32, Tile(t.I32, self.choose(SHAPES)))
+        last = self.build.emit(e.Constant(TABLE - 1, index.type)).result
+        index = self.add(e.And(index, last))
+        shape = index.type.shape
+        return self.build.emit(
+            e.AddPtr(self.build.emit(s.Splat(base, shape)).result if shape else base, index)
+        ).result
+
+    def load(self) -> None:
+        pointer = self.place(self.choose([self.table, self.scratch]))
+        shape = pointer.type.shape
+        mask = self.boolean(shape) if self.choose([True, False]) else None
+        other = self.like(Tile(t.I32, shape)) if mask is not None and self.choose([True, False]) else None
+        self.add(m.Load(pointer, mask, other))
+
+    def store(self) -> None:
+        if self.effects:
+            pointer = self.place(self.scratch)
+            value = self.like(Tile(t.I32, pointer.type.shape))
+            mask = self.boolean(pointer.type.shape) if self.choose([True, False]) else None
+            self.build.emit(m.Store(pointer, value, mask))
+
+    # Control flow --------------------------------------------------------------------------------------------
+
+    def region(self, block: Block, types: list[Tile]) -> None:
+        """Fill ``block`` and yield values of ``types``."""
+        outer = list(self.pool)
+        self.pool += block.args
+        with self.build.into(block):
+            self.steps(self.choose(range(1, 5)))
+            self.build.emit(c.Yield(tuple(self.like(type) for type in types)))
+        self.pool = outer
+
+    def control(self) -> None:
+        if self.loops >= 3:
+            return
+        self.loops += 1
+        inits = tuple(self.number() for _ in range(self.choose(range(3))))
+        types = [v.type for v in inits]
+        kind = self.choose(["for", "for", "if", "while"])
+        if kind == "for":
+            self.for_loop(inits, types)
+        elif kind == "if":
+            then, otherwise = Block(), Block()
+            condition = self.boolean(())
+            self.region(then, types)
+            self.region(otherwise, types)
+            self.build.emit(op := c.If(condition, then, otherwise))
+            self.pool += op.results
+        else:
+            self.while_loop(inits, types)
+
+    def for_loop(self, inits: tuple[Value, ...], types: list[Tile]) -> None:
+        body = Block()
+        body.add_argument(Tile(t.I32), "i")
+        for type in types:
+            body.add_argument(type)
+        self.region(body, types)
+        numbers = [self.choose([0, 1, 2, -3]), self.choose([0, 1, 2, 5, 9]), self.choose([1, 1, 2, 4])]
+        lower, upper, step = (self.build.emit(e.Constant(n, Tile(t.I32))).result for n in numbers)
+        if self.choose([True, False]):
+            # A bound that only the run knows: at most 3 more than the constant.
+            three = self.build.emit(e.Constant(3, Tile(t.I32))).result
+            extra = self.build.emit(e.And(self.function.body.args[2], three)).result
+            upper = self.build.emit(e.Add(upper, extra)).result
+        unroll = self.choose([1, 1, 2, 4])
+        self.build.emit(op := c.For(lower, upper, step, inits, 0, unroll, body))
+        self.pool += op.results
+
+    def while_loop(self, inits: tuple[Value, ...], types: list[Tile]) -> None:
+        counter = Tile(t.I32)
+        before, body = Block(), Block()
+        for block in (before, body):
+            for type in (counter, *types):
+                block.add_argument(type)
+        with self.build.into(before):
+            limit = self.build.emit(e.Constant(self.choose([0, 1, 3]), counter)).result
+            less = self.build.emit(e.Compare(before.args[0], limit, "lt")).result
+            self.build.emit(c.Condition(less, tuple(before.args)))
+        self.region(body, types)
+        end = body.ops.pop()
+        with self.build.into(body):
+            one = self.build.emit(e.Constant(1, counter)).result
+            following = self.build.emit(e.Add(body.args[0], one)).result
+            self.build.emit(c.Yield((following, *end.values)))
+        zero = self.build.emit(e.Constant(0, counter)).result
+        self.build.emit(op := c.While((zero, *inits), before, body))
+        self.pool += op.results
+
+    def steps(self, count: int) -> None:
+        kinds = [
+            self.leaf, self.leaf, self.arithmetic, self.arithmetic, self.arithmetic, self.unary, self.logic,
+            self.shift, self.compare, self.select, self.cast, self.widen, self.reshape, self.reshape,
+            self.combine, self.load, self.store, self.control,
+        ]  # fmt: skip
+        for _ in range(count):
+            self.choose(kinds)()
+
+    def finish(self) -> tuple[Function, list[Array | int]]:
+        """Store a sample of what was computed, so that it is not dead."""
+        for i, value in enumerate(self.pool[-10:]):
+            type = value.type
+            if type.elem == t.I1:
+                value = self.build.emit(e.Cast(value, t.I8)).result
+            out = self.parameter(f"out{i}", Tile(Pointer(value.type.elem)),
+                                 np.zeros(type.shape, dtype_of(value.type.elem)))  # fmt: skip
+            self.build.emit(m.Store(pointers(self.build, out, type.shape), value))
+        return verify(self.function), self.arguments
+
+
+@st.composite
+def _functions(
+    draw: Callable[..., object], floats: bool = True, effects: bool = True, steps: int = 12
+) -> tuple[Function, list[Array | int]]:
+    sketch = Sketch(draw, floats=floats, effects=effects)
+    sketch.steps(draw(st.integers(1, steps)))
+    return sketch.finish()
+
+
+@pytest.fixture(scope="session")
+def functions() -> Callable[..., st.SearchStrategy[tuple[Function, list[Array | int]]]]:
+    """Strategy of (function, arguments for a grid of (2, 1, 1))."""
+    return _functions
+
+
+@pytest.fixture(scope="session")
+def run_copy() -> Callable[[Function, list[Array | int]], list[Array]]:
+    """Runs a function on copies of the arguments in the interpreter; returns the copies of the arrays."""
+
+    def run(function: Function, arguments: list[Array | int]) -> list[Array]:
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        interpreter.run(function, (2,), copies, poison=True)
+        return [a for a in copies if isinstance(a, np.ndarray)]
+
+    return run
