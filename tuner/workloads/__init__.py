@@ -1,1 +1,39 @@
 """What is tuned: a kernel, its arguments, a reference, FLOP and byte formulas, a space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from ..errors import WorkloadError
+from . import builtin
+from .problem import Problem, Variant
+from .spec import KernelText, Tensor, WorkloadSpec
+from .tolerance import TOLERANCES, Tolerance
+
+__all__ = [
+    "BUILTINS",
+    "TOLERANCES",
+    "KernelText",
+    "Problem",
+    "Tensor",
+    "Tolerance",
+    "Variant",
+    "WorkloadSpec",
+    "builtin_workload",
+]
+
+BUILTINS: dict[str, Callable[[], WorkloadSpec]] = {
+    "vector_add": builtin.vector_add,
+    "softmax": builtin.softmax,
+    "layer_norm": builtin.layer_norm,
+    "matmul": builtin.matmul,
+}
+
+
+@cache
+def builtin_workload(name: str) -> WorkloadSpec:
+    """The built-in workload of that name; raises :class:`WorkloadError` naming those there are."""
+    if name not in BUILTINS:
+        raise WorkloadError(f"unknown workload {name!r}", hint=f"one of {', '.join(BUILTINS)}")
+    return BUILTINS[name]()

@@ -1,1 +1,1 @@
-"""Kernels of the built-in workloads. Read as text, never imported."""
+"""Kernels of the built-in workloads, in the kernel language. Read as text, never imported."""

@@ -1,0 +1,178 @@
+"""The correctness gate: no configuration is timed before its result was compared with a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..errors import WorkloadError
+from ..space import Configuration
+from ..workloads import Problem, Tolerance, Variant
+from ..workloads.inputs import make_tensors
+from ..workloads.references import INTERPRETER, find_reference
+from ..workloads.tolerance import Comparison, compare_all
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deuteron.compiler.runtime.compiled import CompiledKernel
+    from deuteron.compiler.runtime.devices import Device, DeviceArray
+
+Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"
+
+# The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
+SMALL_DIM = 96
+
+
+class Checker:
+    """Tensors of one problem on one device, and what they must become.
+
+    Inputs are made from ``seed``; outputs are poisoned before each check, so an element that is not written is wrong.
+    With a NumPy reference the expected result is computed in float64 from the very inputs, rounded to their dtype.
+    Without one, the default configuration is compared with the interpreter at a small shape, and then gives the expected
+    result at the real shape.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        seed: int,
+        default: Configuration,
+        compiled: Compiled,
+    ) -> None:
+        self._problem = problem
+        self._device = device
+        self._compiled = compiled
+        self._initial = make_tensors(problem, seed)
+        self._arrays: dict[str, DeviceArray] = {
+            name: device.array(values) for name, values in self._initial.items()
+        }
+        self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
+        self._tolerances: dict[str, Tolerance] = {
+            t.name: problem.tolerance_of(t) for t in problem.spec.tensors
+        }
+        self._expected, self.reference = self._expectation(seed, default)
+
+    def check(self, config: Configuration) -> Comparison:
+        """Run ``config`` once on fresh outputs and compare."""
+        return compare_all(self._result(config), self._expected, self._tolerances)
+
+    def launch(self, config: Configuration) -> Callable[[], None]:
+        """A function that launches ``config`` on the tensors, as often as it is called."""
+        kernel, variant = self._compiled(config)
+        arguments = run_time_arguments(kernel, self._problem, self._arrays)
+        device, grid = self._device, variant.grid
+        return lambda: kernel.run(grid, *arguments, device=device)
+
+    def _result(self, config: Configuration) -> dict[str, np.ndarray]:
+        for name in self._outputs:
+            self._arrays[name].copy_from(self._initial[name])
+        self.launch(config)()
+        self._device.synchronize()
+        return {name: self._arrays[name].to_numpy() for name in self._outputs}
+
+    def _expectation(self, seed: int, default: Configuration) -> tuple[dict[str, np.ndarray], str]:
+        import numpy as np
+
+        name = self._problem.spec.reference
+        if name != INTERPRETER:
+            inputs = {
+                tensor.name: self._initial[tensor.name].astype(np.float64)
+                for tensor in self._problem.spec.tensors
+                if tensor.role != "output"
+            }
+            expected = find_reference(name)(inputs, self._problem.scalars)
+            self._check_shapes(expected)
+            return expected, f"NumPy float64 {name}"
+        small = small_problem(self._problem)
+        where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
+        self._check_default_with_interpreter(small, seed, default)
+        result = self._result(default)
+        return (
+            {name: values.astype(np.float64) for name, values in result.items()},
+            f"the default configuration, itself checked with the interpreter at {where}",
+        )
+
+    def _check_shapes(self, expected: Mapping[str, np.ndarray]) -> None:
+        for name in self._outputs:
+            wanted = self._initial[name].shape
+            if name not in expected or expected[name].shape != wanted:
+                found = expected[name].shape if name in expected else "nothing"
+                raise WorkloadError(
+                    f"the reference {self._problem.spec.reference!r} gives {found} for the output {name!r} of "
+                    f"shape {list(wanted)}",
+                    hint="use a reference that was written for these tensors, or 'interpreter'",
+                )
+
+    def _check_default_with_interpreter(
+        self, small: Problem, seed: int, default: Configuration
+    ) -> None:
+        """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
+        because then nothing could be said about any configuration."""
+        import numpy as np
+
+        space = small.space(self._device.properties)
+        config = small.default(space, self._device.properties.kind)
+        config = space.nearest({**config, **default})
+        expected = interpret(small, config, make_tensors(small, seed))
+        got = run_once(small, self._device, config, seed)
+        outputs = {name: expected[name].astype(np.float64) for name in self._outputs}
+        comparison = compare_all(got, outputs, self._tolerances)
+        if not comparison.ok:
+            raise WorkloadError(
+                "the default configuration does not give what the interpreter gives: "
+                f"{comparison.message}",
+                hint="the kernel may read outside its tensors, or the workload may misdescribe its arguments",
+            )
+
+
+def run_once(
+    problem: Problem, device: Device, config: Configuration, seed: int
+) -> dict[str, np.ndarray]:
+    """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
+    from .session import compile_variant
+
+    variant = problem.variant(config)
+    kernel = compile_variant(problem, variant, device.target)
+    arrays = {name: device.array(values) for name, values in make_tensors(problem, seed).items()}
+    kernel.run(variant.grid, *run_time_arguments(kernel, problem, arrays), device=device)
+    device.synchronize()
+    return {name: array.to_numpy() for name, array in arrays.items()}
+
+
+def run_time_arguments(
+    kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]
+) -> list[object]:
+    """What a launch passes, in signature order. Integers that are 1 are part of the code and not passed."""
+    values: dict[str, object] = {**problem.scalars, **arrays}
+    return [values[name] for name in kernel.signature]
+
+
+def small_problem(problem: Problem) -> Problem:
+    """The problem with every dim cut to about :data:`SMALL_DIM`, its remainder by 16 kept, so that what launches know
+    about divisibility stays the same."""
+    dims = {
+        dim: size if size <= SMALL_DIM + 16 else SMALL_DIM + size % 16
+        for dim, size in problem.dims.items()
+    }
+    return Problem(problem.spec, dims, problem.dtype)
+
+
+def interpret(
+    problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
+    from deuteron.compiler.ir.parser import parse_function
+    from deuteron.compiler.runtime.pipeline import build
+    from deuteron.compiler.runtime.variant import make_variant
+    from deuteron.compiler.targets.interpreter.launch import run
+
+    variant = problem.variant(config)
+    compiled = make_variant(
+        problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule
+    )
+    tile = build(compiled, stop_after="tile").artifacts["tile"]
+    values = {**problem.scalars, **tensors}
+    run(parse_function(str(tile)), variant.grid, [values[name] for name in compiled.signature])
+    return tensors

@@ -1,0 +1,187 @@
+"""A child process that answers requests, and may crash or hang without taking us along.
+
+Requests and answers are JSON, one line each, on the child's stdin and stdout: nothing is unpickled, and a child that a
+kernel has corrupted cannot do worse than send nonsense. Plain ``subprocess``, because worker processes of a cluster
+are daemons, which ``multiprocessing`` does not allow to have children.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from ..errors import TunerError
+from ..json_fields import JsonObject
+
+WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
+MAX_ANSWER = 64 << 20
+
+
+class ChildCrashed(TunerError):
+    """The child ended in the middle of a request, or answered nonsense."""
+
+
+class ChildTimeout(TunerError):
+    """The child did not answer in time and was killed."""
+
+
+class ChildProcess:
+    """Starts its process with the first request and again after a crash. Not thread-safe.
+
+    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both.
+    """
+
+    def __init__(self, command: Sequence[str] = WORKER) -> None:
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._buffer = b""
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def answered(self) -> bool:
+        """Whether a whole answer was read already, along with an earlier one."""
+        return b"\n" in self._buffer
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when an answer arrives."""
+        if self._process is None or self._process.stdout is None:
+            raise ChildCrashed("the child process is not running")
+        return self._process.stdout.fileno()
+
+    def request(self, operation: str, payload: JsonObject, timeout: float) -> JsonObject:
+        """Send a request and wait for its answer. Raises :class:`ChildCrashed`, :class:`ChildTimeout`; the process is
+        gone then, and the next request starts a new one."""
+        self.send(operation, payload)
+        return self.receive(time.monotonic() + timeout)
+
+    def send(self, operation: str, payload: JsonObject) -> None:
+        if not self.running:
+            self._start()
+        process = self._process
+        if process is None or process.stdin is None:
+            raise ChildCrashed("the child process could not be started")
+        line = json.dumps({"operation": operation, **payload}).encode() + b"\n"
+        try:
+            process.stdin.write(line)
+            process.stdin.flush()
+        except OSError:
+            raise self._crashed() from None
+
+    def receive(self, deadline: float) -> JsonObject:
+        """The next answer; ``deadline`` on the monotonic clock."""
+        while True:
+            line, newline, rest = self._buffer.partition(b"\n")
+            if newline:
+                self._buffer = rest
+                return self._decode(line)
+            left = deadline - time.monotonic()
+            readable = select.select([self.fileno()], [], [], max(left, 0))[0]
+            if not readable:
+                self.kill()
+                raise ChildTimeout("no answer in time; the process was killed")
+            chunk = os.read(self.fileno(), 1 << 16)
+            if not chunk or len(self._buffer) > MAX_ANSWER:
+                raise self._crashed()
+            self._buffer += chunk
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    _close_quietly(stream)
+        self._process, self._buffer = None, b""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _start(self) -> None:
+        self.kill()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            # Its own group: an interrupt at the terminal reaches us, and we end the child in order.
+            start_new_session=True,
+        )
+
+    def _decode(self, line: bytes) -> JsonObject:
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.kill()
+            raise ChildCrashed(f"the child process answered nonsense: {line[:80]!r}")
+        return answer
+
+    def _crashed(self) -> ChildCrashed:
+        reason, log = "ended", ""
+        if self._process is not None:
+            try:
+                code = self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                code = 0
+            reason = f"ended with status {code}"
+            if code < 0:
+                reason = f"was ended by {signal.Signals(-code).name}"
+        if self._log is not None:
+            log = _tail(self._log)
+        self.kill()
+        return ChildCrashed(f"the child process {reason}" + (f": {log}" if log else ""))
+
+    def __enter__(self) -> ChildProcess:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+
+def _tail(log: IO[bytes], limit: int = 2000) -> str:
+    """The first line of a fatal error if there is one in the last part of a log, else its last line."""
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - limit))
+    lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    fatal = [line for line in lines if line.startswith(("Fatal Python error", "LLVM ERROR"))]
+    return (fatal or lines[-1:] or [""])[0]
+
+
+def _close_quietly(stream: IO[bytes]) -> None:
+    try:
+        stream.close()
+    except OSError:
+        # Flushing what a dead child never read; there is nobody left to tell.
+        return
+
+
+def physical_memory_bytes() -> int | None:
+    """Memory of this machine, or of its control group where that is smaller; None where unknown."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = Path("/sys/fs/cgroup/memory.max")
+        text = limit.read_text().strip() if limit.exists() else "max"
+        return total if text == "max" else min(total, int(text))
+    except (OSError, ValueError):
+        return None

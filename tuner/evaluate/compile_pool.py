@@ -1,0 +1,147 @@
+"""Compiling many configurations in parallel child processes."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..json_fields import Fields, JsonObject, expect_number
+from ..space import Configuration, config_key
+from .child import WORKER, ChildCrashed, ChildProcess, ChildTimeout
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of a compilation. ``identity`` is equal for equal code; ``metrics`` as the compiler knows them."""
+
+    status: str
+    error: str | None = None
+    identity: str | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def default_workers() -> int:
+    """One per core that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass
+class _Slot:
+    child: ChildProcess
+    key: str | None = None
+    deadline: float = 0.0
+    preparing: bool = False
+
+
+class CompilePool:
+    """Child processes that compile one problem's configurations into the shared disk cache.
+
+    ``submit`` never blocks on a compilation, ``result`` waits for one. A compilation that crashes its process or takes
+    longer than ``timeout`` seconds gives the status ``crashed`` or ``timeout``; the process is replaced.
+    """
+
+    def __init__(
+        self,
+        prepare: JsonObject,
+        *,
+        workers: int | None = None,
+        timeout: float = 120.0,
+        command: Sequence[str] = WORKER,
+    ) -> None:
+        self._prepare = prepare
+        self._timeout = timeout
+        self.workers = workers or default_workers()
+        self._slots = [_Slot(ChildProcess(command)) for _ in range(self.workers)]
+        self._queue: deque[tuple[str, Configuration]] = deque()
+        self._results: dict[str, Compiled] = {}
+
+    def submit(self, config: Configuration) -> None:
+        key = config_key(config)
+        busy = {slot.key for slot in self._slots} | {queued for queued, _ in self._queue}
+        if key not in self._results and key not in busy:
+            self._queue.append((key, config))
+            self._start_waiting()
+
+    def result(self, config: Configuration) -> Compiled:
+        """The outcome for ``config``, submitted here if it was not before."""
+        self.submit(config)
+        key = config_key(config)
+        while key not in self._results:
+            self._wait_for_one()
+        return self._results[key]
+
+    def settle(self) -> None:
+        """Wait until nothing is compiling: timing on the same cores must not be disturbed."""
+        while self._queue or any(slot.key is not None for slot in self._slots):
+            self._wait_for_one()
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.child.kill()
+
+    def _start_waiting(self) -> None:
+        for slot in self._slots:
+            if slot.key is None and self._queue:
+                slot.key, config = self._queue.popleft()
+                slot.deadline = time.monotonic() + self._timeout
+                try:
+                    slot.preparing = not slot.child.running
+                    if slot.preparing:
+                        slot.child.send("prepare", self._prepare)
+                    slot.child.send("compile", {"config": dict(config)})
+                except ChildCrashed as error:
+                    self._finish(slot, Compiled("crashed", str(error)))
+
+    def _wait_for_one(self) -> None:
+        """Take the next answer or run into the next deadline."""
+        self._start_waiting()
+        working = [slot for slot in self._slots if slot.key is not None]
+        if not working:
+            return
+        readable = [slot.child for slot in working if slot.child.answered]
+        if not readable:
+            left = min(slot.deadline for slot in working) - time.monotonic()
+            readable = select.select([slot.child for slot in working], [], [], max(left, 0))[0]
+        now = time.monotonic()
+        for slot in working:
+            if slot.child in readable or slot.deadline <= now:
+                self._take(slot)
+
+    def _take(self, slot: _Slot) -> None:
+        try:
+            answer = slot.child.receive(slot.deadline)
+        except ChildTimeout:
+            seconds = self._timeout
+            self._finish(slot, Compiled("timeout", f"compiling took more than {seconds:g} s"))
+            return
+        except ChildCrashed as error:
+            self._finish(slot, Compiled("crashed", f"compiling: {error}"))
+            return
+        if slot.preparing and answer.get("status") == "ok":
+            slot.preparing = False
+            return
+        if slot.preparing:
+            slot.child.kill()  # it would answer the compilation that was sent along, too
+        self._finish(slot, _read_compiled(answer))
+
+    def _finish(self, slot: _Slot, compiled: Compiled) -> None:
+        if slot.key is not None:
+            self._results[slot.key] = compiled
+        slot.key = None
+        self._start_waiting()
+
+
+def _read_compiled(answer: JsonObject) -> Compiled:
+    fields = Fields(answer, "compile answer")
+    return Compiled(
+        fields.text("status"),
+        fields.optional_text("error"),
+        fields.optional_text("identity"),
+        fields.mapping("metrics", expect_number) if fields.has("metrics") else {},
+        fields.optional_number("seconds") or 0.0,
+    )

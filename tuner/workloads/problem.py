@@ -1,0 +1,199 @@
+"""A workload at one shape and dtype: everything its expressions say, evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.options import SCHEDULE_OPTIONS
+
+from ..errors import WorkloadError
+from ..expression import Expression
+from ..json_fields import JsonObject, Scalar
+from ..space import Configuration, Space
+from .spec import Tensor, WorkloadSpec
+from .tolerance import Tolerance, tolerance_for
+
+if TYPE_CHECKING:
+    from deuteron.compiler.frontend.source import KernelSource
+    from deuteron.compiler.runtime.devices import DeviceProperties
+
+MAX_GRID = 2**31 - 1
+_NO_LIMIT = 1 << 40
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the compiler is given for one configuration, and the grid it is launched on."""
+
+    signature: Mapping[str, str]
+    constexprs: Mapping[str, Scalar]
+    schedule: Mapping[str, Scalar]
+    grid: tuple[int, ...]
+
+    def to_json(self) -> JsonObject:
+        return {
+            "signature": dict(self.signature),
+            "constexprs": dict(self.constexprs),
+            "schedule": dict(self.schedule),
+            "grid": list(self.grid),
+        }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``spec`` at the shape ``dims`` with ``$dtype`` = ``dtype``.
+
+    Raises :class:`WorkloadError` when the shape does not fit the workload's dims.
+    """
+
+    spec: WorkloadSpec
+    dims: Mapping[str, int]
+    dtype: str
+
+    def __post_init__(self) -> None:
+        self.spec.check_shape(self.dims)
+        if self.dtype not in self.spec.dtypes:
+            raise WorkloadError(
+                f"the workload {self.spec.name!r} does not support dtype {self.dtype!r}",
+                hint=f"dtypes: {', '.join(self.spec.dtypes)}",
+            )
+
+    @cached_property
+    def names(self) -> dict[str, Scalar]:
+        """What expressions see: dims, ``dtype`` and ``element_bytes``."""
+        from deuteron.compiler.runtime.dtypes import item_bytes
+
+        return {**self.dims, "dtype": self.dtype, "element_bytes": item_bytes(self.dtype)}
+
+    @cached_property
+    def source(self) -> KernelSource:
+        """The kernel, parsed; raises the compiler's errors."""
+        from deuteron.compiler.frontend.source import KernelSource
+
+        kernel = self.spec.kernel
+        return KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
+
+    @cached_property
+    def scalars(self) -> dict[str, int | float]:
+        values: dict[str, int | float] = {}
+        for name, text in self.spec.scalars.items():
+            value = Expression.parse(text).evaluate(self.names)
+            if isinstance(value, str | bool):
+                raise WorkloadError(f"the scalar {name!r} is {value!r}, not a number")
+            values[name] = value
+        return values
+
+    @cached_property
+    def run_time_arguments(self) -> tuple[str, ...]:
+        """Names of the non-constexpr arguments in the kernel's order, each described by the workload."""
+        known = {t.name for t in self.spec.tensors} | set(self.spec.scalars)
+        names = tuple(a.name for a in self.source.arguments if not a.constexpr)
+        for name in names:
+            if name not in known:
+                raise WorkloadError(
+                    f"the workload {self.spec.name!r} does not describe the argument {name!r} of "
+                    f"{self.spec.kernel.name}",
+                    hint="add it to tensors or scalars",
+                )
+        surplus = known - set(names)
+        if surplus:
+            raise WorkloadError(
+                f"{self.spec.kernel.name} has no run-time argument {min(surplus)!r}",
+                hint=f"it has {', '.join(names)}",
+            )
+        return names
+
+    def tensor_shape(self, tensor: Tensor) -> tuple[int, ...]:
+        shape = tuple(Expression.parse(text).evaluate_int(self.names) for text in tensor.shape)
+        if any(size < 0 for size in shape):
+            raise WorkloadError(f"the tensor {tensor.name!r} has the shape {list(shape)}")
+        return shape
+
+    def tensor_dtype(self, tensor: Tensor) -> str:
+        return self.dtype if tensor.dtype == "$dtype" else tensor.dtype
+
+    def tolerance_of(self, tensor: Tensor) -> Tolerance:
+        return self.spec.tolerance or tolerance_for(self.tensor_dtype(tensor))
+
+    @property
+    def flops(self) -> float:
+        return Expression.parse(self.spec.flops).evaluate_number(self.names)
+
+    @property
+    def bytes(self) -> float:
+        return Expression.parse(self.spec.bytes).evaluate_number(self.names)
+
+    def space(self, device: DeviceProperties) -> Space:
+        """The search space on a device, its constraints bound to this shape and to the device's limits. A limit that
+        the driver does not tell does not constrain."""
+        facts = {
+            "sm_count": device.sm_count or 1,
+            "shared_bytes": device.shared_bytes_per_block or _NO_LIMIT,
+        }
+        return self.spec.space_for(device.kind).bind({**self.names, **facts})
+
+    def default(self, space: Space, kind: str) -> dict[str, Scalar]:
+        """The default configuration, moved into the space where the shape does not allow it."""
+        return space.nearest(self.spec.default_for(kind))
+
+    def variant(self, config: Configuration) -> Variant:
+        """Split ``config`` into constexprs and schedule, evaluate the constexprs and the grid."""
+        names: dict[str, Scalar] = {**self.names, **config}
+        constexpr_names = {a.name for a in self.source.arguments if a.constexpr}
+        constexprs = {n: v for n, v in config.items() if n in constexpr_names}
+        for name, value in self.spec.constexprs.items():
+            constexprs[name] = (
+                Expression.parse(value).evaluate(names) if isinstance(value, str) else value
+            )
+        missing = [
+            a.name
+            for a in self.source.arguments
+            if a.constexpr and not a.has_default and a.name not in constexprs
+        ]
+        if missing:
+            raise WorkloadError(
+                f"nothing gives the constexpr {missing[0]!r} of {self.spec.kernel.name} a value",
+                hint="add it to the workload's constexprs or as a parameter of its space",
+            )
+        schedule = {n: v for n, v in config.items() if n in SCHEDULE_OPTIONS}
+        self._check_used(config, constexpr_names)
+        return Variant(self._signature(), constexprs, schedule, self._grid(names))
+
+    def _grid(self, names: Mapping[str, Scalar]) -> tuple[int, ...]:
+        grid = tuple(Expression.parse(text).evaluate_int(names) for text in self.spec.grid)
+        if any(not 0 < size <= MAX_GRID for size in grid):
+            raise WorkloadError(f"the grid {list(grid)} of {self.spec.name!r} cannot be launched")
+        return grid
+
+    def _signature(self) -> dict[str, str]:
+        tensors = {tensor.name: tensor for tensor in self.spec.tensors}
+        return {
+            name: f"*{self.tensor_dtype(tensors[name])}:16"
+            if name in tensors
+            else _scalar_type(self.scalars[name])
+            for name in self.run_time_arguments
+        }
+
+    def _check_used(self, config: Configuration, constexpr_names: set[str]) -> None:
+        texts = [*self.spec.grid, *(v for v in self.spec.constexprs.values() if isinstance(v, str))]
+        used = {name for text in texts for name in Expression.parse(text).names}
+        for name in config:
+            if name not in constexpr_names and name not in SCHEDULE_OPTIONS and name not in used:
+                raise WorkloadError(
+                    f"the parameter {name!r} is no constexpr of {self.spec.kernel.name}, no schedule option "
+                    "and not used by grid or constexprs",
+                    hint=f"schedule options: {', '.join(SCHEDULE_OPTIONS)}",
+                )
+
+
+def _scalar_type(value: float) -> str:
+    """The signature type of a scalar with what launches know about its value."""
+    if isinstance(value, float):
+        return "f32"
+    if value == 1:
+        return "i32:1"
+    width = "i32" if -(2**31) <= value < 2**31 else "i64"
+    return f"{width}:16" if value % 16 == 0 else width

@@ -1,0 +1,355 @@
+"""What is tuned, as data: nothing in a workload is executable except its kernel, which only the compiler reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ..errors import SchemaError, WorkloadError
+from ..expression import Expression
+from ..json_fields import Fields, JsonObject, Scalar, expect_integer, expect_scalar, expect_text
+from ..space import Configuration, Space, read_config
+from .tolerance import Tolerance
+
+T = TypeVar("T")
+
+ROLES = ("input", "output", "inout")
+FILLS = ("normal", "uniform", "zeros", "arange", "randint")
+DEVICE_KINDS = ("cpu", "cuda", "any")
+DTYPES = [
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "f8e4m3",
+    "f8e5m2",
+]
+
+# Names that every expression of a workload may use besides its dims and parameters, and constraints besides those.
+PROBLEM_FACTS = ("dtype", "element_bytes")
+DEVICE_FACTS = ("sm_count", "shared_bytes")
+
+_SOURCE = re.compile(r"(?P<argument>[A-Za-z_]\w*)(?:\.shape\[(?P<axis>\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel: the jit function ``name`` in the text ``source``; ``filename`` is shown in error messages."""
+
+    name: str
+    source: str
+    filename: str = "<kernel>"
+
+    def to_json(self) -> JsonObject:
+        return {"name": self.name, "source": self.source, "filename": self.filename}
+
+    @staticmethod
+    def from_json(value: object, where: str = "kernel") -> KernelText:
+        fields = Fields(value, where)
+        kernel = KernelText(
+            fields.text("name"),
+            fields.text("source"),
+            fields.optional_text("filename") or "<kernel>",
+        )
+        fields.finish()
+        return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A pointer argument of the kernel.
+
+    ``shape``: expressions over the dims. ``dtype``: a dtype name, or ``$dtype`` for the one that the job names.
+    ``role``: what the kernel does with it; outputs are poisoned before each check. ``fill``: how inputs are made
+    (JSON field ``init``), fresh from a seed for each check.
+    """
+
+    name: str
+    shape: tuple[str, ...]
+    dtype: str = "$dtype"
+    role: str = "input"
+    fill: str = "normal"
+
+    def __post_init__(self) -> None:
+        for value, allowed, what in (
+            (self.role, ROLES, "role"),
+            (self.fill, FILLS, "init"),
+            (self.dtype, ("$dtype", *DTYPES), "dtype"),
+        ):
+            if value not in allowed:
+                raise WorkloadError(
+                    f"tensor {self.name!r}: {what} {value!r} is not possible",
+                    hint=f"one of {', '.join(allowed)}",
+                )
+
+    def to_json(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "role": self.role,
+            "init": self.fill,
+        }
+
+    @staticmethod
+    def from_json(value: object, where: str = "tensor") -> Tensor:
+        fields = Fields(value, where)
+        tensor = Tensor(
+            fields.text("name"),
+            fields.items("shape", _read_expression_text),
+            fields.optional_text("dtype") or "$dtype",
+            fields.optional_text("role") or "input",
+            fields.optional_text("init") or "normal",
+        )
+        fields.finish()
+        return tensor
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """A kernel with everything needed to run, check and time it at any shape.
+
+    - ``dims``: names of the sizes that make a shape. ``dtypes``: what ``$dtype`` may be.
+    - ``tensors`` and ``scalars`` (name -> expression): the run-time arguments, in any order; ``constexprs`` (name ->
+      expression, or a number; text is written with quotes inside the expression) those fixed by the shape. The
+      remaining constexpr parameters of the kernel come from the configuration.
+    - ``grid``: one to three expressions, which may use the configuration's parameters.
+    - ``flops``, ``bytes``: expressions: operations and compulsory memory traffic of one launch.
+    - ``spaces`` and ``defaults``: search space and default configuration by device kind: ``cpu``, ``cuda``, ``any``.
+      Constraints may use dims, ``dtype``, ``element_bytes``, and of the device ``sm_count`` and ``shared_bytes``.
+    - ``reference``: name of a registered NumPy reference, or ``interpreter`` (:mod:`~.references`).
+    - ``tolerance``: None takes the table of :mod:`~.tolerance` by dtype.
+    - ``dims_from_arguments``: how a launch reveals the shape: dim -> ``argument`` (a scalar with that value) or
+      ``argument.shape[axis]``. What is left out is derived from scalars and tensor shapes that are a bare dim.
+    - ``shapes``: the suite that is tuned when a job names none.
+    """
+
+    name: str
+    kernel: KernelText
+    dims: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    scalars: Mapping[str, str]
+    constexprs: Mapping[str, Scalar]
+    grid: tuple[str, ...]
+    spaces: Mapping[str, Space]
+    defaults: Mapping[str, Configuration] = field(default_factory=dict)
+    flops: str = "0"
+    bytes: str = "0"
+    tolerance: Tolerance | None = None
+    reference: str = "interpreter"
+    dtypes: tuple[str, ...] = ("f32",)
+    shapes: tuple[Mapping[str, int], ...] = ()
+    dims_from_arguments: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments}
+        )
+        self._check_names()
+        self._check_expressions()
+        for shape in self.shapes:
+            self.check_shape(shape)
+
+    def space_for(self, kind: str) -> Space:
+        """The space for a device kind, constants not bound; raises :class:`WorkloadError` when there is none."""
+        space = self.spaces.get(kind) or self.spaces.get("any")
+        if space is None:
+            raise WorkloadError(
+                f"the workload {self.name!r} has no space for {kind} devices",
+                hint=f"it has spaces for {', '.join(self.spaces)}",
+            )
+        return space
+
+    def default_for(self, kind: str) -> Configuration:
+        """The default configuration for a device kind; parameters left out take the space's default."""
+        return self.defaults.get(kind) or self.defaults.get("any") or {}
+
+    def check_shape(self, shape: Mapping[str, int]) -> None:
+        """Raise :class:`WorkloadError` unless ``shape`` gives every dim a positive size and nothing else."""
+        missing = [dim for dim in self.dims if dim not in shape]
+        extra = [dim for dim in shape if dim not in self.dims]
+        if missing or extra:
+            wrong = f"lacks {missing[0]!r}" if missing else f"has the unknown dim {extra[0]!r}"
+            raise WorkloadError(
+                f"a shape of {self.name!r} {wrong}", hint=f"dims: {', '.join(self.dims)}"
+            )
+        for dim, size in shape.items():
+            if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 40:
+                raise WorkloadError(f"{dim}={size!r} is not a size", hint="1 to 2^40")
+
+    def _derived_dims(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        # The stride of a tensor equals a dim only while the tensor is contiguous.
+        plain = {n: text for n, text in self.scalars.items() if "stride" not in n}
+        for dim in self.dims:
+            scalars = (name for name, text in plain.items() if text.strip() == dim)
+            axes = (
+                f"{tensor.name}.shape[{axis}]"
+                for tensor in self.tensors
+                for axis, text in enumerate(tensor.shape)
+                if text.strip() == dim
+            )
+            source = next(scalars, None) or next(axes, None)
+            if source is not None:
+                found[dim] = source
+        return found
+
+    def _check_names(self) -> None:
+        names = [*(t.name for t in self.tensors), *self.scalars, *self.constexprs]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise WorkloadError(f"{self.name}: the argument {repeated!r} is described twice")
+        clash = set(self.dims) & {*PROBLEM_FACTS, *DEVICE_FACTS}
+        if clash or len(set(self.dims)) != len(self.dims) or not self.dims:
+            raise WorkloadError(
+                f"{self.name}: dims are distinct names other than {', '.join(PROBLEM_FACTS + DEVICE_FACTS)}"
+            )
+        if not any(tensor.role != "input" for tensor in self.tensors):
+            raise WorkloadError(f"{self.name}: no tensor has the role output or inout")
+        if not self.spaces or any(kind not in DEVICE_KINDS for kind in self.spaces):
+            raise WorkloadError(f"{self.name}: spaces are for {', '.join(DEVICE_KINDS)}")
+        unknown = next((dtype for dtype in self.dtypes if dtype not in DTYPES), None)
+        if unknown is not None or not self.dtypes:
+            raise WorkloadError(f"{self.name}: unknown dtype {unknown!r}", hint=", ".join(DTYPES))
+        for dim, source in self.dims_from_arguments.items():
+            parse_dim_source(source)
+            if dim not in self.dims:
+                raise WorkloadError(
+                    f"{self.name}: dims_from_arguments names the unknown dim {dim!r}"
+                )
+
+    def _check_expressions(self) -> None:
+        fixed = {*self.dims, *PROBLEM_FACTS}
+        free = fixed | {name for space in self.spaces.values() for name in space.names}
+        for tensor in self.tensors:
+            for text in tensor.shape:
+                self._check(text, fixed, f"the shape of {tensor.name}")
+        for name, text in self.scalars.items():
+            self._check(text, fixed, f"the scalar {name}")
+        for name, value in self.constexprs.items():
+            if isinstance(value, str):
+                self._check(value, free, f"the constexpr {name}")
+        if not 1 <= len(self.grid) <= 3:
+            raise WorkloadError(f"{self.name}: a grid has one to three axes, not {len(self.grid)}")
+        for text in self.grid:
+            self._check(text, free, "the grid")
+        self._check(self.flops, fixed, "flops")
+        self._check(self.bytes, fixed, "bytes")
+        for kind, space in self.spaces.items():
+            unknown = space.free_names - fixed - set(DEVICE_FACTS)
+            if unknown:
+                raise WorkloadError(
+                    f"{self.name}: a constraint of the {kind} space uses the unknown name {min(unknown)!r}",
+                    hint=f"known: {', '.join([*space.names, *sorted(fixed), *DEVICE_FACTS])}",
+                )
+
+    def _check(self, text: str, known: set[str], where: str) -> None:
+        unknown = Expression.parse(text).names - known
+        if unknown:
+            raise WorkloadError(
+                f"{self.name}: {where} ({text!r}) uses the unknown name {min(unknown)!r}",
+                hint=f"known: {', '.join(sorted(known))}",
+            )
+
+    def to_json(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "kernel": self.kernel.to_json(),
+            "dims": list(self.dims),
+            "dtypes": list(self.dtypes),
+            "tensors": [tensor.to_json() for tensor in self.tensors],
+            "scalars": dict(self.scalars),
+            "constexprs": dict(self.constexprs),
+            "grid": list(self.grid),
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "spaces": {kind: space.to_json() for kind, space in self.spaces.items()},
+            "defaults": {kind: dict(config) for kind, config in self.defaults.items()},
+            "tolerance": None if self.tolerance is None else self.tolerance.to_json(),
+            "reference": self.reference,
+            "shapes": [dict(shape) for shape in self.shapes],
+            "dims_from_arguments": dict(self.dims_from_arguments),
+        }
+
+    @staticmethod
+    def from_json(value: object, where: str = "workload") -> WorkloadSpec:
+        """Read a workload. ``{"builtin": "softmax"}`` stands for a built-in one; ``space`` and ``default`` stand for
+        one space and default configuration for all devices. Raises :class:`SchemaError`, :class:`WorkloadError`."""
+        fields = Fields(value, where)
+        if fields.has("builtin"):
+            from . import builtin_workload
+
+            name = fields.text("builtin")
+            fields.finish()
+            return builtin_workload(name)
+        kernel = KernelText.from_json(fields.get("kernel"), fields.where("kernel"))
+        spec = WorkloadSpec(
+            name=fields.optional_text("name") or kernel.name,
+            kernel=kernel,
+            dims=fields.items("dims", expect_text),
+            tensors=fields.items("tensors", Tensor.from_json),
+            scalars=_optional_mapping(fields, "scalars", _read_expression_text),
+            constexprs=_optional_mapping(fields, "constexprs", expect_scalar),
+            grid=fields.items("grid", _read_expression_text),
+            spaces=_by_kind(fields, "spaces", "space", Space.from_json),
+            defaults=_by_kind(fields, "defaults", "default", read_config),
+            flops=_optional_expression(fields, "flops"),
+            bytes=_optional_expression(fields, "bytes"),
+            tolerance=Tolerance.from_json(fields.get("tolerance"), fields.where("tolerance"))
+            if fields.has("tolerance")
+            else None,
+            reference=fields.optional_text("reference") or "interpreter",
+            dtypes=fields.items("dtypes", expect_text) if fields.has("dtypes") else ("f32",),
+            shapes=fields.items("shapes", read_shape) if fields.has("shapes") else (),
+            dims_from_arguments=_optional_mapping(fields, "dims_from_arguments", expect_text),
+        )
+        fields.finish()
+        return spec
+
+
+def parse_dim_source(text: str) -> tuple[str, int | None]:
+    """Split ``n_elements`` or ``x_ptr.shape[1]`` into argument and axis; raises :class:`WorkloadError`."""
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        raise WorkloadError(
+            f"{text!r} does not say where a dim comes from", hint="argument, or argument.shape[0]"
+        )
+    return match["argument"], None if match["axis"] is None else int(match["axis"])
+
+
+def read_shape(value: object, where: str) -> dict[str, int]:
+    """A shape out of parsed JSON: dim -> size."""
+    if not isinstance(value, Mapping):
+        raise SchemaError(f"{where}: expected an object of sizes, such as {{'M': 512}}")
+    return {str(dim): expect_integer(size, f"{where}.{dim}") for dim, size in value.items()}
+
+
+def _read_expression_text(value: object, where: str) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    return Expression.parse(expect_text(value, where)).text
+
+
+def _optional_expression(fields: Fields, name: str) -> str:
+    return _read_expression_text(fields.get(name), fields.where(name)) if fields.has(name) else "0"
+
+
+def _optional_mapping(fields: Fields, name: str, read: Callable[[object, str], T]) -> dict[str, T]:
+    return fields.mapping(name, read) if fields.has(name) else {}
+
+
+def _by_kind(fields: Fields, many: str, one: str, read: Callable[[object, str], T]) -> dict[str, T]:
+    if fields.has(many):
+        return fields.mapping(many, read)
+    return {"any": read(fields.get(one), fields.where(one))} if fields.has(one) else {}

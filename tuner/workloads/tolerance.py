@@ -1,0 +1,124 @@
+"""How far a result may be from the float64 reference, and the comparison itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..json_fields import Fields, JsonObject
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# Bounds the temporary float64 copies of a comparison to a few ten MB.
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """``|got - expected| <= rtol * |expected| + atol * rms(expected)``.
+
+    ``atol`` counts in root mean squares of the expected tensor, so one figure serves softmax, whose values are near
+    1/N, and matmul, whose values are near sqrt(K).
+    """
+
+    atol: float
+    rtol: float
+
+    def to_json(self) -> JsonObject:
+        return {"atol": self.atol, "rtol": self.rtol}
+
+    @staticmethod
+    def from_json(value: object, where: str) -> Tolerance:
+        fields = Fields(value, where)
+        tolerance = Tolerance(fields.number("atol"), fields.number("rtol"))
+        fields.finish()
+        return tolerance
+
+
+# Units in the last place u = 2^-(mantissa bits + 1), the error of one correct rounding. The relative part allows a few
+# roundings of the result; the absolute part allows the error that a long f32 accumulation, done in another order,
+# leaves on elements that happen to be small: about u * sqrt(terms) of the typical value.
+TOLERANCES: dict[str, Tolerance] = {
+    # u = 1.1e-16; reference and result have the same precision, 2^14 terms in another order.
+    "f64": Tolerance(atol=1e-13, rtol=1e-13),
+    # u = 6e-8; sums of 2^14 terms give 128 u, exp and rsqrt of the targets are good to 2-4 u.
+    "f32": Tolerance(atol=2e-5, rtol=2e-5),
+    # u = 4.9e-4; accumulation is in f32, so two roundings of the stored result.
+    "f16": Tolerance(atol=1e-3, rtol=1e-3),
+    # u = 3.9e-3; as f16.
+    "bf16": Tolerance(atol=8e-3, rtol=8e-3),
+    # u = 6.3e-2 and 1.3e-1.
+    "f8e4m3": Tolerance(atol=0.13, rtol=0.13),
+    "f8e5m2": Tolerance(atol=0.25, rtol=0.25),
+}
+EXACT = Tolerance(0.0, 0.0)
+
+
+def tolerance_for(dtype: str) -> Tolerance:
+    """The table's entry for a floating-point dtype; integers must be exact."""
+    return TOLERANCES.get(dtype, EXACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``worst`` is the largest error in units of what is allowed there: above 1 the result is wrong."""
+
+    worst: float
+    message: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.message is None
+
+
+def compare_all(
+    got: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    tolerances: Mapping[str, Tolerance],
+) -> Comparison:
+    """Compare every expected tensor; the first wrong one gives the message."""
+    worst = 0.0
+    for name, reference in expected.items():
+        result = compare(name, got[name], reference, tolerances[name])
+        worst = max(worst, result.worst)
+        if not result.ok:
+            return Comparison(worst, result.message)
+    return Comparison(worst)
+
+
+def compare(name: str, got: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
+    """Compare one tensor with its float64 reference of the same shape. NaN and infinities must be where the
+    reference has them; poisoned outputs are NaN, so an element that was never written is wrong."""
+    import numpy as np
+
+    flat_got, flat_expected = got.reshape(-1), expected.reshape(-1)
+    finite = flat_expected[np.isfinite(flat_expected)]
+    rms = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+    floor = tolerance.atol * (rms or 1.0)
+    wrong, worst, worst_at = 0, 0.0, 0
+    for start in range(0, flat_got.size, _CHUNK):
+        want = flat_expected[start : start + _CHUNK].astype(np.float64)
+        have = flat_got[start : start + _CHUNK].astype(np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = np.abs(have - want)
+            allowed = floor + tolerance.rtol * np.abs(want)
+            ratio = np.where(error == 0, 0.0, error / allowed)
+        same = (have == want) | (np.isnan(have) & np.isnan(want))
+        ratio = np.where(same, 0.0, np.where(np.isfinite(ratio), ratio, np.inf))
+        wrong += int(np.count_nonzero(ratio > 1))
+        at = int(np.argmax(ratio)) if ratio.size else 0
+        if ratio.size and ratio[at] > worst:
+            worst, worst_at = float(ratio[at]), start + at
+    if not wrong:
+        return Comparison(worst)
+    index = [int(i) for i in np.unravel_index(worst_at, expected.shape)]
+    have_value, want_value = float(flat_got[worst_at]), float(flat_expected[worst_at])
+    note = " (never written?)" if have_value != have_value else ""
+    return Comparison(
+        worst,
+        f"output {name!r}: {wrong} of {got.size} elements are wrong; the worst at {index}: got "
+        f"{have_value:.6g}{note}, expected {want_value:.6g} +- "
+        f"{floor + tolerance.rtol * abs(want_value):.2g}",
+    )
