@@ -33,7 +33,7 @@ def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
     pointer = op.pointer
     contiguity = facts[pointer].contiguity
     # Ties go to the last axis: tiles are written row-major by most kernels.
-    order = tuple(sorted(reversed(range(pointer.type.rank)), key=lambda d: -contiguity[d]))
+    order = tuple(sorted(range(pointer.type.rank), key=lambda d: (-contiguity[d], -d)))
     return Access(order, _widest(op, order[0], facts))
 
 

@@ -132,7 +132,7 @@ class Relayout:
         if source is not None:
             convert = ConvertLayout(source, value.type.with_layout(layout))
             new: Op = convert
-            results = (convert.result,)
+            results: tuple[Value, ...] = (convert.result,)
         else:
             new, results = self._again(cast(Op, value.op), value, layout)
         new.location = value.op.location if value.op is not None else None

@@ -173,9 +173,9 @@ def _placed(state: Relayout, value: Value) -> Tile:
 def _for(state: Relayout, loop: For) -> None:
     carried = [_placed(state, r) for r in loop.results]
     inits = tuple(state.demand(v, t.layout) for v, t in zip(loop.inits, carried, strict=True))
-    bounds = [state.demand(v, None) for v in (loop.lower, loop.upper, loop.step)]
-    body = state.nested(loop.body, [bounds[0].type, *carried], carried)
-    state.emit(For(*bounds, inits, loop.num_stages, loop.unroll, body), loop)
+    lower, upper, step = (state.demand(v, None) for v in (loop.lower, loop.upper, loop.step))
+    body = state.nested(loop.body, [lower.type, *carried], carried)
+    state.emit(For(lower, upper, step, inits, loop.num_stages, loop.unroll, body), loop)
 
 
 @_rule(While)

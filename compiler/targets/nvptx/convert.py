@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from ...errors import UnsupportedOp
 from ...gpu.ops import ConvertLayout
 from ...ir.types import Element, Pointer
-from ...layout import Exchange, Identity, RegisterPermute, SharedAccess, SharedMemory, WarpShuffle
-from ...layout import plan_conversion
+from ...layout import (
+    Exchange,
+    Identity,
+    RegisterPermute,
+    SharedAccess,
+    SharedMemory,
+    WarpShuffle,
+    plan_conversion,
+)
 from .lowering import Lowering, reach_of, rule
 from .registers import Registers
 from .types import register_type

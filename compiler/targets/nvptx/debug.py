@@ -19,7 +19,7 @@ def _print(state: Lowering, op: Print) -> None:
         registers = state.values[value]
         alone = state.only_thread(value.type.layout)
         names = [(i, registers[i]) for i in registers.unique()]
-        _when(state, alone, lambda v=value, n=names: _print_all(state, op, v, n))  # type: ignore[misc]
+        _when(state, alone, lambda v=value, n=names: _print_all(state, op, v, n))
 
 
 def _when(state: Lowering, predicate: str | None, emit: object) -> None:
