@@ -1,0 +1,5 @@
+"""The kernel language under its public name: ``import deuteron.language as tl``."""
+
+from deuteron.compiler.language import *  # noqa: F403
+from deuteron.compiler.language import __all__ as __all__
+from deuteron.language import extra as extra

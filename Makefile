@@ -1,0 +1,43 @@
+# Every target sets up .venv by itself. `make help` lists them.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint gpu bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed; try make PYTHON=python3 (3.11 or newer)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## the main job, end to end, on this machine's GPU or CPU
+	$(BIN)/deuteron demo
+
+test: $(STAMP)  ## the whole test suite (GPU tests are skipped without a GPU)
+	$(BIN)/pytest -q
+
+lint: $(STAMP)  ## formatting, ruff, mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: lint test  ## what CI runs
+
+gpu:  ## on a machine with an NVIDIA GPU: GPU tests, then benchmarks against torch, Triton and Proton
+	bash benchmarks/gpu.sh
+
+bench: $(STAMP)  ## CPU, compile-time and service benchmarks
+	$(BIN)/python benchmarks/compile_time.py
+	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python benchmarks/service.py
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) build dist deuteron-demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""GPU tests: skipped without a GPU, an error with --require-gpu."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("nightly", max_examples=5000, deadline=None)
+settings.load_profile(os.environ.get("DEUTERON_TEST_PROFILE", "ci"))
+
+
+@cache
+def missing_gpu() -> str | None:
+    """Why GPU tests cannot run; None if they can."""
+    from deuteron.compiler.errors import DeuteronError
+    from deuteron.compiler.runtime.devices import get_device
+
+    try:
+        get_device("cuda:0")
+    except DeuteronError as error:
+        return error.message
+    return None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="a GPU test that cannot run is an error, not a skip",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") is None:
+        return
+    reason = missing_gpu()
+    if reason is None:
+        return
+    if item.config.getoption("--require-gpu"):
+        pytest.fail(f"--require-gpu: {reason}", pytrace=False)
+    pytest.skip(f"no GPU: {reason}")
