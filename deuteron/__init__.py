@@ -1,0 +1,56 @@
+"""Deuteron: a compiler, profiler, tuner and configuration service for kernels in the Triton language.
+
+``import deuteron as triton`` and ``import deuteron.language as tl`` run kernels as they are written for Triton. Names load
+when they are first used: importing this package loads no other.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deuteron import language as language
+    from deuteron import testing as testing
+    from deuteron.compiler import CompilationError as CompilationError
+    from deuteron.compiler import CompiledKernel as CompiledKernel
+    from deuteron.compiler import Config as Config
+    from deuteron.compiler import DeuteronError as DeuteronError
+    from deuteron.compiler import JITFunction as JITFunction
+    from deuteron.compiler import KernelSource as KernelSource
+    from deuteron.compiler import OutOfResources as OutOfResources
+    from deuteron.compiler import autotune as autotune
+    from deuteron.compiler import cdiv as cdiv
+    from deuteron.compiler import compile as compile
+    from deuteron.compiler import get_device as get_device
+    from deuteron.compiler import heuristics as heuristics
+    from deuteron.compiler import jit as jit
+    from deuteron.compiler import list_devices as list_devices
+    from deuteron.compiler import next_power_of_2 as next_power_of_2
+    from deuteron.tuner import tuned as tuned
+
+__version__ = "0.1.0"
+
+_FROM_COMPILER = (
+    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv compile "
+    "get_device heuristics jit list_devices next_power_of_2"
+)
+_WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler") | {"tuned": "deuteron.tuner"}
+_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")
+
+__all__ = ["__version__", "language", "testing", *sorted(_WHERE)]
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"deuteron.{name}")
+    home = _WHERE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'deuteron' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_WHERE, *_MODULES})

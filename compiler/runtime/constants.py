@@ -9,7 +9,7 @@ from ..frontend.source import Inlinable
 from ..ir.types import Pointer, Scalar
 from ..language.constexpr import constexpr, unwrap
 
-_PLAIN = (type(None), bool, int, float, str, tuple, list, Scalar, Pointer, constexpr)
+_PLAIN = (type(None), bool, int, float, str, tuple, Scalar, Pointer, constexpr)
 
 
 @dataclass(frozen=True, slots=True)

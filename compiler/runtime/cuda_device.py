@@ -68,6 +68,12 @@ class CudaArray:
             self.device.synchronize()
             cuda.call("cuMemcpyHtoD", self.address, dense.ctypes.data, self.nbytes)
 
+    def zero_(self) -> None:
+        """Set every byte to zero, in stream order."""
+        if self.nbytes:
+            cuda.make_current(self.device.index)
+            cuda.call("cuMemsetD8Async", self.address, 0, self.nbytes, self.device.stream())
+
 
 def _free(index: int, address: int) -> None:
     driver = cuda.bindings()
@@ -185,7 +191,7 @@ class CudaDevice(Device):
             # Four times the L2: lines are evicted by address hash, so one size over would leave some behind.
             size = 4 * (self.properties.l2_bytes or (64 << 20))
             self._flush = self.empty((size,), "u8")
-        cuda.call("cuMemsetD8Async", self._flush.address, 0, self._flush.nbytes, self.stream())
+        self._flush.zero_()
 
 
 # Architectures whose full instruction set needs the architecture-specific name.

@@ -148,6 +148,11 @@ def primary_context(index: int) -> object:
         return _contexts[index]
 
 
+def contexts_in_use() -> list[int]:
+    """Indices of the GPUs that this process has used through deuteron."""
+    return sorted(_contexts)
+
+
 def make_current(index: int) -> None:
     """Make the device's primary context current in this thread."""
     call("cuCtxSetCurrent", primary_context(index))

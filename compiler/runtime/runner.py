@@ -1,0 +1,46 @@
+"""What kernels and the decorators around kernels have in common: they are launched on a grid."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .jit import JITFunction
+
+
+class Runner:
+    """A decorator around a kernel, or around another such decorator."""
+
+    def __init__(self, fn: Runner | JITFunction) -> None:
+        self.fn: Any = fn
+        self.__name__: str = fn.__name__
+        self.__doc__ = fn.__doc__
+
+    @property
+    def base_fn(self) -> JITFunction:
+        """The kernel at the bottom of the chain."""
+        inner = self.fn
+        while isinstance(inner, Runner):
+            inner = inner.fn
+        return inner  # type: ignore[no-any-return]
+
+    @property
+    def arg_names(self) -> list[str]:
+        return self.base_fn.arg_names
+
+    @abstractmethod
+    def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
+        """Launch on a grid, or only compile."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., object]:
+        """Ready to be called with the arguments of a launch."""
+        return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def warmup(self, *args: object, grid: Any = (1,), **kwargs: object) -> object:
+        """Compile without launching."""
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.__name__}>"

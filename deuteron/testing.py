@@ -1,0 +1,48 @@
+"""Timing and comparing kernels: Triton's ``triton.testing``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deuteron.compiler.runtime.benchmark import do_bench
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["assert_close", "do_bench"]
+
+
+def assert_close(
+    x: Any,
+    y: Any,
+    atol: float | None = None,
+    rtol: float | None = None,
+    err_msg: str = "",
+) -> None:
+    """Raise AssertionError unless ``|x - y| <= atol + rtol * |y|`` everywhere; NaNs must be in the same places.
+
+    Takes arrays of any library; ``atol`` defaults to 0.01 and ``rtol`` to 0, as in Triton.
+    """
+    import numpy as np
+
+    np.testing.assert_allclose(
+        _as_numpy(x),
+        _as_numpy(y),
+        atol=1e-2 if atol is None else atol,
+        rtol=0.0 if rtol is None else rtol,
+        equal_nan=True,
+        err_msg=err_msg,
+    )
+
+
+def _as_numpy(value: Any) -> np.ndarray:
+    """Any array as float64 or integers on the host."""
+    import numpy as np
+
+    if hasattr(value, "to_numpy"):  # a device array
+        value = value.to_numpy()
+    elif hasattr(value, "detach"):  # torch
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    array = np.asarray(value)
+    return array if array.dtype.kind in "biu" else array.astype(np.float64)
