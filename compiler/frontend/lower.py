@@ -119,6 +119,9 @@ class Compilation:
             hint="mark the parameter tl.constexpr, or compute with tl functions",
         )
 
+    def show(self, value: Value) -> None:
+        return None
+
     def report(self, text: str) -> None:
         sys.stdout.write(text)
 

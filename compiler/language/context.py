@@ -51,6 +51,10 @@ class Context(Protocol):
         """The number a scalar holds; only an eager context knows."""
         ...
 
+    def show(self, value: Value) -> str | None:
+        """The elements of a value as text; None when compiling."""
+        ...
+
     def report(self, text: str) -> None:
         """Show a compile-time message (tl.static_print)."""
         ...

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FunctionType
 
     from ..ir.types import Tile
-    from ..targets.interpreter import Argument, EagerBuilder, Memory
+    from ..targets.interpreter import Argument, EagerBuilder
 
 
 def run(
@@ -87,6 +87,10 @@ class EagerContext:
     def read(self, value: Value) -> int | float | bool:
         """The number that a scalar holds: what Python's if, while and range ask for."""
         return self._builder.item(value)
+
+    def show(self, value: Value) -> str:
+        """The elements of a value as NumPy prints them."""
+        return str(self._builder.array(value))
 
     def report(self, text: str) -> None:
         sys.stdout.write(text)

@@ -51,7 +51,9 @@ class tensor:  # noqa: N801 -- the language's own name
         return self.value
 
     def __repr__(self) -> str:
-        return f"tensor<{self.type}>"
+        """The type; in an eager kernel, where a debugger may ask, the elements too."""
+        shown = current().show(self.value)
+        return f"tensor<{self.type}>" if shown is None else f"tensor({shown}, {self.type})"
 
     def __bool__(self) -> bool:
         return bool(self._number())
