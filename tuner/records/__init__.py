@@ -1,1 +1,22 @@
 """Best configurations with their evidence: identity, lookup, bundles."""
+
+from .bundle import Bundle, Manifest, encode_record, read_bundle, write_bundle
+from .fingerprint import DeviceFingerprint, canonical_name
+from .lookup import Answer, RecordIndex, lookup
+from .record import ConfigRecord
+from .toolchain import current_toolchain
+
+__all__ = [
+    "Answer",
+    "Bundle",
+    "ConfigRecord",
+    "DeviceFingerprint",
+    "Manifest",
+    "RecordIndex",
+    "canonical_name",
+    "current_toolchain",
+    "encode_record",
+    "lookup",
+    "read_bundle",
+    "write_bundle",
+]

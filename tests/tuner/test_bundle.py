@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from deuteron.tuner.errors import BundleError
+from deuteron.tuner.records import read_bundle, write_bundle
+
+
+@pytest.fixture
+def bundle_path(tmp_path: Path, make_record) -> Path:  # type: ignore[no-untyped-def]
+    path = tmp_path / "some" / "h100.bundle"
+    write_bundle(path, [make_record({"n": n}) for n in (4, 1, 3, 2)], service="test")
+    return path
+
+
+def test_round_trip_is_sorted_and_verified(bundle_path: Path) -> None:
+    bundle = read_bundle(bundle_path)
+    assert bundle.manifest.count == 4 and bundle.manifest.service == "test"
+    assert [r.shape["n"] for r in bundle.records()] == [1, 2, 3, 4]
+    assert len(bundle.index()) == 4
+
+
+def test_same_records_give_the_same_body(tmp_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
+    records = [make_record({"n": n}) for n in (1, 2)]
+    a = write_bundle(tmp_path / "a", records)
+    b = write_bundle(tmp_path / "b", iter(records))
+    assert a.body_sha256 == b.body_sha256
+
+
+def test_unsorted_or_repeated_stream_is_refused_and_leaves_nothing(
+    tmp_path: Path, make_record
+) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "out.bundle"
+    with pytest.raises(BundleError, match="out of order"):
+        write_bundle(path, iter([make_record({"n": 2}), make_record({"n": 1})]))
+    with pytest.raises(BundleError, match="repeated"):
+        write_bundle(path, [make_record({"n": 2}), make_record({"n": 2})])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failed_write_keeps_the_old_file(bundle_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
+    before = bundle_path.read_bytes()
+
+    def broken():  # type: ignore[no-untyped-def]
+        yield make_record({"n": 1})
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_bundle(bundle_path, broken())
+    assert bundle_path.read_bytes() == before
+    assert len(list(bundle_path.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 40, 400, -1, -300])
+def test_truncated_bundle_names_line_and_remedy(bundle_path: Path, cut: int) -> None:
+    bundle_path.write_bytes(bundle_path.read_bytes()[:cut])
+    with pytest.raises(BundleError, match=r"truncated.*line \d") as caught:
+        read_bundle(bundle_path)
+    assert caught.value.hint == "fetch or export it again"
+
+
+def test_missing_last_record(bundle_path: Path) -> None:
+    lines = bundle_path.read_bytes().splitlines(keepends=True)
+    bundle_path.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(BundleError, match="promises 4 records, it ends in line 4"):
+        read_bundle(bundle_path)
+    bundle_path.write_bytes(b"".join([*lines, lines[-1]]))
+    with pytest.raises(BundleError, match="line 6 does not belong"):
+        read_bundle(bundle_path)
+
+
+def test_changed_byte_is_found_by_the_checksum(bundle_path: Path) -> None:
+    data = bundle_path.read_bytes()
+    bundle_path.write_bytes(data.replace(b'"BLOCK":128', b'"BLOCK":256', 1))
+    with pytest.raises(BundleError, match="corrupt: the sha256"):
+        read_bundle(bundle_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"{}\n", "line 1: the field 'schema' is missing"),
+        (b"not json\n", "line 1: not valid JSON at line 1"),
+        (b'{"schema": 2}\n', "schema 2; this deuteron reads schema 1"),
+        (b"\xff\xfe\n", "not UTF-8"),
+    ],
+)
+def test_not_a_bundle(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    with pytest.raises(BundleError, match=message):
+        read_bundle(path)
+    with pytest.raises(BundleError, match="cannot read"):
+        read_bundle(tmp_path / "absent")
+
+
+def test_wrong_record_names_its_line(bundle_path: Path) -> None:
+    import hashlib
+
+    lines = bundle_path.read_bytes().splitlines(keepends=True)
+    lines[2] = b'{"id": 7}\n'
+    manifest = json.loads(lines[0])
+    manifest["body_sha256"] = hashlib.sha256(b"".join(lines[1:])).hexdigest()
+    lines[0] = json.dumps(manifest).encode() + b"\n"
+    bundle_path.write_bytes(b"".join(lines))
+    bundle = read_bundle(bundle_path)
+    with pytest.raises(BundleError, match="line 3"):
+        list(bundle.records())
+
+
+def test_streams_without_holding_the_file(tmp_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "large"
+    record = make_record({"n": 1})
+    count = 3000
+
+    def stream():  # type: ignore[no-untyped-def]
+        for n in range(count):
+            yield type(record)(
+                **{
+                    **{f: getattr(record, f) for f in record.__dataclass_fields__},
+                    "kernel_hash": f"{n:064d}",
+                }
+            )
+
+    tracemalloc.start()
+    write_bundle(path, stream())
+    assert sum(1 for _ in read_bundle(path).records()) == count
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 2_000_000
+    # two copy buffers of 1 MiB and single records
+    assert peak < path.stat().st_size * 0.9 or peak < 2_500_000

@@ -1,0 +1,126 @@
+"""A tuning job as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from .errors import JobError, SchemaError
+from .json_fields import Fields, JsonObject, canonical_json, expect_text
+from .workloads import Problem, WorkloadSpec
+from .workloads.spec import read_shape
+
+MAX_SHAPES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When to stop. ``trials``: configurations screened per shape and dtype, the default included; None is the whole
+    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit."""
+
+    trials: int | None = 100
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials is not None and self.trials < 1:
+            raise JobError(f"a budget of {self.trials} trials", hint="at least 1")
+        if self.seconds is not None and not self.seconds > 0:
+            raise JobError(f"a budget of {self.seconds} seconds", hint="more than 0")
+
+    def to_json(self) -> JsonObject:
+        return {"trials": self.trials, "seconds": self.seconds}
+
+    @staticmethod
+    def from_json(value: object, where: str = "budget") -> Budget:
+        fields = Fields(value, where)
+        budget = Budget(fields.optional_integer("trials"), fields.optional_number("seconds"))
+        fields.finish()
+        return budget
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Tune ``workload`` for every shape and dtype on ``device`` ("cpu", "cuda:0").
+
+    ``strategy``: a name of :data:`deuteron.tuner.strategies.STRATEGIES`. The same ``seed`` gives the same proposals.
+    Raises :class:`JobError`, :class:`~.errors.WorkloadError` when shapes or dtypes do not fit the workload.
+    """
+
+    workload: WorkloadSpec
+    shapes: tuple[Mapping[str, int], ...]
+    dtypes: tuple[str, ...]
+    device: str = "cpu"
+    budget: Budget = field(default_factory=Budget)
+    strategy: str = "random"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.shapes or not self.dtypes:
+            raise JobError(
+                "a job names at least one shape and one dtype",
+                hint=f"dims of {self.workload.name}: {', '.join(self.workload.dims)}",
+            )
+        if len(self.shapes) * len(self.dtypes) > MAX_SHAPES:
+            raise JobError(f"a job has at most {MAX_SHAPES} pairs of shape and dtype")
+        for _ in self.problems():
+            pass
+
+    def problems(self) -> Iterator[Problem]:
+        """Every shape in every dtype, in order."""
+        for shape in self.shapes:
+            for dtype in self.dtypes:
+                yield Problem(self.workload, shape, dtype)
+
+    def to_json(self) -> JsonObject:
+        return {
+            "workload": self.workload.to_json(),
+            "shapes": [dict(shape) for shape in self.shapes],
+            "dtypes": list(self.dtypes),
+            "device": self.device,
+            "budget": self.budget.to_json(),
+            "strategy": self.strategy,
+            "seed": self.seed,
+        }
+
+    @staticmethod
+    def from_json(value: object, where: str = "job") -> JobSpec:
+        """Read a job. ``shapes`` and ``dtypes`` left out are the workload's suite and its first dtype."""
+        fields = Fields(value, where)
+        workload = WorkloadSpec.from_json(fields.get("workload"), fields.where("workload"))
+        spec = JobSpec(
+            workload=workload,
+            shapes=fields.items("shapes", read_shape) if fields.has("shapes") else workload.shapes,
+            dtypes=fields.items("dtypes", expect_text)
+            if fields.has("dtypes")
+            else workload.dtypes[:1],
+            device=fields.optional_text("device") or "cpu",
+            budget=Budget.from_json(fields.get("budget"), fields.where("budget"))
+            if fields.has("budget")
+            else Budget(),
+            strategy=fields.optional_text("strategy") or "random",
+            seed=fields.optional_integer("seed") or 0,
+        )
+        fields.finish()
+        return spec
+
+
+def shape_key(shape: Mapping[str, int]) -> str:
+    """The canonical text of a shape: ``K=512,M=512,N=512``, dims sorted by name."""
+    return ",".join(f"{dim}={shape[dim]}" for dim in sorted(shape))
+
+
+def parse_shape(text: str) -> dict[str, int]:
+    """Read ``M=512,N=512``; raises :class:`SchemaError`."""
+    shape: dict[str, int] = {}
+    for part in text.split(","):
+        dim, equals, size = part.strip().partition("=")
+        number = size.strip().replace("_", "")
+        if not equals or not dim.strip() or not number.isdecimal():
+            raise SchemaError(f"{part.strip()!r} in the shape {text!r} is not a size", hint="M=512")
+        shape[dim.strip()] = int(number)
+    return shape
+
+
+def task_key(shape: Mapping[str, int], dtype: str) -> str:
+    """Identifies one shape and dtype within a job."""
+    return canonical_json([shape_key(shape), dtype])

@@ -1,0 +1,213 @@
+"""Bundles: many records in one file that can be checked, copied and read without a network.
+
+Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``. Each
+further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import BundleError, SchemaError
+from ..json_fields import Fields, JsonObject, canonical_json, parse_json
+from ..trial import utc_now
+from .lookup import RecordIndex
+from .record import ConfigRecord
+
+SCHEMA = 1
+MAX_LINE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The first line of a bundle. ``kernel_hash`` and ``device_key`` are None where records of several are inside."""
+
+    count: int
+    body_sha256: str
+    created_at: str
+    service: str
+    kernel_hash: str | None = None
+    device_key: str | None = None
+
+    def to_json(self) -> JsonObject:
+        return {
+            "schema": SCHEMA,
+            "created_at": self.created_at,
+            "service": self.service,
+            "kernel_hash": self.kernel_hash,
+            "device_key": self.device_key,
+            "count": self.count,
+            "body_sha256": self.body_sha256,
+        }
+
+    @staticmethod
+    def from_json(value: object, where: str) -> Manifest:
+        fields = Fields(value, where)
+        schema = fields.integer("schema")
+        if schema != SCHEMA:
+            raise SchemaError(
+                f"{where}: a bundle of schema {schema}; this deuteron reads schema {SCHEMA}",
+                hint="use a newer deuteron" if schema > SCHEMA else "export the bundle again",
+            )
+        return Manifest(
+            count=fields.integer("count"),
+            body_sha256=fields.text("body_sha256"),
+            created_at=fields.text("created_at"),
+            service=fields.text("service"),
+            kernel_hash=fields.optional_text("kernel_hash"),
+            device_key=fields.optional_text("device_key"),
+        )
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle file that was verified. ``records`` reads it again, one record at a time."""
+
+    path: Path
+    manifest: Manifest
+
+    def records(self) -> Iterator[ConfigRecord]:
+        with self.path.open("rb") as file:
+            file.readline()
+            for number, line in enumerate(file, start=2):
+                yield _read_record(self.path, number, line)
+
+    def index(self) -> RecordIndex:
+        """All records, arranged for lookup."""
+        return RecordIndex(self.records())
+
+
+def encode_record(record: ConfigRecord) -> bytes:
+    """The line of one record, newline included."""
+    return canonical_json(record.to_json()).encode() + b"\n"
+
+
+def write_bundle(
+    path: str | Path,
+    records: Iterable[ConfigRecord],
+    *,
+    service: str = "local",
+    kernel_hash: str | None = None,
+    device_key: str | None = None,
+) -> Manifest:
+    """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come in
+    the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
+    path = Path(path)
+    if isinstance(records, list | tuple):
+        records = sorted(records, key=lambda record: record.key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent) as body:
+            count, digest = _write_body(body, records)
+            manifest = Manifest(count, digest, utc_now(), service, kernel_hash, device_key)
+            _publish(path, manifest, body)
+    except OSError as error:
+        raise BundleError(f"cannot write the bundle {path}: {error}") from error
+    return manifest
+
+
+def _write_body(body: BinaryIO, records: Iterable[ConfigRecord]) -> tuple[int, str]:
+    digest, count = hashlib.sha256(), 0
+    previous: tuple[str, ...] | None = None
+    for record in records:
+        if previous is not None and record.key <= previous:
+            what = "repeated" if record.key == previous else "out of order"
+            raise BundleError(
+                f"the record of {record.kernel_name} for {record.shape_key} {record.dtype} is {what}",
+                hint="records of a bundle come sorted by ConfigRecord.key, each key once",
+            )
+        previous = record.key
+        line = encode_record(record)
+        digest.update(line)
+        body.write(line)
+        count += 1
+    return count, digest.hexdigest()
+
+
+def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
+    body.seek(0)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(canonical_json(manifest.to_json()).encode() + b"\n")
+            shutil.copyfileobj(body, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp gives 0600; a bundle is as readable as any file.
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def read_bundle(path: str | Path) -> Bundle:
+    """Open a bundle and verify it: every line, the count and the sha256. Raises :class:`BundleError` naming the line
+    and the remedy. Streams: memory does not grow with the file."""
+    path = Path(path)
+    again = "fetch or export it again"
+    try:
+        with path.open("rb") as file:
+            manifest = _read_manifest(path, file.readline(MAX_LINE))
+            digest, count, line = hashlib.sha256(), 0, b"\n"
+            for line in iter(lambda: file.readline(MAX_LINE), b""):
+                digest.update(line)
+                count += 1
+                if not line.endswith(b"\n"):
+                    break
+    except OSError as error:
+        raise BundleError(f"cannot read the bundle {path}: {error}") from error
+    if not line.endswith(b"\n") or count < manifest.count:
+        raise BundleError(
+            f"{path} is truncated: its manifest promises {manifest.count} records, it ends in line {count + 1}",
+            hint=again,
+        )
+    if count > manifest.count:
+        raise BundleError(
+            f"{path} has {count} records, its manifest promises {manifest.count}: line {manifest.count + 2} "
+            "does not belong to it",
+            hint=again,
+        )
+    if digest.hexdigest() != manifest.body_sha256:
+        raise BundleError(
+            f"{path} is corrupt: the sha256 of its records is {digest.hexdigest()}, its manifest (line 1) "
+            f"says {manifest.body_sha256}",
+            hint=again,
+        )
+    return Bundle(path, manifest)
+
+
+def _read_manifest(path: Path, line: bytes) -> Manifest:
+    if not line:
+        raise BundleError(f"{path} is empty", hint="a bundle starts with its manifest")
+    if not line.endswith(b"\n"):
+        raise BundleError(
+            f"{path} is truncated in line 1, its manifest", hint="fetch or export it again"
+        )
+    try:
+        return Manifest.from_json(parse_json(line, f"{path}, line 1"), f"{path}, line 1")
+    except SchemaError as error:
+        raise BundleError(
+            error.message, hint=error.hint or "this is not a deuteron bundle"
+        ) from None
+
+
+def _read_record(path: Path, number: int, line: bytes) -> ConfigRecord:
+    where = f"{path}, line {number}"
+    try:
+        return ConfigRecord.from_json(parse_json(line, where), where)
+    except SchemaError as error:
+        raise BundleError(error.message, hint=error.hint or "export the bundle again") from None

@@ -1,0 +1,140 @@
+"""Which device a configuration is for: canonical identity, with the many spellings of GPU names resolved."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..json_fields import Fields, JsonObject, expect_integer
+
+if TYPE_CHECKING:
+    from deuteron.compiler.runtime.devices import DeviceProperties
+
+GIB = 1 << 30
+# Drivers reserve a varying part of the memory; boards differ by 8 GiB and more.
+MEMORY_STEP_GIB = 4
+
+# Words that some tools print and others leave out. What distinguishes boards stays: PCIe, NVL, Ti, SUPER, Max-Q. Memory
+# sizes go because the fingerprint has the memory itself; SXM goes because a board without a suffix means that one.
+_NOISE = re.compile(
+    r"^(nvidia|amd|intel|geforce|tesla|quadro|radeon|instinct|graphics|gpu|corporation|\(r\)|\(tm\)|cpu|processor"
+    r"|\d+\s?g[ib]?b?|hbm\d*e?|gddr\d*x?|sxm\d?|mig|\d+g\.\d+gb|@|[\d.]+ghz|\d+-core)$"
+)
+_SEPARATORS = re.compile(r"[\s_/\-]+")
+
+
+def canonical_name(name: str) -> str:
+    """``h100`` for "NVIDIA H100", "NVIDIA_H100_80GB_HBM3" and "NVIDIA H100 80GB HBM3"; ``h100-pcie`` for "NVIDIA H100
+    PCIe"; ``mi308x`` for "AMD_Instinct_MI308X". The name itself, lower case, if nothing else is left."""
+    words = [word.lower() for word in _SEPARATORS.split(name) if word]
+    kept = [
+        cleaned
+        for word in words
+        if (cleaned := re.sub(r"\((r|tm)\)", "", word)) and not _NOISE.match(cleaned)
+    ]
+    return "-".join(kept or words)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFingerprint:
+    """What makes two devices tune alike. Fields that are not known are None and match anything."""
+
+    kind: str
+    name: str
+    pci_device_id: str | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    mig: str | None = None
+    power_cap_watts: float | None = None
+
+    @property
+    def canonical(self) -> str:
+        return canonical_name(self.name)
+
+    @property
+    def memory_gib(self) -> int | None:
+        """Memory rounded to the nearest 4 GiB; not counted on a CPU, where it says nothing about a kernel."""
+        if self.memory_bytes is None or self.kind == "cpu":
+            return None
+        return max(1, round(self.memory_bytes / GIB / MEMORY_STEP_GIB)) * MEMORY_STEP_GIB
+
+    @property
+    def key(self) -> str:
+        """The canonical text: ``cuda/h100/cc90/sm132/80gib/700w``, unknown parts left out."""
+        parts = [self.kind, self.canonical]
+        if self.compute_capability is not None:
+            parts.append("cc{}{}".format(*self.compute_capability))
+        if self.sm_count is not None:
+            parts.append(f"{'sm' if self.kind == 'cuda' else 'cores'}{self.sm_count}")
+        if self.memory_gib is not None:
+            parts.append(f"{self.memory_gib}gib")
+        if self.mig:
+            parts.append(f"mig-{self.mig}")
+        if self.power_cap_watts is not None:
+            parts.append(f"{self.power_cap_watts:.0f}w")
+        return "/".join(parts)
+
+    def matches(self, other: DeviceFingerprint) -> bool:
+        """Whether nothing known about both differs, after canonical naming."""
+        pairs = (
+            (self.kind, other.kind),
+            (self.canonical, other.canonical),
+            (self.sm_count, other.sm_count),
+            (self.memory_gib, other.memory_gib),
+            (self.compute_capability, other.compute_capability),
+            (self.mig or "", other.mig or ""),
+            (_watts(self), _watts(other)),
+        )
+        return all(a == b or a is None or b is None for a, b in pairs)
+
+    @staticmethod
+    def of(properties: DeviceProperties) -> DeviceFingerprint:
+        """The fingerprint of a device of this machine."""
+        return DeviceFingerprint(
+            kind=properties.kind,
+            name=properties.name,
+            pci_device_id=properties.pci_device_id,
+            sm_count=properties.sm_count,
+            memory_bytes=properties.memory_bytes,
+            compute_capability=properties.compute_capability,
+            mig="on" if properties.mig else None,
+            power_cap_watts=properties.power_cap_watts,
+        )
+
+    def to_json(self) -> JsonObject:
+        capability = self.compute_capability
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "pci_device_id": self.pci_device_id,
+            "sm_count": self.sm_count,
+            "memory_bytes": self.memory_bytes,
+            "compute_capability": None if capability is None else list(capability),
+            "mig": self.mig,
+            "power_cap_watts": self.power_cap_watts,
+        }
+
+    @staticmethod
+    def from_json(value: object, where: str = "device") -> DeviceFingerprint:
+        fields = Fields(value, where)
+        capability = (
+            fields.items("compute_capability", expect_integer)
+            if fields.has("compute_capability")
+            else ()
+        )
+        return DeviceFingerprint(
+            kind=fields.text("kind"),
+            name=fields.text("name"),
+            pci_device_id=fields.optional_text("pci_device_id"),
+            sm_count=fields.optional_integer("sm_count"),
+            memory_bytes=fields.optional_integer("memory_bytes"),
+            compute_capability=(capability[0], capability[1]) if len(capability) == 2 else None,
+            mig=fields.optional_text("mig"),
+            power_cap_watts=fields.optional_number("power_cap_watts"),
+        )
+
+
+def _watts(device: DeviceFingerprint) -> int | None:
+    return None if device.power_cap_watts is None else round(device.power_cap_watts)
