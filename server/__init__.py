@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .app import create_app
     from .client import Client
-    from .serve import serve
+    from .listen import serve
     from .settings import Settings, SettingsError
     from .store import Store
     from .worker import run_worker
@@ -24,7 +24,7 @@ _HOMES = {
     "Store": "store",
     "create_app": "app",
     "run_worker": "worker",
-    "serve": "serve",
+    "serve": "listen",
 }
 
 

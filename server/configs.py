@@ -14,7 +14,6 @@ from .store import StoredConfig, Transaction
 
 def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
     """The columns that lookups and bundles need, and the record as the tuner writes it."""
-    toolchain = canonical_json(record.toolchain)
     return StoredConfig(
         id=record.id,
         kernel_hash=record.kernel_hash,
@@ -23,7 +22,7 @@ def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
         device_name=record.device.name,
         dtype=record.dtype,
         shape_key=record.shape_key,
-        toolchain_key=hashlib.sha256(toolchain.encode()).hexdigest(),
+        toolchain_key=hashlib.sha256(record.toolchain_key.encode()).hexdigest(),
         job_id=job_id,
         checked=record.checked,
         low_ns=record.time_ns.low,

@@ -11,7 +11,6 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from deuteron.tuner import (
@@ -32,24 +31,25 @@ _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
 _MAX_CACHED_RECORDS = 100_000
 
-Group = tuple[str, str, str]
+Group = tuple[str, tuple[str, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``kernel`` is a hash or a name, ``device`` a key or a name; both as the caller wrote them."""
+    """``kernel`` is a hash or a name, ``device`` a key or a name; both as the caller wrote them.
+    ``toolchain`` is what the launch will be compiled with, None for any."""
 
     kernel: str
     device: str
     shape: dict[str, int]
     dtype: str
+    toolchain: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Cached:
-    version: int
+    versions: tuple[int, ...]
     index: RecordIndex
-    size: int
 
 
 class Lookups:
@@ -66,48 +66,50 @@ class Lookups:
         """The tuner's answer.
 
         Raises:
-            Problem: 404, the kernel or the device is unknown; 422, the device name is ambiguous.
+            Problem: 404, the kernel is unknown; 422, ``cpu`` or ``cuda`` stands for several devices.
             RecordNotFound: ``strict``, and there is no exact record.
         """
         with self._store.read() as tx:
             kernel_hash = resolve_kernel(tx, question.kernel)
-            device = resolve_device(tx, question.device)
-            index = self._index(tx, (kernel_hash, device.key, question.dtype))
+            device, keys = resolve_device(tx, question.device)
+            index = self._index(tx, (kernel_hash, keys, question.dtype))
         answer = lookup(
             index,
             kernel_hash,
-            DeviceFingerprint.from_json(json.loads(device.fingerprint)),
+            device,
             question.shape,
             question.dtype,
             strict=strict,
+            toolchain=question.toolchain,
         )
         self._metrics.count("lookups", match=answer.match)
         return answer
 
     def _index(self, tx: Transaction, group: Group) -> RecordIndex:
-        version = tx.configs.group_version(*group)
+        kernel_hash, keys, dtype = group
+        versions = tuple(tx.configs.group_version(kernel_hash, key, dtype) for key in keys)
         with self._lock:
             cached = self._cache.get(group)
-            if cached is not None and cached.version == version:
+            if cached is not None and cached.versions == versions:
                 self._cache.move_to_end(group)
                 return cached.index
-        records = [
+        index = RecordIndex(
             ConfigRecord.from_json(json.loads(config.body))
-            for config in tx.configs.candidates(*group)
-        ]
-        fresh = _Cached(version, RecordIndex(records), len(records))
+            for key in keys
+            for config in tx.configs.candidates(kernel_hash, key, dtype)
+        )
         with self._lock:
             self._forget(group)
-            self._cache[group] = fresh
-            self._size += fresh.size
+            self._cache[group] = _Cached(versions, index)
+            self._size += len(index)
             while self._size > _MAX_CACHED_RECORDS and len(self._cache) > 1:
                 self._forget(next(iter(self._cache)))
-        return fresh.index
+        return index
 
     def _forget(self, group: Group) -> None:
         cached = self._cache.pop(group, None)
         if cached is not None:
-            self._size -= cached.size
+            self._size -= len(cached.index)
 
 
 def resolve_kernel(tx: Transaction, kernel: str) -> str:
@@ -130,36 +132,33 @@ def resolve_kernel(tx: Transaction, kernel: str) -> str:
     return found
 
 
-def resolve_device(tx: Transaction, device: str) -> Device:
-    """The device that a key or a name stands for; ``NVIDIA H200`` and ``NVIDIA_H200_141GB`` meet.
+def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tuple[str, ...]]:
+    """The fingerprint that a key or a name stands for, and the keys of the known devices that it matches:
+    ``NVIDIA H200`` and ``NVIDIA_H200_141GB`` meet. A device that was never seen matches none.
 
     Raises:
-        Problem: 404, no such device was ever seen; 422, several different devices have the name.
+        Problem: 422, ``cpu`` or ``cuda`` stands for several devices.
     """
-    exact = tx.devices.find(device)
-    if exact is not None:
-        return exact
-    known = tx.devices.all()
-    wanted = canonical_name(device)
-    matching = [
-        item for item in known if canonical_name(item.name) == wanted or item.kind == device
-    ]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise Problem(
-            422,
-            "ambiguous-device",
-            f"{len(matching)} devices answer to {device!r}",
-            hint="use a key: " + ", ".join(_keys(matching)),
-        )
-    raise Problem(
-        404,
-        "device-not-found",
-        f"no device {device!r} has been seen by this service",
-        hint="known: " + (", ".join(_keys(known)) or "none yet; workers announce theirs"),
-    )
+    known = {item.key: item for item in tx.devices.all()}
+    if device in known:
+        wanted = _fingerprint(known[device])
+    elif device in ("cpu", "cuda"):
+        candidates = [item for item in known.values() if item.kind == device]
+        if len(candidates) > 1:
+            raise Problem(
+                422,
+                "ambiguous-device",
+                f"{len(candidates)} devices are of the kind {device!r}",
+                hint="use a name or a key: " + ", ".join(item.key for item in candidates),
+            )
+        wanted = _fingerprint(candidates[0]) if candidates else DeviceFingerprint(device, device)
+    else:
+        name = canonical_name(device)
+        kinds = [item.kind for item in known.values() if canonical_name(item.name) == name]
+        wanted = DeviceFingerprint(kinds[0] if kinds else "cuda", device)
+    keys = [key for key, item in known.items() if _fingerprint(item).matches(wanted)]
+    return wanted, tuple(keys)
 
 
-def _keys(devices: list[Device]) -> Iterator[str]:
-    return (device.key for device in devices)
+def _fingerprint(device: Device) -> DeviceFingerprint:
+    return DeviceFingerprint.from_json(json.loads(device.fingerprint))

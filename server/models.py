@@ -107,7 +107,7 @@ class TrialRow(Base):
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     trial_id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    phase: Mapped[str] = mapped_column(String(16), primary_key=True)
+    phase: Mapped[str] = mapped_column(String(16))
     sequence: Mapped[int] = mapped_column(Integer)
     attempt: Mapped[int] = mapped_column(Integer)
     dtype: Mapped[str] = mapped_column(String(16))

@@ -2,7 +2,7 @@
 
 Revision: 0001
 Follows: nothing
-Date: 2026-11-21 03:27:01.566379
+Date: 2026-11-21 03:56:42.366859
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def upgrade() -> None:
         sa.Column("trials_done", sa.Integer(), nullable=False),
         sa.Column("last_event", sa.Integer(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("claim_id", sa.String(length=36), nullable=True),
+        sa.Column("claim_id", sa.String(length=80), nullable=True),
         sa.Column("worker", sa.String(length=200), nullable=True),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
@@ -126,7 +126,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("kind", sa.String(length=40), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
-        sa.Column("claim_id", sa.String(length=36), nullable=True),
+        sa.Column("claim_id", sa.String(length=80), nullable=True),
         sa.Column("sequence", sa.Integer(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
@@ -167,7 +167,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name="fk_trials_job_id_jobs", ondelete="CASCADE"
         ),
-        sa.PrimaryKeyConstraint("job_id", "trial_id", "phase", name="pk_trials"),
+        sa.PrimaryKeyConstraint("job_id", "trial_id", name="pk_trials"),
     )
     op.create_index("ix_trials_job_id_sequence", "trials", ["job_id", "sequence"], unique=False)
 

@@ -14,6 +14,7 @@ from ..bundles import BundleFile
 from ..context import ContextDep
 from ..lookups import resolve_device, resolve_kernel
 from ..problems import Problem
+from ..store import Transaction
 
 router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
 
@@ -42,7 +43,7 @@ def latest_bundle(
     `Content-Location` is an address where exactly this file stays."""
     with context.store.read() as tx:
         kernel_hash = resolve_kernel(tx, kernel) if kernel else None
-        device_key = resolve_device(tx, device).key if device else None
+        device_key = _device_key(tx, device) if device else None
     bundle = context.bundles.latest(kernel_hash, device_key)
     return _send(request, bundle, "no-cache")
 
@@ -59,6 +60,28 @@ def get_bundle(
     """What is under this address never changes."""
     bundle = context.bundles.find(sha256)
     return _send(request, bundle, "private, max-age=31536000, immutable")
+
+
+def _device_key(tx: Transaction, device: str) -> str:
+    """Raises:
+    Problem: 404, no such device was seen; 422, the name stands for several.
+    """
+    _fingerprint, keys = resolve_device(tx, device)
+    if len(keys) == 1:
+        return keys[0]
+    if not keys:
+        raise Problem(
+            404,
+            "device-not-found",
+            f"no device {device!r} has been seen by this service",
+            hint="GET /v1/devices lists them",
+        )
+    raise Problem(
+        422,
+        "ambiguous-device",
+        f"{len(keys)} devices answer to {device!r}",
+        hint="use a key: " + ", ".join(keys),
+    )
 
 
 def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:

@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from deuteron.tuner import Answer
+from deuteron.tuner.job import parse_shape
+from deuteron.tuner.json_fields import expect_object, expect_text, parse_json
 
 from ..auth import Reader
 from ..context import ContextDep
 from ..lookups import Question, resolve_kernel
-from ..problems import Problem
 from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
 from .schemas import ConfigPage, LookupAnswer, LookupBatchAnswer, LookupBatchBody
 
@@ -29,11 +30,15 @@ def lookup_config(
         str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])
     ],
     dtype: Annotated[str, Query(examples=["f32"])] = "f32",
+    toolchain: Annotated[
+        str | None,
+        Query(description="JSON object of what you compile with, as in a record; any if left out."),
+    ] = None,
     strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
 ) -> LookupAnswer:
     """The exact record if there is one, else the nearest shape, another toolchain's, or the default; `reason`
     says which and why."""
-    question = Question(kernel, device, parse_shape(shape), dtype)
+    question = Question(kernel, device, parse_shape(shape), dtype, _toolchain(toolchain))
     return lookup_answer(context.lookups.answer(question, strict=strict))
 
 
@@ -42,7 +47,8 @@ def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) ->
     """One round trip for everything a program is going to launch. Answers are in the order of the questions."""
     answers = [
         context.lookups.answer(
-            Question(item.kernel, item.device, item.shape, item.dtype), strict=body.strict
+            Question(item.kernel, item.device, item.shape, item.dtype, item.toolchain),
+            strict=body.strict,
         )
         for item in body.lookups
     ]
@@ -68,30 +74,17 @@ def list_configs(
     return ConfigPage(configs=[json.loads(item.body) for item in configs[:limit]], next=following)
 
 
-def parse_shape(text: str) -> dict[str, int]:
-    """``M=1024,N=781`` as a mapping.
-
-    Raises:
-        Problem: 422, the text has another form.
-    """
-    shape: dict[str, int] = {}
-    for part in text.split(","):
-        name, equals, value = part.strip().partition("=")
-        if not equals or not name.isidentifier() or not value.isdecimal() or len(value) > 18:
-            raise Problem(
-                422,
-                "bad-shape",
-                f"shape: {part.strip()[:60]!r} is not NAME=NUMBER",
-                hint="for example shape=M=1024,N=781",
-            )
-        shape[name] = int(value)
-    return shape
+def _toolchain(text: str | None) -> dict[str, str] | None:
+    if text is None:
+        return None
+    chain = expect_object(parse_json(text, "toolchain"), "toolchain")
+    return {name: expect_text(version, f"toolchain.{name}") for name, version in chain.items()}
 
 
 def lookup_answer(answer: Answer) -> LookupAnswer:
     return LookupAnswer(
         match=answer.match,
         reason=answer.reason,
-        config=dict(answer.config) if answer.config is not None else None,
+        config=dict(answer.config),
         record=answer.record.to_json() if answer.record is not None else None,
     )

@@ -151,6 +151,9 @@ class LookupBody(Body):
     )
     shape: dict[str, int]
     dtype: str = "f32"
+    toolchain: dict[str, str] | None = Field(
+        None, description="What you compile with; records of others are answered as unverified."
+    )
 
 
 class LookupBatchBody(Body):
@@ -161,8 +164,8 @@ class LookupBatchBody(Body):
 class LookupAnswer(BaseModel):
     match: Literal["exact", "nearest_shape", "other_toolchain", "default"]
     reason: str = Field(description="Why this answer, in words.")
-    config: Document | None = Field(
-        description="The configuration to launch with; null when nothing is known of the kernel."
+    config: Document = Field(
+        description="The configuration to launch with; empty for `default`: use the kernel's own defaults."
     )
     record: Document | None = Field(description="The ConfigRecord it comes from, with provenance.")
 

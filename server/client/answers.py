@@ -71,7 +71,7 @@ class LookupResult:
 
     match: str
     reason: str
-    config: dict[str, int | float | str | bool] | None
+    config: dict[str, int | float | str | bool]
     record: ConfigRecord | None
 
 

@@ -165,7 +165,7 @@ class Client:
         return LookupResult(
             match=str(document["match"]),
             reason=str(document["reason"]),
-            config=cast("dict[str, int | float | str | bool] | None", config),
+            config=cast("dict[str, int | float | str | bool]", config),
             record=ConfigRecord.from_json(record) if record is not None else None,
         )
 

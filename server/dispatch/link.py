@@ -23,6 +23,10 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 class ServerRefused(DeuteronError):
     """The server answered, and the answer is no: the job is over, or the token is not a worker's."""
 
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
 
 class ServerUnreachable(DeuteronError):
     """The server did not answer, or answered that it cannot work now."""
@@ -39,7 +43,7 @@ class Assignment:
 
 
 class Link:
-    """Calls of one worker process. Not shared between threads."""
+    """Calls of one run. Its reporter and its measuring thread may call at the same time."""
 
     def __init__(self, server_url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -108,7 +112,7 @@ class Link:
         if response.status_code >= 500 or response.status_code == 429:
             raise ServerUnreachable(f"{self._http.base_url}{path} answered {response.status_code}")
         if response.is_error:
-            raise ServerRefused(_detail(response))
+            raise ServerRefused(_detail(response), status=response.status_code)
         return response
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -33,6 +34,7 @@ logger = logging.getLogger("deuteron.worker")
 PROFILE_NAME = "profile.hatchet"
 _CLAIM_PATIENCE_S = 60.0
 _DRAIN_PATIENCE_S = 600.0
+_UPLOAD_PAUSE_S = 1.0
 _courier = threading.Lock()
 
 
@@ -90,6 +92,7 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
 
     Raises:
         ServerUnreachable: the server does not answer; the files stay.
+        ServerRefused: the server does not accept this worker; the files stay.
     """
     delivered = 0
     with _courier:
@@ -97,6 +100,8 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
             try:
                 link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
             except ServerRefused as error:
+                if error.status not in (404, 422):
+                    raise
                 # The job is unknown to this server: nobody will ever ask for these events.
                 logger.warning("dropping %s: %s", leftover.path.name, error)
             leftover.path.unlink(missing_ok=True)
@@ -115,7 +120,7 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
     try:
         try:
             deliver_leftovers(bench, link)
-        except ServerUnreachable as error:
+        except (ServerUnreachable, ServerRefused) as error:
             logger.warning("leftover events stay in the spool: %s", error)
         try:
             assignment = link.claim(
@@ -139,7 +144,7 @@ def _run_claimed(
 
             def emit(event: TuneEvent) -> None:
                 if isinstance(event, JobFinished):
-                    _upload_profile(link, job_id, workdir / PROFILE_NAME)
+                    _upload_profile(link, job_id, workdir / PROFILE_NAME, reporter)
                 reporter.emit(event.to_json())
 
             _call_runner(bench, assignment, emit, lambda: reporter.stop_requested, workdir)
@@ -186,10 +191,19 @@ def _finished(item: dict[str, object]) -> tuple[dict[str, int], str, Trial]:
     return shape, str(item["dtype"]), Trial.from_json(item["trial"])
 
 
-def _upload_profile(link: Link, job_id: str, path: Path) -> None:
-    if not path.is_file():
-        return
-    try:
-        link.upload_profile(job_id, path)
-    except (ServerRefused, ServerUnreachable) as error:
-        logger.warning("the profile of job %s was not stored: %s", job_id, error)
+def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> None:
+    """Before the job is reported finished, because then the profile is expected to be there. A server that
+    is away is waited for, as for the events."""
+    deadline = time.monotonic() + _DRAIN_PATIENCE_S
+    while path.is_file() and not reporter.stop_requested:
+        try:
+            link.upload_profile(job_id, path)
+            return
+        except ServerRefused as error:
+            logger.warning("the profile of job %s is not wanted: %s", job_id, error)
+            return
+        except ServerUnreachable as error:
+            if time.monotonic() > deadline:
+                logger.warning("the profile of job %s was not stored: %s", job_id, error)
+                return
+            time.sleep(_UPLOAD_PAUSE_S)

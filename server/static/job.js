@@ -39,9 +39,8 @@ function pairs(object) {
 }
 
 function addTrial(shape, dtype, trial) {
-  const identity = trial.id + trial.phase;
-  if (seen.has(identity)) return;
-  seen.add(identity);
+  if (seen.has(trial.id)) return;
+  seen.add(trial.id);
   const name = `${pairs(shape)} ${dtype}`;
   const time = trial.time_ns ? trial.time_ns.median : null;
   if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [] });

@@ -25,7 +25,6 @@ class Trials:
             select(TrialRow.sequence).where(
                 TrialRow.job_id == job_id,
                 TrialRow.trial_id == new.trial_id,
-                TrialRow.phase == new.phase,
             )
         ).first()
         if known is not None:

@@ -1,13 +1,20 @@
-"""Databases for the store's contract tests: SQLite always, PostgreSQL where it can be started."""
+"""Databases for the store's contract tests, and real server processes for the tests that kill them."""
 
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 
@@ -55,3 +62,149 @@ def sqlite_url(tmp_path: Path) -> str:
 def database_url(request: pytest.FixtureRequest) -> str:
     """An empty database of each kind that the service supports."""
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+HERE = Path(__file__).parent
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Service:
+    """A real server process, and what tests do to it."""
+
+    home: Path
+    port: int
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.process = run_python(
+            "from deuteron.server import Settings, serve; serve(Settings.from_environment())",
+            {
+                **self.environment,
+                "DEUTERON_HOME": str(self.home),
+                "DEUTERON_PORT": str(self.port),
+            },
+            self.home / "server.log",
+        )
+        wait_for(self._answers, 60, lambda: (self.home / "server.log").read_text())
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.home / "server.log").read_text()
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def get(self, path: str) -> dict[str, Any]:
+        return dict(httpx.get(self.url + path, timeout=10).raise_for_status().json())
+
+    def submit(self, **fields: object) -> str:
+        body = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], **fields}
+        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=10)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return self.get(f"/v1/jobs/{job_id}")
+
+    def trials(self, job_id: str) -> list[dict[str, Any]]:
+        return list(self.get(f"/v1/jobs/{job_id}/trials?limit=500")["trials"])
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> None:
+        stop_process(self.process)
+
+
+def run_python(code: str, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """A Python process that can import the helpers of this folder."""
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("DEUTERON_")}
+    path = os.pathsep.join(filter(None, [str(HERE), variables.get("PYTHONPATH")]))
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**variables, "PYTHONPATH": path, **environment},
+            stdout=output,
+            stderr=output,
+        )
+
+
+def stop_process(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None or process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(5)
+
+
+def wait_for(
+    condition: Callable[[], bool], seconds: float, explain: Callable[[], str] = lambda: ""
+) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s\n{explain()}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
+    """Starts services whose searches are paced, not measured; all are stopped in the end."""
+    made: list[Service] = []
+
+    def make(**environment: str) -> Service:
+        service = Service(
+            tmp_path / f"home{len(made)}",
+            free_port(),
+            {"DEUTERON_RUNNER": "paced_runner:run", **environment},
+        )
+        made.append(service)
+        service.start()
+        return service
+
+    yield make
+    for service in made:
+        service.stop()
+
+
+@pytest.fixture
+def background(
+    tmp_path: Path,
+) -> Iterator[Callable[[str, dict[str, str]], subprocess.Popen[bytes]]]:
+    """Runs Python code in processes that end with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(code: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        started.append(run_python(code, environment, tmp_path / f"process{len(started)}.log"))
+        return started[-1]
+
+    yield start
+    for process in reversed(started):
+        stop_process(process)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., None]:
+    return wait_for
+
+
+@pytest.fixture
+def pick_port() -> Callable[[], int]:
+    return free_port
