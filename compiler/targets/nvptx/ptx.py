@@ -33,4 +33,4 @@ def emit_ptx(program: PtxProgram, target: Target, schedule: Schedule) -> str:
 
     The machine is attached while optimising: without it LLVM would run passes that break convergent code.
     """
-    return compile_text(program.llvm, machine_for(target), "assembly", speed=2).decode()
+    return compile_text(program.llvm, machine_for(target), "assembly", speed=1).decode()

@@ -1,0 +1,200 @@
+"""The PTX that the code generator writes as inline assembly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from .parse import Step, split_commas
+from .tensorcore import multiply
+from .values import Array, Operand, SimulationError, operand
+
+if TYPE_CHECKING:
+    from .machine import Warp
+
+_ASM = re.compile(r'call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: convergent)?$')
+_MEMORY = re.compile(r"(?:@\$(\d+) )?(ld|st)\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) ")
+_ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
+_MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
+
+
+def parse_assembly(name: str, body: str) -> Step:
+    """The step for one inline assembly call."""
+    match = _ASM.match(body)
+    if match is None:
+        raise SimulationError(f"cannot read the assembly {body!r}")
+    returns, text, constraints, arguments = match.groups()
+    outputs = sum(c.startswith("=") for c in constraints.split(","))
+    inputs = [_typed(part) for part in split_commas(arguments)]
+    compute = _compute(text, outputs, inputs)
+
+    def step(warp: Warp) -> None:
+        made = compute(warp)
+        if outputs:
+            warp.env[name] = made[0] if outputs == 1 else tuple(made)
+
+    return step
+
+
+def _typed(text: str) -> tuple[str, Operand]:
+    type, value = text.rsplit(" ", 1)
+    return type, operand(type, value)
+
+
+Compute = Callable[["Warp"], Sequence[Array]]
+Inputs = list[tuple[str, Operand]]
+
+
+def _compute(text: str, outputs: int, inputs: Inputs) -> Compute:
+    if match := _MEMORY.match(text):
+        return _memory(match, outputs, inputs)
+    if match := _ATOM.match(text):
+        return _atomic(match, inputs)
+    if match := _MMA.match(text):
+        shape, kind = match[1], match[3]
+        return lambda warp: multiply(shape, kind, [x(warp.env) for _, x in inputs])
+    for pattern, convert in _CONVERSIONS.items():
+        if text.startswith(pattern):
+            return lambda warp, convert=convert: [convert(*(x(warp.env) for _, x in inputs))]
+    raise SimulationError(f"the simulator does not know the instruction {text!r}")
+
+
+def _predicate(match: re.Match[str], outputs: int, inputs: Inputs) -> Operand:
+    if match[1] is None:
+        return lambda env: np.ones(32, np.bool_)
+    return inputs[int(match[1]) - outputs][1]
+
+
+def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
+    active = _predicate(match, outputs, inputs)
+    count = int(match[4][2:]) if match[4] else 1
+    size = int(match[5]) // 8 * count
+    address = inputs[0][1]
+    is_shared = match[3] == "shared"
+
+    def load(warp: Warp) -> Sequence[Array]:
+        where, mask = address(warp.env), active(warp.env).astype(np.bool_)
+        raw = warp.memory.load(where, np.dtype(np.uint8), size, size, mask)
+        words = raw.reshape(32, count, -1)
+        made = []
+        for i in range(count):
+            preset = inputs[-count + i][1](warp.env) if match[1] is not None else None
+            loaded = _widen(words[:, i], preset)
+            made.append(loaded if preset is None else np.where(mask, loaded, preset))
+        return made
+
+    def store(warp: Warp) -> Sequence[Array]:
+        memory = warp.shared if is_shared else warp.memory
+        mask = active(warp.env).astype(np.bool_)
+        parts = [x(warp.env) for _, x in inputs[1 : 1 + count]]
+        raw = [
+            np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count]
+            for p in parts
+        ]
+        memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask)
+        return []
+
+    return load if match[2] == "ld" else store
+
+
+def _widen(raw: Array, preset: Array | None) -> Array:
+    """Loaded bytes as a register of the output's type."""
+    size = raw.shape[1]
+    dtype = preset.dtype if preset is not None else np.dtype(f"i{max(2, size)}")
+    if size < dtype.itemsize:
+        raw = np.concatenate([raw, np.zeros((32, dtype.itemsize - size), np.uint8)], axis=1)
+    return np.ascontiguousarray(raw).view(dtype)[:, 0]
+
+
+_ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda old, x: old + x,
+    "add.noftz": lambda old, x: old + x,
+    "and": lambda old, x: old & x,
+    "or": lambda old, x: old | x,
+    "xor": lambda old, x: old ^ x,
+    "exch": lambda old, x: x,
+    "min": min,
+    "max": max,
+}  # type: ignore[dict-item]
+_ATOMIC_TYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+
+
+def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
+    active = _predicate(match, 1, inputs)
+    kind = match[5]
+    dtype = np.dtype(
+        _ATOMIC_TYPES.get(kind) or f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}"
+    )
+    operation = match[4]
+
+    def atom(warp: Warp) -> Sequence[Array]:
+        where, mask = inputs[0][1](warp.env), active(warp.env).astype(np.bool_)
+        values = [x(warp.env) for _, x in inputs[1:3]]
+        made = np.zeros(32, dtype)
+        for lane in np.flatnonzero(mask):
+            one = np.arange(32) == lane
+            old = warp.memory.load(where, dtype, 1, dtype.itemsize, one)[:, 0]
+            made[lane] = old[lane]
+            operands = [v.view(dtype)[lane] for v in values if v.dtype.itemsize == dtype.itemsize]
+            if operation == "cas":
+                new = operands[1] if old[lane] == operands[0] else old[lane]
+            else:
+                new = _ATOMICS[operation](old[lane], operands[0])
+            warp.memory.store(where, np.full((32, 1), new, dtype), dtype.itemsize, one)
+        return [made.view(values[0].dtype)]
+
+    return atom
+
+
+# Conversions -------------------------------------------------------------------------------------------------
+
+
+def _round_to_tf32(x: Array) -> Array:
+    bits = np.ascontiguousarray(x).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.int32)
+
+
+def _towards_zero(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    near = x.astype(dtype)
+    too_far = np.abs(near.astype(np.float64)) > np.abs(x.astype(np.float64))
+    return np.where(too_far, np.nextafter(near, dtype.type(0)), near).astype(dtype)
+
+
+def _pair(low: Array, high: Array, dtype: type[np.generic]) -> Array:
+    raw = np.stack([low.astype(dtype).view(np.uint8), high.astype(dtype).view(np.uint8)], axis=1)
+    return np.ascontiguousarray(raw).view(np.int16)[:, 0]
+
+
+def _eight_bit_to_half(x: Array) -> Array:
+    raw = np.ascontiguousarray(x).view(np.uint8).reshape(32, 2)
+    halves = np.ascontiguousarray(raw).view(ml_dtypes.float8_e4m3fn).astype(np.float16)
+    return np.ascontiguousarray(halves).view(np.int32)[:, 0]
+
+
+def _saturated(x: Array, dtype: type[np.generic]) -> Array:
+    limit = float(ml_dtypes.finfo(dtype).max)
+    return np.clip(x, -limit, limit)
+
+
+_E4M3, _E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+_CONVERSIONS: dict[str, Callable[..., Array]] = {
+    "cvt.rna.tf32.f32": _round_to_tf32,
+    "cvt.rz.f16.f32": lambda x: _towards_zero(x, np.dtype(np.float16)).view(np.int16),
+    "cvt.rz.f32.f64": lambda x: _towards_zero(x, np.dtype(np.float32)),
+    "cvt.rn.f16x2.e4m3x2": _eight_bit_to_half,
+    "cvt.rn.satfinite.e4m3x2.f32": lambda hi, lo: _pair(
+        _saturated(lo, _E4M3), _saturated(hi, _E4M3), _E4M3
+    ),
+    "cvt.rn.satfinite.e5m2x2.f32": lambda hi, lo: _pair(
+        _saturated(lo, _E5M2), _saturated(hi, _E5M2), _E5M2
+    ),
+}

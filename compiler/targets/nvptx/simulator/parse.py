@@ -1,0 +1,120 @@
+"""LLVM text, as the code generator writes it, to steps that run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .values import Array, SimulationError, operand
+
+if TYPE_CHECKING:
+    from .machine import Warp
+
+Step = Callable[["Warp"], None]
+Phi = Callable[["Warp", str], Array]
+
+
+@dataclass
+class SimulatedBlock:
+    """One basic block; a step of None is a barrier."""
+
+    phi_names: list[tuple[str, str]] = field(default_factory=list)
+    phis: list[Phi] = field(default_factory=list)
+    steps: list[Step | None] = field(default_factory=list)
+    next: Callable[[Warp], str] = lambda warp: ""
+
+
+@dataclass
+class Kernel:
+    """The parameters (name, type) and blocks of a function."""
+
+    parameters: list[tuple[str, str]]
+    blocks: dict[str, SimulatedBlock]
+
+
+_DEFINE = re.compile(r"define ptx_kernel void @[\w.$]+\((.*)\) #0 \{")
+_RESULT = re.compile(r"(%[\w.]+) = (.*)")
+_PHI = re.compile(r"phi (.+?) (\[.*)")
+_ARM = re.compile(r"\[([^,\]]+), %([\w.]+)\]")
+_BRANCH = re.compile(r"br i1 (\S+), label %(\S+), label %([^\s,]+)")
+
+
+def parse_kernel(llvm: str) -> Kernel:
+    """The only kernel of a module."""
+    from .instructions import parse_instruction
+
+    lines = llvm.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("define ptx_kernel"))
+    header = _DEFINE.match(lines[start])
+    if header is None:
+        raise SimulationError(f"cannot read the function header {lines[start]!r}")
+    kernel = Kernel([_parameter(p) for p in split_commas(header[1])], {})
+    block = SimulatedBlock()
+    for line in lines[start + 1 :]:
+        text = line.strip()
+        if line == "}":
+            break
+        if text.endswith(":") and not line.startswith(" "):
+            block = kernel.blocks[text[:-1]] = SimulatedBlock()
+        elif text.startswith(("br ", "ret ")):
+            block.next = _terminator(text)
+        elif "= phi " in text:
+            _add_phi(block, text)
+        else:
+            match = _RESULT.fullmatch(text)
+            name, body = (match[1], match[2]) if match else ("", text)
+            block.steps.append(parse_instruction(name, body))
+    return kernel
+
+
+def split_commas(text: str) -> list[str]:
+    """Split at commas outside brackets and quotes."""
+    parts, depth, current, quoted = [], 0, "", False
+    for char in text:
+        quoted ^= char == '"'
+        depth += 0 if quoted else (char in "([{<") - (char in ")]}>")
+        if char == "," and depth == 0 and not quoted:
+            parts.append(current.strip())
+            current = ""
+        else:
+            current += char
+    if current.strip():
+        parts.append(current.strip())
+    return parts
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    kind, name = text.rsplit(" ", 1)
+    return name, re.sub(r" align \d+", "", kind)
+
+
+def _add_phi(block: SimulatedBlock, text: str) -> None:
+    match = _RESULT.fullmatch(text)
+    parts = _PHI.fullmatch(match[2]) if match else None
+    if match is None or parts is None:
+        raise SimulationError(f"cannot read the phi {text!r}")
+    arms = {label: operand(parts[1], value) for value, label in _ARM.findall(parts[2])}
+    block.phi_names.append((match[1], parts[1]))
+    block.phis.append(lambda warp, before: arms[before](warp.env))
+
+
+def _terminator(text: str) -> Callable[[Warp], str]:
+    if text.startswith("ret"):
+        return lambda warp: ""
+    match = _BRANCH.match(text)
+    if match is None:
+        target = text.split("%")[1].split(",")[0]
+        return lambda warp: target
+    condition, yes, no = operand("i1", match[1]), match[2], match[3]
+
+    def choose(warp: Warp) -> str:
+        taken = condition(warp.env).astype(np.bool_)
+        if taken.any() != taken.all():
+            raise SimulationError(f"a branch diverges inside a warp: {text}")
+        return yes if taken.all() else no
+
+    return choose
