@@ -51,6 +51,11 @@ class Scalar:
         """Size in memory; i1 is stored as one byte."""
         return max(1, self.bits // 8)
 
+    def wrap(self, value: int) -> int:
+        """``value`` modulo 2**bits, in the range of this integer type."""
+        value &= (1 << self.bits) - 1
+        return value - (1 << self.bits) if self.is_signed and value >> (self.bits - 1) else value
+
     # The names by which kernels ask (Triton's tl.dtype).
 
     @property

@@ -13,16 +13,25 @@ from ..ir.types import I1, I64, Element, Pointer, Scalar, Tile
 
 
 class Constant(Op, mnemonic="constant"):
-    """A tile filled with one value (a splat constant); rank 0 gives a scalar. Pointers may be 0 only."""
+    """A tile filled with one value (a splat constant); rank 0 gives a scalar. Pointers may be 0 only.
+
+    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248.
+    """
 
     value: int | float | bool
     type: Tile
 
     def infer(self) -> tuple[Tile, ...]:
-        if self.type.is_float and not isinstance(self.value, float):
+        elem = self.type.elem
+        if isinstance(elem, Pointer):
+            if self.value != 0:
+                raise self.fail("a pointer constant must be null")
+        elif elem.kind == "float":
             self.value = float(self.value)
-        elif isinstance(self.type.elem, Pointer) and self.value != 0:
-            raise self.fail("a pointer constant must be null")
+        elif elem.kind == "bool":
+            self.value = bool(self.value)
+        else:
+            self.value = elem.wrap(int(self.value))
         return (self.type,)
 
 

@@ -64,8 +64,10 @@ class Program:
         """Evaluate ``op`` and remember its results; raises what the operation raises."""
         made = evaluates.find(op)(op, self)
         for result, item in zip(op.results, made, strict=True):
-            held = item if isinstance(item, Held) else Held(item, self._origin(op, result))
-            self.held[result] = held
+            if not isinstance(item, Held):
+                # NumPy turns arrays of rank 0 into scalars on many operations.
+                item = Held(np.asarray(item), self._origin(op, result))
+            self.held[result] = item
 
     def _origin(self, op: Op, result: Value) -> Buffer | None:
         if not result.type.is_pointer or op.effect is not Effect.PURE:

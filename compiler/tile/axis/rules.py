@@ -327,6 +327,8 @@ def broadcast(op: s.Broadcast, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.Permute)
 def permute(op: s.Permute, x: AxisInfo) -> Sequence[AxisInfo]:
+    if not op.order:
+        return (x,)
     return (
         x._replace(
             contiguity=tuple(x.contiguity[d] for d in op.order),

@@ -18,14 +18,6 @@ from ..formats import FORMATS
 Number = int | float
 
 
-def wrap(value: int, type: Scalar) -> int:
-    """``value`` modulo 2**bits, in the range of ``type``."""
-    if type.kind == "bool":
-        return value & 1
-    value &= (1 << type.bits) - 1
-    return value - (1 << type.bits) if type.is_signed and value >> (type.bits - 1) else value
-
-
 def round_to(value: float, type: Scalar) -> float:
     """``value`` rounded to nearest, ties to even, as ``type``; 8-bit floats saturate, wider ones go to infinity."""
     if type.bits == 64 or value != value or value == 0:
@@ -109,7 +101,7 @@ def evaluate(op: Op, values: list[Number]) -> Number | None:
         case e.Neg():
             return _fit(-values[0], op.x.type.scalar)
         case e.Not():
-            return wrap(~int(values[0]), op.x.type.scalar)
+            return op.x.type.scalar.wrap(~int(values[0]))
         case e.Abs():
             return _fit(abs(values[0]), op.x.type.scalar)
         case e.Cast() if isinstance(op.to, Scalar):
@@ -120,7 +112,7 @@ def evaluate(op: Op, values: list[Number]) -> Number | None:
 def _fit(value: Number | None, type: Scalar) -> Number | None:
     if value is None:
         return None
-    return round_to(float(value), type) if type.is_float else wrap(int(value), type)
+    return round_to(float(value), type) if type.is_float else type.wrap(int(value))
 
 
 def _cast(op: e.Cast, value: Number, to: Scalar) -> Number | None:
@@ -133,4 +125,4 @@ def _cast(op: e.Cast, value: Number, to: Scalar) -> Number | None:
     if isinstance(value, float):
         low, high = (-(1 << to.bits - 1), 1 << to.bits - 1) if to.is_signed else (0, 1 << to.bits)
         return int(value) if math.isfinite(value) and low <= int(value) < high else None
-    return wrap(value, to)
+    return to.wrap(value)
