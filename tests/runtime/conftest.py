@@ -1,0 +1,100 @@
+"""Shared by the runtime's tests: a private cache, and launches that are recorded instead of run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deuteron.compiler.runtime import launcher
+from deuteron.compiler.runtime.devices import Device
+from deuteron.compiler.runtime.hooks import LaunchEvent
+from deuteron.compiler.runtime.jit import JITFunction
+from deuteron.compiler.runtime.metadata import KernelMetadata
+from deuteron.compiler.runtime.variant import Variant
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path / "home"))
+    for name in ("TRITON_INTERPRET", "TRITON_CACHE_DIR", "DEUTERON_CACHE_DIR", "TRITON_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home" / "cache"
+
+
+@dataclass
+class FakeLoaded:
+    """Stands for a kernel in a device's memory; keeps what it is launched with."""
+
+    kernel: FakeKernel
+    device: Device
+
+    def launch(self, grid: tuple[int, int, int], values: tuple[Any, ...], stream: Any) -> None:
+        self.kernel.log.append((self.kernel.variant, grid, values))
+
+    def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: Any) -> None:
+        event.start_ns, event.end_ns = 1, 2
+        self.launch(event.grid, values, stream)
+
+    def stream(self, stream: int | None) -> int:
+        return 7
+
+
+@dataclass
+class FakeKernel:
+    """Stands for a compiled kernel."""
+
+    variant: Variant
+    log: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]]
+    launch_metadata: Any = None
+    metadata: KernelMetadata = field(init=False)
+
+    def __post_init__(self) -> None:
+        schedule = self.variant.schedule
+        self.metadata = KernelMetadata(
+            self.name, str(self.variant.target), self.variant.key, schedule.num_warps, 1, 1
+        )
+
+    @property
+    def name(self) -> str:
+        return self.variant.source.name
+
+    def loaded(self, device: Device) -> FakeLoaded:
+        return FakeLoaded(self, device)
+
+
+@dataclass
+class Recorder:
+    """What was compiled and what was launched."""
+
+    compiled: list[Variant] = field(default_factory=list)
+    launches: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]] = field(
+        default_factory=list
+    )
+
+    def compile(self, variant: Variant) -> FakeKernel:
+        self.compiled.append(variant)
+        return FakeKernel(variant, self.launches)
+
+    @property
+    def last(self) -> Variant:
+        return self.launches[-1][0]
+
+    def types(self) -> dict[str, str]:
+        """The signature of the last launch, as text."""
+        return {name: str(kind) for name, kind in self.last.signature.items()}
+
+
+@pytest.fixture
+def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    """Launches of the test module's kernels, each of which starts without variants."""
+    made = Recorder()
+    for value in vars(request.module).values():
+        if isinstance(value, JITFunction):
+            value.cache.clear()
+            value._variants.clear()
+    monkeypatch.setattr(launcher, "compile_variant", made.compile)
+    yield made

@@ -1,0 +1,221 @@
+"""Launching: binding arguments, grids, hooks, options, globals; errors that name what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.language as tl
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import CompilationError, DeuteronError, LaunchError
+from deuteron.compiler.runtime.hooks import (
+    LaunchEvent,
+    add_launch_hook,
+    installed,
+    remove_launch_hook,
+)
+
+SCALE = tl.constexpr(3)
+OTHER = tl.constexpr(5)
+
+
+@deuteron.jit
+def times(x):
+    return x * SCALE
+
+
+@deuteron.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, times(tl.load(x + i, mask=i < n)), mask=i < n)
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.arange(100, dtype=np.float32)
+
+
+def test_values_and_grid_reach_the_kernel(recorder: Any, x: np.ndarray) -> None:
+    y = np.zeros_like(x)
+    kernel[(7,)](x, y, 100, BLOCK=64)
+    variant, grid, values = recorder.launches[0]
+    assert grid == (7, 1, 1)
+    assert values == (x.ctypes.data, y.ctypes.data, 100)
+    assert variant.constants == {"BLOCK": 64}
+    kernel[(7,)](x, y, 100, 64)
+    kernel[(7,)](n=100, y=y, x=x, BLOCK=64)
+    assert len(recorder.compiled) == 1
+    assert [v for _, _, v in recorder.launches] == [values] * 3
+
+
+def test_grid_functions_see_all_arguments(recorder: Any, x: np.ndarray) -> None:
+    def grid(meta: Any) -> tuple[int, ...]:
+        assert meta["x"] is x
+        return (deuteron.cdiv(meta["n"], meta["BLOCK"]), meta["num_warps"])
+
+    kernel[grid](x, x, 100, BLOCK=64, num_warps=8)
+    assert recorder.launches[0][1] == (2, 8, 1)
+    assert recorder.last.schedule.num_warps == 8
+
+
+@pytest.mark.parametrize("grid", [(0,), (3, 0), (1, 2, 0)])
+def test_empty_grid_launches_nothing(recorder: Any, x: np.ndarray, grid: tuple[int, ...]) -> None:
+    kernel[grid](x, x, 100, BLOCK=64)
+    assert recorder.launches == []
+
+
+@pytest.mark.parametrize("grid", [3, (3,), [3], (np.int64(3),), (3, 1), (3, 1, 1)])
+def test_spellings_of_a_grid(recorder: Any, x: np.ndarray, grid: Any) -> None:
+    kernel[grid](x, x, 100, BLOCK=64)
+    assert recorder.launches[0][1] == (3, 1, 1)
+
+
+class Opaque:
+    pass
+
+
+ERRORS: list[tuple[Any, dict[str, Any], str, str]] = [
+    ((1, 2, 3, 4), {}, "the grid .* has 4 dimensions", "use 1 to 3"),
+    ((), {}, "the grid .* has 0 dimensions", "use 1 to 3"),
+    ((-1,), {}, "size -1 along axis 0", "from 0 to 2147483647"),
+    ((1, 70000), {}, "size 70000 along axis 1", "from 0 to 65535"),
+    ((1.5,), {}, "not made of whole numbers", "cdiv"),
+    ((1,), {"BLOKC": 3}, "kernel has no argument 'BLOKC'", "did you mean 'BLOCK'"),
+    ((1,), {"num_warp": 3}, "kernel has no argument 'num_warp'", "did you mean 'num_warps'"),
+    ((1,), {"num_warps": 3}, "num_warps = 3", "1, 2, 4, 8, 16 or 32"),
+    ((1,), {"num_warps": "4"}, "num_warps = '4'", "takes a int"),
+    ((1,), {"BLOCK": {}}, "argument 'BLOCK': a builtins.dict cannot be a compile-time", "numbers"),
+    ((1,), {"x": [1.0]}, "argument 'x': a builtins.list is neither a number nor", "NumPy arrays"),
+    ((1,), {"x": Opaque()}, "argument 'x': a .*Opaque is neither", "__dlpack__"),
+    ((1,), {"x": np.zeros(3, complex)}, "'x': dtype complex128 has no counterpart", "f32"),
+    ((1,), {"x": np.zeros(3, ">f4")}, "argument 'x': dtype >f4 has no counterpart", "f32"),
+]
+
+
+@pytest.mark.parametrize(("grid", "changes", "message", "hint"), ERRORS)
+def test_errors_name_place_and_remedy(
+    recorder: Any, x: np.ndarray, grid: Any, changes: dict[str, Any], message: str, hint: str
+) -> None:
+    arguments = {"x": x, "y": x, "n": 100, "BLOCK": 64, **changes}
+    with pytest.raises(DeuteronError, match=message) as caught:
+        kernel[grid](**arguments)
+    assert hint in (caught.value.hint or "")
+    assert recorder.launches == []
+
+
+def test_missing_and_surplus_arguments(recorder: Any, x: np.ndarray) -> None:
+    with pytest.raises(LaunchError, match="kernel: the argument 'n' is missing"):
+        kernel[(1,)](x, x, BLOCK=64)
+    with pytest.raises(LaunchError, match="kernel: the argument 'BLOCK' is missing"):
+        kernel[(1,)](x, x, 5)
+    with pytest.raises(LaunchError, match="kernel takes 4 arguments, got 1 more"):
+        kernel[(1,)](x, x, 5, 64, 7)
+    kernel[(1,)](x, x, 5, 64)
+    with pytest.raises(LaunchError, match="got 1 more"):  # not hidden by the variant just made
+        kernel[(1,)](x, x, 5, 64, 7)
+
+
+def test_calling_without_a_grid(x: np.ndarray) -> None:
+    with pytest.raises(CompilationError, match="work inside kernels only"):
+        kernel(x, x, 5, 64)
+
+
+def test_changed_global_is_refused(
+    recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel[(1,)](x, x, 5, 64)
+    monkeypatch.setitem(globals(), "OTHER", tl.constexpr(6))  # the kernel does not use it
+    kernel[(1,)](x, x, 5, 64)
+    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(3))  # another object of the same value
+    kernel[(1,)](x, x, 5, 64)
+    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(4))
+    with pytest.raises(LaunchError, match="global 'SCALE', which kernel uses, was .*3.* is .*4"):
+        kernel[(1,)](x, x, 5, 64)
+
+
+def test_scoped_knobs_reach_the_schedule(recorder: Any, x: np.ndarray) -> None:
+    kernel[(1,)](x, x, 5, 64)
+    assert recorder.last.schedule.debug is False
+    with knobs.debug.scope(True), knobs.default_fp_fusion.scope(False):
+        kernel[(1,)](x, x, 5, 64)
+        assert recorder.last.schedule.debug is True
+        assert recorder.last.schedule.enable_fp_fusion is False
+    kernel[(1,)](x, x, 5, 64)
+    assert recorder.last.schedule.debug is False
+    assert len(recorder.compiled) == 2
+
+
+def test_pre_run_hooks_and_kept_variants(recorder: Any, x: np.ndarray) -> None:
+    seen: list[Any] = []
+
+    @deuteron.jit
+    def local(x, n):
+        tl.store(x, n)
+
+    local.add_pre_run_hook(lambda *args, **options: seen.append((args, options)))
+    local[(1,)](x, 5, num_warps=2)
+    assert seen == [((x, 5), {"num_warps": 2})]
+    assert [k.metadata.num_warps for k in local.cache.values()] == [2]
+
+
+class Hook:
+    def __init__(self, log: list[Any], name: str) -> None:
+        self.log, self.name = log, name
+
+    def enter(self, event: LaunchEvent) -> None:
+        self.log.append((self.name, "enter", event.name, event.grid, event.metadata()))
+
+    def exit(self, event: LaunchEvent) -> None:
+        self.log.append((self.name, "exit", event.start_ns, event.end_ns))
+
+
+def test_launch_hooks(recorder: Any, x: np.ndarray) -> None:
+    def metadata(grid: Any, kernel: Any, args: Any) -> dict[str, Any]:
+        return {"name": f"{kernel.name}_{args['n']}", "bytes": grid[0] * args["BLOCK"]}
+
+    @deuteron.jit(launch_metadata=metadata, repr=lambda launch: f"k_{launch.constants['BLOCK']}")
+    def observed(x, n, BLOCK: tl.constexpr):
+        tl.store(x, n)
+
+    log: list[Any] = []
+    first, second = Hook(log, "a"), Hook(log, "b")
+    add_launch_hook(first)
+    add_launch_hook(second)
+    add_launch_hook(second)
+    try:
+        observed[(2,)](x, 5, BLOCK=8)
+    finally:
+        remove_launch_hook(first)
+        remove_launch_hook(second)
+    entered = ("k_8", (2, 1, 1), {"name": "observed_5", "bytes": 16})
+    assert log == [
+        ("a", "enter", *entered),
+        ("b", "enter", *entered),
+        ("b", "exit", 1, 2),
+        ("a", "exit", 1, 2),
+    ]
+    assert installed.hooks == ()
+    observed[(2,)](x, 5, BLOCK=8)
+    assert len(log) == 4
+
+
+def test_hooks_leave_when_the_launch_fails(recorder: Any, x: np.ndarray) -> None:
+    class Failing(Hook):
+        def enter(self, event: LaunchEvent) -> None:
+            raise RuntimeError("a hook failed")
+
+    log: list[Any] = []
+    good, bad = Hook(log, "good"), Failing(log, "bad")
+    add_launch_hook(good)
+    add_launch_hook(bad)
+    try:
+        with pytest.raises(RuntimeError, match="a hook failed"):
+            kernel[(1,)](x, x, 5, 64)
+    finally:
+        remove_launch_hook(good)
+        remove_launch_hook(bad)
+    assert [entry[:2] for entry in log] == [("good", "enter"), ("good", "exit")]
+    assert recorder.launches == []
