@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -112,8 +113,8 @@ def vector_add(sizes: list[int]) -> list[Row]:
             out.fill_(float("nan"))
             module.add(x, y, out)
             check(f"vector add {package}", out, x.double() + y.double(), 1e-6)
-            candidates[package] = lambda m=module: m.add(x, y, out)
-        candidates["torch"] = lambda: torch.add(x, y, out=out)
+            candidates[package] = partial(module.add, x, y, out)
+        candidates["torch"] = partial(torch.add, x, y, out=out)
         rows.append(
             Row("vector add", f"2^{n.bit_length() - 1}", "GB/s", 12.0 * n, *measure(candidates))
         )
@@ -133,8 +134,8 @@ def softmax(columns: list[int], rows_count: int = 4096) -> list[Row]:
             out.fill_(float("nan"))
             module.softmax(x, out, num_programs=rows_count)
             check(f"softmax {package} N={n}", out, wanted, 1e-5)
-            candidates[package] = lambda m=module: m.softmax(x, out, num_programs=rows_count)
-        candidates["torch"] = lambda: torch.softmax(x, 1, out=out)
+            candidates[package] = partial(module.softmax, x, out, num_programs=rows_count)
+        candidates["torch"] = partial(torch.softmax, x, 1, out=out)
         rows.append(Row("softmax", f"4096x{n}", "GB/s", 8.0 * rows_count * n, *measure(candidates)))
     return rows
 
@@ -154,8 +155,8 @@ def layer_norm(columns: list[int], rows_count: int = 4096) -> list[Row]:
             out.fill_(float("nan"))
             module.layer_norm(x, weight, bias, out, *stats)
             check(f"layer norm {package} N={n}", out, wanted, 1e-5)
-            candidates[package] = lambda m=module: m.layer_norm(x, weight, bias, out, *stats)
-        candidates["torch"] = lambda: torch.nn.functional.layer_norm(x, (n,), weight, bias)
+            candidates[package] = partial(module.layer_norm, x, weight, bias, out, *stats)
+        candidates["torch"] = partial(torch.nn.functional.layer_norm, x, (n,), weight, bias)
         rows.append(
             Row("layer norm", f"4096x{n}", "GB/s", 8.0 * rows_count * n, *measure(candidates))
         )
@@ -175,8 +176,8 @@ def matmul(sizes: list[int]) -> list[Row]:
             out.fill_(float("nan"))
             module.matmul(a, b, out)
             check(f"matmul {package} {n}", out, wanted, 1e-3)
-            candidates[package] = lambda m=module: m.matmul(a, b, out)
-        candidates["torch"] = lambda: torch.mm(a, b, out=out)
+            candidates[package] = partial(module.matmul, a, b, out)
+        candidates["torch"] = partial(torch.mm, a, b, out=out)
         rows.append(Row("matmul f16", f"{n}^3", "TFLOP/s", 2.0 * n**3, *measure(candidates)))
     return rows
 

@@ -1,0 +1,149 @@
+"""Every example runs, compiled and under the interpreter, and its kernels assemble for every GPU without spills."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from deuteron.compiler import KernelSource, compile
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != "harness")
+TARGETS = ("cuda:80", "cuda:86", "cuda:89", "cuda:90a", "cuda:100a", "cuda:120")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of an example with a signature as its launch would have it."""
+
+    file: str
+    name: str
+    signature: dict[str, str]
+    constexprs: dict[str, object]
+    num_warps: int = 4
+    tags: set[str] = field(default_factory=set)
+
+
+F32, F16, INT = "*fp32:16", "*fp16:16", "i32:16"
+STRIDES = {f"stride_{n}": INT for n in ("am", "bk", "cm")} | {
+    f"stride_{n}": "i32:1" for n in ("ak", "bn", "cn")
+}
+KERNELS = [
+    Kernel(
+        "vector_add",
+        "add_kernel",
+        {"x_ptr": F32, "y_ptr": F32, "output_ptr": F32, "n_elements": INT},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "softmax",
+        "softmax_kernel",
+        {"output_ptr": F32, "input_ptr": F32, "input_row_stride": INT}
+        | {"output_row_stride": INT, "n_rows": "i32", "n_cols": "i32"},
+        {"BLOCK_SIZE": 4096, "num_stages": 2},
+        num_warps=8,
+    ),
+    Kernel(
+        "layer_norm",
+        "layer_norm_fwd",
+        {n: F32 for n in ("X", "Y", "W", "B", "Mean", "Rstd")}
+        | {"stride": INT, "N": "i32", "eps": "fp32"},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "matmul",
+        "matmul_kernel",
+        {"a_ptr": F16, "b_ptr": F16, "c_ptr": F16, "M": "i32", "N": "i32", "K": "i32"} | STRIDES,
+        {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8}
+        | {"ACTIVATION": "leaky_relu"},
+    ),
+    Kernel(
+        "dropout",
+        "seeded_dropout_kernel",
+        {"x_ptr": F32, "output_ptr": F32, "n_elements": "i32", "p": "fp32", "seed": "i32"},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "heuristics",
+        "scale_kernel",
+        {"x_ptr": F32, "output_ptr": F32, "n_elements": "i32", "factor": "fp32"},
+        {"BLOCK_SIZE": 256},
+    ),
+    Kernel(
+        "heuristics",
+        "matmul_kernel",
+        {"a_ptr": F32, "b_ptr": F32, "c_ptr": F32, "M": "i32", "N": INT, "K": INT},
+        {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "EVEN_K": True},
+    ),
+    Kernel(
+        "debugging",
+        "add_kernel",
+        {"x_ptr": F32, "y_ptr": F32, "output_ptr": F32, "n_elements": "i32"},
+        {"BLOCK_SIZE": 128},
+    ),
+]
+
+
+def run(script: str, *options: str, stdin: str = "", **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, f"{script}.py", *options],
+        cwd=EXAMPLES,
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_example_runs_on_the_cpu(script: str):
+    assert run(script)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_example_runs_on_the_gpu(script: str):
+    assert run(script, "--device", "cuda:0")
+
+
+@pytest.mark.parametrize("script", ["vector_add", "heuristics"])
+def test_example_runs_under_the_interpreter(script: str):
+    assert run(script, TRITON_INTERPRET="1")
+
+
+def test_pdb_stops_inside_a_kernel_and_shows_its_values():
+    out = run("debugging", stdin="p x\nc\n", TRITON_INTERPRET="1")
+    assert "stepping_kernel()" in out
+    assert "15." in out.split("(Pdb)")[1]
+
+
+def test_prints_at_compile_time_and_from_the_kernel():
+    lines = run("debugging").splitlines()
+    assert "BLOCK_SIZE:8" in lines
+    assert any("pid (1, 0, 0)" in line and line.endswith("pid: 1") for line in lines)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.file}-{k.name}")
+def test_kernel_assembles_without_spills(kernel: Kernel, target: str):
+    source = KernelSource.from_file(EXAMPLES / f"{kernel.file}.py", kernel.name)
+    compiled = compile(
+        source,
+        signature=kernel.signature,
+        constexprs=kernel.constexprs,
+        target=target,
+        num_warps=kernel.num_warps,
+    )
+    assert f".target sm_{target.removeprefix('cuda:')}" in compiled.asm["ptx"]
+    assert len(compiled.asm["cubin"]) > 0
+    assert compiled.metadata.spills == 0
+    assert compiled.metadata.registers
