@@ -1,0 +1,64 @@
+"""Tuning on this machine without a server: journal, records and profile in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deuteron.compiler import knobs
+
+from .events import TuneEvent
+from .job import JobSpec
+from .journal import Journal, job_digest
+from .records import ConfigRecord, write_bundle
+from .search_profile import FILE_NAME as PROFILE_NAME
+from .study import EvaluatorFactory, local_evaluator, run_job
+
+BUNDLE_NAME = "records.bundle"
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What a local search left behind. ``resumed``: trials taken over from an earlier run."""
+
+    records: list[ConfigRecord]
+    folder: Path
+    bundle: Path
+    profile: Path
+    resumed: int
+
+
+def default_folder(spec: JobSpec) -> Path:
+    """``~/.deuteron/tune/<kernel>-<digest>``: the same job finds its own journal again."""
+    return knobs.home.get() / "tune" / f"{spec.workload.name}-{job_digest(spec)[:16]}"
+
+
+def tune_locally(
+    spec: JobSpec,
+    *,
+    emit: Callable[[TuneEvent], None],
+    folder: Path | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+    evaluator: EvaluatorFactory = local_evaluator,
+) -> LocalResult:
+    """Run a job, or go on with it where an earlier run stopped. Raises what :func:`~.study.run_job` raises, and
+    :class:`~.errors.JournalError`."""
+    folder = folder or default_folder(spec)
+    with Journal(folder, spec) as journal:
+
+        def record_and_emit(event: TuneEvent) -> None:
+            journal.append(event)
+            emit(event)
+
+        records = run_job(
+            spec,
+            emit=record_and_emit,
+            finished=journal.trials,
+            cancelled=cancelled,
+            workdir=folder,
+            evaluator=evaluator,
+        )
+        bundle = folder / BUNDLE_NAME
+        write_bundle(bundle, records)
+        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, len(journal.trials))

@@ -1,0 +1,86 @@
+"""The profile of a search: a tree of shape, phase and configuration, written as ``.hatchet``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .job import shape_key
+from .space import Configuration
+from .trial import Trial
+from .workloads import Problem
+
+if TYPE_CHECKING:
+    from deuteron.compiler.runtime.devices import DeviceProperties
+    from deuteron.profiler import Profile
+
+FILE_NAME = "search.hatchet"
+NS_PER_S = 1e9
+
+# Host times of a trial, in its metrics, and the frames that they become.
+_HOST_STEPS = {"compile_s": "compile", "check_s": "check", "measure_s": "measure"}
+
+
+def config_label(config: Configuration) -> str:
+    """A configuration as people read it: ``BLOCK=128 num_warps=4``."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+class SearchProfile:
+    """Collects trials as frames ``kernel / shape dtype / phase / configuration``.
+
+    A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come out
+    right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
+    """
+
+    def __init__(self, properties: DeviceProperties) -> None:
+        from deuteron.profiler import Profile
+
+        self._profile: Profile = Profile()
+        self._kind = "CUDA" if properties.kind == "cuda" else "CPU"
+        self._profile.device(self._kind, 0, **_device_fields(properties))
+
+    def add(self, problem: Problem, trial: Trial) -> None:
+        path = [
+            problem.spec.kernel.name,
+            f"{shape_key(problem.dims)} {problem.dtype}",
+            trial.phase,
+            config_label(trial.config),
+        ]
+        if trial.time_ns is not None and "duplicate_of" not in trial.metrics:
+            node = self._profile.node(path)
+            self._profile.add_launches(
+                node,
+                count=1,
+                time_ns=round(trial.time_ns.median),
+                device_type=self._kind,
+                device_id=0,
+            )
+            self._profile.add_to(node, {"flops": float(problem.flops), "bytes": int(problem.bytes)})
+        else:
+            self._profile.add(path, {f"{trial.status} (pty)": 1})
+        for metric, frame in _HOST_STEPS.items():
+            seconds = trial.metrics.get(metric)
+            if seconds:
+                spent = {"cpu_time (ns)(exc)": round(seconds * NS_PER_S)}
+                self._profile.add([*path, frame], spent)
+
+    def write(self, folder: Path, name: str) -> str:
+        """Write the file ``name``, whole or not at all; its sha256."""
+        path = folder / name
+        self._profile.write(path)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _device_fields(properties: DeviceProperties) -> Mapping[str, int | str]:
+    capability = properties.compute_capability
+    known = {
+        "arch": None if capability is None else f"{capability[0]}{capability[1]}",
+        "bus_width": properties.memory_bus_bits,
+        "clock_rate": properties.clock_khz,
+        "memory_clock_rate": properties.memory_clock_khz,
+        "num_sms": properties.sm_count,
+    }
+    return {name: value for name, value in known.items() if value is not None}

@@ -1,0 +1,381 @@
+"""The search for one shape and dtype: screen, race, final."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .errors import JobError
+from .evaluate.compile_pool import Compiled
+from .evaluate.evaluator import Evaluator, Raced, Screened
+from .json_fields import Scalar
+from .measure.statistics import Interval, median_interval, paired_ratio, verdict
+from .space import Configuration, Space, config_key
+from .strategies import Outcome, Strategy
+from .trial import Trial, utc_now
+from .workloads import Problem
+
+# Screening medians of different moments differ by clocks and neighbours: what is within this of the best may be it.
+RACE_WIDTH = 1.3
+RACERS = 8
+RACE_ROUNDS = (7, 8, 10)
+FINALISTS = 2
+FINAL_ROUNDS = 25
+# Shares of a time budget; without one, the seconds that race and final may take.
+SCREEN_SHARE, RACE_SHARE = 0.75, 0.6
+RACE_SECONDS, FINAL_SECONDS = 8.0, 10.0
+
+# Proposals in flight per compile process.
+AHEAD = 2
+AHEAD_EXCLUSIVE = 4
+
+
+class Cancelled(Exception):  # noqa: N818 -- not an error: the caller asked for it
+    """The job was asked to stop."""
+
+
+@dataclass
+class ShapeSearch:
+    """Finds the best configuration of one problem.
+
+    ``screen``: every proposal is compiled, checked and timed briefly; the default configuration first. ``race``: those
+    close to the best run against each other in interleaved rounds, losers drop out. ``final``: the best two against the
+    default in a new process on new inputs. Finished trials of an interrupted search are taken over: screened ones are
+    told to the strategy, a complete race or final is not repeated.
+    """
+
+    problem: Problem
+    space: Space
+    default: Configuration
+    strategy: Strategy
+    evaluator: Evaluator
+    finish: Callable[[Trial, str | None], None]
+    cancelled: Callable[[], bool]
+    max_trials: int | None
+    seconds: float | None
+    seed: int
+    trials: list[Trial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        spent = sum(trial.duration_s for trial in self.trials)
+        self._began = time.monotonic() - spent
+        self._screened = {config_key(t.config): t for t in self.trials if t.phase == "screen"}
+        self._identities: dict[str, Trial] = {}
+        for trial in self._screened.values():
+            self.strategy.tell(trial.config, _outcome(trial))
+
+    def run(self) -> list[Trial]:
+        """Search; the trials of the final, the default first. Raises :class:`Cancelled`, and :class:`JobError` when no
+        configuration works."""
+        final = complete_group(self.trials, "final")
+        if final:
+            return final
+        race = complete_group(self.trials, "race")
+        if not race:
+            self._screen()
+            race = self._race()
+        return self._final(race)
+
+    # -- screen ------------------------------------------------------------------------------------------------
+
+    def _screen(self) -> None:
+        waiting: deque[dict[str, Scalar]] = deque()
+        ahead = self.evaluator.workers * (AHEAD_EXCLUSIVE if self.evaluator.exclusive else AHEAD)
+        exhausted = False
+        if config_key(self.default) not in self._screened:
+            self._propose(dict(self.default), waiting)
+        while True:
+            refill = not waiting or not self.evaluator.exclusive
+            while refill and not exhausted and len(waiting) < ahead and self._room(len(waiting)):
+                config = self.strategy.ask()
+                exhausted = config is None
+                if config is not None and config_key(config) != config_key(self.default):
+                    self._propose(config, waiting)
+            if not waiting:
+                break
+            if self.evaluator.exclusive:
+                self.evaluator.settle()
+            self._check_cancelled()
+            self._screen_one(waiting.popleft())
+            if self._time_is_up(SCREEN_SHARE) and self._successes():
+                break
+
+    def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
+        self.evaluator.submit(config)
+        waiting.append(config)
+
+    def _room(self, waiting: int) -> bool:
+        return self.max_trials is None or len(self._screened) + waiting < self.max_trials
+
+    def _screen_one(self, config: dict[str, Scalar]) -> None:
+        began, started_at = time.monotonic(), utc_now()
+        compiled = self.evaluator.compiled(config)
+        twin = self._identities.get(compiled.identity or "")
+        if compiled.status != "ok":
+            screened = Screened(compiled.status, compiled.error)
+        elif twin is not None:
+            screened = Screened(twin.status, twin.error, twin.time_ns, reference=twin.reference)
+        else:
+            best = self._best()
+            best_ns = None if best is None or best.time_ns is None else best.time_ns.median
+            screened = self.evaluator.screen(config, best_ns)
+        metrics = self._metrics(compiled, screened)
+        if twin is not None:
+            metrics["duplicate_of"] = float(twin.number)
+        trial = Trial(
+            number=len(self.trials),
+            config=config,
+            status=screened.status,
+            phase="screen",
+            time_ns=screened.time_ns,
+            error=screened.error,
+            reference=screened.reference,
+            metrics=metrics,
+            duration_s=time.monotonic() - began,
+            started_at=started_at,
+        )
+        if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
+            self._identities[compiled.identity] = trial
+        self._screened[config_key(config)] = trial
+        self.strategy.tell(config, _outcome(trial))
+        self._add(trial)
+
+    def _metrics(self, compiled: Compiled, screened: Screened) -> dict[str, float]:
+        metrics = dict(compiled.metrics)
+        metrics["compile_s"] = compiled.seconds
+        if screened.check_seconds:
+            metrics["check_s"] = screened.check_seconds
+            metrics["measure_s"] = screened.measure_seconds
+        if screened.worst_error is not None:
+            metrics["worst_error"] = screened.worst_error
+        return metrics | self._rates(screened.time_ns)
+
+    def _rates(self, time_ns: Interval | None) -> dict[str, float]:
+        if time_ns is None:
+            return {}
+        seconds = time_ns.median / 1e9
+        return {"flop_s": self.problem.flops / seconds, "byte_s": self.problem.bytes / seconds}
+
+    # -- race --------------------------------------------------------------------------------------------------
+
+    def _race(self) -> list[Trial]:
+        """Race the default and what is close to the best; trials in that order."""
+        configs = self._racers()
+        times: list[list[float]] = [[] for _ in configs]
+        alive = list(range(len(configs)))
+        last: Raced | None = None
+        began, started_at = time.monotonic(), utc_now()
+        limit = self._phase_seconds(RACE_SHARE, RACE_SECONDS) / len(RACE_ROUNDS)
+        for stage, rounds in enumerate(RACE_ROUNDS):
+            self._check_cancelled()
+            raced, alive = self._race_sound(configs, alive, rounds, limit, stage)
+            last = raced
+            for position, index in enumerate(alive):
+                times[index] += raced.times[position]
+            alive = self._survivors(times, alive)
+            if len(alive) <= 1 + FINALISTS:
+                break
+        sound = [i for i, values in enumerate(times) if values]
+        return self._group(
+            "race", [configs[i] for i in sound], [times[i] for i in sound], last, began, started_at
+        )
+
+    def _racers(self) -> list[Configuration]:
+        successes = self._successes()
+        if not successes:
+            raise JobError(
+                f"none of {len(self._screened)} configurations of {self.problem.spec.name} works: "
+                f"{self._commonest_failure()}",
+                hint="the failed trials have the details",
+            )
+        base = self._baseline()
+        best_ns = _median(successes[0])
+        close = [
+            trial
+            for trial in successes
+            if _median(trial) <= RACE_WIDTH * best_ns
+            and "duplicate_of" not in trial.metrics
+            and config_key(trial.config) != config_key(base)
+        ]
+        return [base, *(trial.config for trial in close[:RACERS])]
+
+    def _baseline(self) -> Configuration:
+        """The default configuration; where it does not work, the first one that did."""
+        trial = self._screened.get(config_key(self.default))
+        if trial is not None and trial.status == "ok":
+            return self.default
+        return min(self._successes(), key=lambda t: t.number).config
+
+    def _race_sound(
+        self,
+        configs: Sequence[Configuration],
+        alive: list[int],
+        rounds: int,
+        seconds: float,
+        stage: int,
+        fresh: bool = False,
+    ) -> tuple[Raced, list[int]]:
+        """One stage among ``alive``, the baseline first. When it fails as a whole, each challenger runs alone against
+        the baseline, and those that still fail drop out."""
+
+        def attempt(chosen: list[int]) -> Raced:
+            return self.evaluator.race(
+                [configs[i] for i in chosen],
+                rounds=rounds,
+                seconds=seconds,
+                seed=self.seed + 7919 * (stage + 1),
+                fresh=fresh,
+            )
+
+        raced = attempt(alive)
+        if raced.status != "ok":
+            sound = [i for i in alive[1:] if attempt([alive[0], i]).status == "ok"]
+            alive = [alive[0], *sound]
+            raced = attempt(alive)
+        if raced.status != "ok":
+            raise JobError(f"the configurations cannot be raced: {raced.error}")
+        if raced.errors and raced.errors[0] is not None:
+            raise JobError(f"the default configuration fails on new inputs: {raced.errors[0]}")
+        return raced, alive
+
+    def _survivors(self, times: list[list[float]], alive: list[int]) -> list[int]:
+        """The default, and challengers that are not clearly slower than the fastest."""
+        challengers = alive[1:]
+        if not challengers:
+            return alive
+        length = min(len(times[i]) for i in alive)
+        leader = min(challengers, key=lambda i: median_interval(times[i]).median)
+        kept = [
+            i
+            for i in challengers
+            if i == leader
+            or verdict(paired_ratio(times[i][-length:], times[leader][-length:])) != "SLOWER"
+        ]
+        return [alive[0], *kept]
+
+    # -- final -------------------------------------------------------------------------------------------------
+
+    def _final(self, race: list[Trial]) -> list[Trial]:
+        """The default and the best of the race in a new process, on new inputs, for longer."""
+        self._check_cancelled()
+        challengers = sorted(race[1:], key=lambda trial: trial.metrics["ratio"])[:FINALISTS]
+        configs = [race[0].config, *(trial.config for trial in challengers)]
+        began, started_at = time.monotonic(), utc_now()
+        seconds = self._phase_seconds(1.0, FINAL_SECONDS)
+        raced, alive = self._race_sound(
+            configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage=9, fresh=True
+        )
+        sound = [position for position, times in enumerate(raced.times) if times]
+        chosen = [configs[alive[position]] for position in sound]
+        times = [raced.times[position] for position in sound]
+        return self._group("final", chosen, times, raced, began, started_at)
+
+    def _group(
+        self,
+        phase: str,
+        configs: Sequence[Configuration],
+        times: Sequence[Sequence[float]],
+        raced: Raced | None,
+        began: float,
+        started_at: str,
+    ) -> list[Trial]:
+        """Report what ran together as trials that a resumed search recognises as complete."""
+        share = (time.monotonic() - began) / len(configs)
+        group: list[Trial] = []
+        for index, (config, values) in enumerate(zip(configs, times, strict=True)):
+            interval = median_interval(values)
+            base = times[0][-len(values) :]
+            ratio = paired_ratio(values[-len(base) :], base)
+            screened = self._screened.get(config_key(config))
+            metrics = dict(screened.metrics) if screened is not None else {}
+            metrics |= self._rates(interval) | {
+                "ratio": ratio.median,
+                "ratio_low": ratio.low,
+                "ratio_high": ratio.high,
+                "ratio_pairs": float(ratio.samples),
+                "group_index": float(index),
+                "group_size": float(len(configs)),
+            }
+            for name in ("compile_s", "check_s", "measure_s"):
+                metrics.pop(name, None)
+            if raced is not None:
+                metrics["check_s"] = raced.check_seconds / len(configs)
+                metrics["measure_s"] = raced.measure_seconds / len(configs)
+            if raced is not None and raced.sm_mhz is not None:
+                metrics["sm_mhz"] = raced.sm_mhz
+            group.append(
+                Trial(
+                    number=len(self.trials),
+                    config=config,
+                    status="ok",
+                    phase=phase,
+                    time_ns=interval,
+                    reference=None if raced is None else raced.reference,
+                    metrics=metrics,
+                    duration_s=share,
+                    started_at=started_at,
+                )
+            )
+            self._add(group[-1])
+        return group
+
+    # -- what all phases share ---------------------------------------------------------------------------------
+
+    def _add(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        best = self._best()
+        self.finish(trial, None if best is None else best.id)
+
+    def _successes(self) -> list[Trial]:
+        """Screened trials that worked, fastest first."""
+        return sorted((t for t in self._screened.values() if t.status == "ok"), key=_median)
+
+    def _best(self) -> Trial | None:
+        """The incumbent: by ratio within a race or final, by median while screening."""
+        for phase in ("final", "race"):
+            latest = [t for t in self.trials if t.phase == phase]
+            if latest:
+                return min(latest, key=lambda t: t.metrics["ratio"])
+        return next(iter(self._successes()), None)
+
+    def _commonest_failure(self) -> str:
+        failures = [t for t in self._screened.values() if t.status != "ok"]
+        labels = [t.status for t in failures]
+        label = max(set(labels), key=labels.count)
+        example = next(t for t in failures if t.status == label)
+        return f"{labels.count(label)} x {label}, such as: {example.error}"
+
+    def _check_cancelled(self) -> None:
+        if self.cancelled():
+            raise Cancelled
+
+    def _time_is_up(self, share: float) -> bool:
+        return self.seconds is not None and time.monotonic() - self._began > share * self.seconds
+
+    def _phase_seconds(self, share: float, usual: float) -> float:
+        """What a phase may take: ``share`` of the time that is left, never more than usual."""
+        if self.seconds is None:
+            return usual
+        left = self._began + self.seconds - time.monotonic()
+        return min(usual, max(0.0, left) * share)
+
+
+def complete_group(trials: Sequence[Trial], phase: str) -> list[Trial]:
+    """The trials of the last race or final, if all of them were reported; else none."""
+    found = [trial for trial in trials if trial.phase == phase]
+    if not found:
+        return []
+    size = int(found[-1].metrics.get("group_size", 0))
+    group = found[-size:] if size else []
+    indices = [int(trial.metrics["group_index"]) for trial in group]
+    return group if indices == list(range(size)) else []
+
+
+def _median(trial: Trial) -> float:
+    return trial.time_ns.median if trial.time_ns is not None else float("inf")
+
+
+def _outcome(trial: Trial) -> Outcome:
+    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status)

@@ -1,0 +1,214 @@
+"""Running a job: every shape and dtype, with events, resumption and a profile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from deuteron.compiler.errors import DeuteronError
+
+from .decision import decide
+from .evaluate.evaluator import Evaluator, LocalEvaluator
+from .events import (
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    ShapeFinished,
+    ShapeStarted,
+    TrialFinished,
+    TuneEvent,
+)
+from .job import JobSpec, shape_key, task_key
+from .json_fields import Scalar
+from .records import ConfigRecord, DeviceFingerprint, current_toolchain
+from .search_profile import FILE_NAME, SearchProfile
+from .shape_search import Cancelled, ShapeSearch, complete_group
+from .space import Space
+from .strategies import make_strategy
+from .trial import Trial
+from .workloads import Problem
+
+if TYPE_CHECKING:
+    from deuteron.compiler.runtime.devices import Device
+
+Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
+
+
+class EvaluatorFactory(Protocol):
+    """Makes the evaluator of one problem."""
+
+    def __call__(
+        self, problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int
+    ) -> Evaluator: ...
+
+
+def local_evaluator(
+    problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int
+) -> Evaluator:
+    """Child processes on this machine."""
+    kind = device.properties.kind
+    return LocalEvaluator(problem, device.name, device.target, kind, default, seed)
+
+
+def run_job(
+    spec: JobSpec,
+    *,
+    emit: Callable[[TuneEvent], None],
+    finished: Finished = (),
+    cancelled: Callable[[], bool] = lambda: False,
+    workdir: Path,
+    evaluator: EvaluatorFactory = local_evaluator,
+) -> list[ConfigRecord]:
+    """Tune every shape and dtype of a job; the records, in order.
+
+    ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they are
+    taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says True the
+    records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as ``search.hatchet``.
+
+    Raises:
+        DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
+            the same text was emitted before.
+    """
+    run = _JobRun(spec, emit, finished, cancelled, workdir, evaluator)
+    try:
+        return run.run()
+    except DeuteronError as error:
+        emit(JobFailed(error.message, error.hint))
+        raise
+
+
+@dataclass
+class _Task:
+    problem: Problem
+    trials: list[Trial]
+
+
+class _JobRun:
+    def __init__(
+        self,
+        spec: JobSpec,
+        emit: Callable[[TuneEvent], None],
+        finished: Finished,
+        cancelled: Callable[[], bool],
+        workdir: Path,
+        evaluator: EvaluatorFactory,
+    ) -> None:
+        self._spec = spec
+        self._emit = emit
+        self._cancelled = cancelled
+        self._workdir = workdir
+        self._evaluator = evaluator
+        done: dict[str, list[Trial]] = {}
+        for shape, dtype, trial in finished:
+            done.setdefault(task_key(shape, dtype), []).append(trial)
+        self._tasks = [
+            _Task(problem, sorted(done.get(task_key(problem.dims, problem.dtype), []), key=_number))
+            for problem in spec.problems()
+        ]
+
+    def run(self) -> list[ConfigRecord]:
+        from deuteron.compiler.runtime.devices import get_device
+
+        began = time.monotonic()
+        device = get_device(self._spec.device)
+        self._device = device
+        self._fingerprint = DeviceFingerprint.of(device.properties)
+        self._profile = SearchProfile(device.properties)
+        self._workdir.mkdir(parents=True, exist_ok=True)
+        budget = self._spec.budget
+        self._emit(
+            JobStarted(
+                self._spec.workload.kernel.name,
+                self._fingerprint.key,
+                self._spec.strategy,
+                len(self._tasks),
+                budget.trials,
+                budget.seconds,
+            )
+        )
+        records: list[ConfigRecord] = []
+        try:
+            for index, task in enumerate(self._tasks):
+                records.append(self._tune(task, self._share(began, len(self._tasks) - index)))
+        except Cancelled:
+            self._profile.write(self._workdir, FILE_NAME)
+            self._emit(JobCancelled())
+            return records
+        digest = self._profile.write(self._workdir, FILE_NAME)
+        ids = tuple(record.id for record in records)
+        self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
+        return records
+
+    def _share(self, began: float, tasks_left: int) -> float | None:
+        """The part of the time budget for the next task; what one leaves over goes to those after it."""
+        total = self._spec.budget.seconds
+        if total is None:
+            return None
+        return max(total - (time.monotonic() - began), 0.0) / tasks_left
+
+    def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
+        problem, properties = task.problem, self._device.properties
+        space = problem.space(properties)
+        default = problem.default(space, properties.kind)
+        problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
+        self._emit(
+            ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes)
+        )
+        profile = SearchProfile(properties)
+        for trial in task.trials:
+            profile.add(problem, trial)
+            self._profile.add(problem, trial)
+
+        def finish(trial: Trial, incumbent: str | None) -> None:
+            profile.add(problem, trial)
+            self._profile.add(problem, trial)
+            self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
+
+        final = complete_group(task.trials, "final")
+        if not final:
+            final = self._search(task, space, default, seconds, finish)
+        digest = profile.write(
+            self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet"
+        )
+        record = replace(
+            decide(problem, final, self._fingerprint, current_toolchain(self._device)),
+            trials=sum(trial.phase == "screen" for trial in task.trials),
+            profile_sha256=digest,
+        )
+        self._emit(ShapeFinished(record))
+        return record
+
+    def _search(
+        self,
+        task: _Task,
+        space: Space,
+        default: Mapping[str, Scalar],
+        seconds: float | None,
+        finish: Callable[[Trial, str | None], None],
+    ) -> list[Trial]:
+        spec = self._spec
+        evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
+        try:
+            return ShapeSearch(
+                problem=task.problem,
+                space=space,
+                default=default,
+                strategy=make_strategy(spec.strategy, space, spec.seed),
+                evaluator=evaluator,
+                finish=finish,
+                cancelled=self._cancelled,
+                max_trials=spec.budget.trials,
+                seconds=seconds,
+                seed=spec.seed,
+                trials=task.trials,
+            ).run()
+        finally:
+            evaluator.close()
+
+
+def _number(trial: Trial) -> int:
+    return trial.number
