@@ -367,7 +367,9 @@ def test_job_spec_survives_json_and_checks_itself() -> None:
 
 def test_empty_space_of_a_shape_is_reported(tmp_path: Path) -> None:
     data = builtin_workload("vector_add").to_json()
-    data["spaces"] = {"any": {"parameters": {"BLOCK_SIZE": [1024]}, "constraints": ["BLOCK_SIZE <= n"]}}
+    data["spaces"] = {
+        "any": {"parameters": {"BLOCK_SIZE": [1024]}, "constraints": ["BLOCK_SIZE <= n"]}
+    }
     spec = JobSpec.from_json({"workload": data, "shapes": [{"n": 8}]})
     with pytest.raises(SpaceError, match="'BLOCK_SIZE <= n' strikes out 1 of 1"):
         Run(spec, FakeEvaluator(bowl), tmp_path)

@@ -1,0 +1,215 @@
+"""Child processes that really crash, hang and talk nonsense."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
+from deuteron.tuner.evaluate.compile_pool import CompilePool
+from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.workloads import Problem, builtin_workload
+
+# A stand-in for the worker: it does what the configuration says.
+SCRIPT = """
+import ctypes, json, os, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    operation = request["operation"]
+    config = request.get("config", {})
+    deed = config.get("deed", "ok")
+    answer = {"status": "ok"}
+    if operation == "prepare":
+        if request.get("workload", {}).get("name") == "unpreparable":
+            answer = {"status": "failed", "error": "cannot prepare"}
+    elif operation == "race":
+        deeds = [c.get("deed") for c in request["configs"]]
+        if "segfault" in deeds:
+            ctypes.string_at(0)
+        answer |= {"times": [[100.0] * 7 for _ in deeds], "errors": [None for _ in deeds], "sm_mhz": [None, 1500],
+                   "check_seconds": 0.1, "measure_seconds": 0.2, "reference": "none"}
+    elif deed == "segfault":
+        ctypes.string_at(0)
+    elif deed == "abort":
+        os.abort()
+    elif deed == "exit":
+        sys.exit(7)
+    elif deed == "hang":
+        time.sleep(60)
+    elif deed == "nonsense":
+        print("<<<", flush=True)
+        continue
+    elif deed == "print":
+        os.write(2, b"a kernel printed this\\n")
+    elif deed == "slow":
+        time.sleep(0.3)
+    answer |= {"pid": os.getpid(), "identity": deed, "metrics": {"registers": 8}, "seconds": 0.5,
+               "time_ns": {"median": 5.0, "low": 4.0, "high": 6.0, "samples": 7}}
+    print(json.dumps(answer), flush=True)
+"""
+COMMAND = (sys.executable, "-X", "faulthandler", "-c", SCRIPT)
+
+
+@pytest.fixture
+def child():  # type: ignore[no-untyped-def]
+    with ChildProcess(COMMAND) as process:
+        yield process
+
+
+def ask(child: ChildProcess, deed: str, timeout: float = 20.0) -> dict[str, object]:
+    return child.request("screen", {"config": {"deed": deed}}, timeout)
+
+
+def test_answers_and_keeps_its_process(child: ChildProcess) -> None:
+    first, second = ask(child, "ok"), ask(child, "print")
+    assert first["status"] == "ok" and first["pid"] == second["pid"]
+
+
+@pytest.mark.parametrize(
+    ("deed", "message"),
+    [
+        ("segfault", "SIGSEGV: Fatal Python error: Segmentation fault"),
+        ("abort", "SIGABRT: Fatal Python error: Aborted"),
+        ("exit", "status 7"),
+        ("nonsense", "answered nonsense"),
+    ],
+)
+def test_crash_is_an_error_and_the_next_request_starts_anew(
+    child: ChildProcess, deed: str, message: str
+) -> None:
+    before = ask(child, "ok")["pid"]
+    with pytest.raises(ChildCrashed, match=message):
+        ask(child, deed)
+    after = ask(child, "ok")
+    assert after["status"] == "ok" and after["pid"] != before
+
+
+def test_hanging_child_is_killed_in_time(child: ChildProcess) -> None:
+    pid = ask(child, "ok")["pid"]
+    began = time.monotonic()
+    with pytest.raises(ChildTimeout):
+        ask(child, "hang", timeout=0.3)
+    assert time.monotonic() - began < 5
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(pid)), 0)
+
+
+def test_killed_from_outside(child: ChildProcess) -> None:
+    ask(child, "ok")
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    time.sleep(0.1)
+    assert ask(child, "ok")["status"] == "ok"
+
+
+@pytest.fixture
+def pool():  # type: ignore[no-untyped-def]
+    made = CompilePool({"workload": {"name": "w"}}, workers=2, timeout=1.5, command=COMMAND)
+    yield made
+    made.close()
+
+
+def test_pool_compiles_in_parallel_and_labels_failures(pool: CompilePool) -> None:
+    deeds = ["ok", "segfault", "slow", "hang", "print", "exit"]
+    for deed in deeds:
+        pool.submit({"deed": deed})
+    statuses = {deed: pool.result({"deed": deed}).status for deed in deeds}
+    assert statuses == {
+        "ok": "ok",
+        "segfault": "crashed",
+        "slow": "ok",
+        "hang": "timeout",
+        "print": "ok",
+        "exit": "crashed",
+    }
+    assert "SIGSEGV" in (pool.result({"deed": "segfault"}).error or "")
+    assert pool.result({"deed": "ok"}).metrics == {"registers": 8.0}
+
+
+def test_pool_settles(pool: CompilePool) -> None:
+    for number in range(4):
+        pool.submit({"deed": "slow", "number": number})
+    pool.settle()
+    began = time.monotonic()
+    for number in range(4):
+        assert pool.result({"deed": "slow", "number": number}).status == "ok"
+    assert time.monotonic() - began < 0.1
+
+
+def test_pool_that_cannot_prepare_reports_it_each_time() -> None:
+    pool = CompilePool({"workload": {"name": "unpreparable"}}, workers=1, command=COMMAND)
+    try:
+        for number in range(3):
+            result = pool.result({"deed": "ok", "number": number})
+            assert (result.status, result.error) == ("failed", "cannot prepare")
+    finally:
+        pool.close()
+
+
+@pytest.fixture
+def evaluator():  # type: ignore[no-untyped-def]
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(
+        problem, "cpu", "cpu", "cpu", {}, 0, workers=1, timeout=1.0, command=COMMAND
+    )
+    yield made
+    made.close()
+
+
+def test_evaluator_turns_crashes_and_timeouts_into_statuses(evaluator: LocalEvaluator) -> None:
+    good = evaluator.screen({"deed": "ok"}, None)
+    assert good.status == "ok" and good.time_ns is not None and good.time_ns.median == 5.0
+    assert evaluator.screen({"deed": "segfault"}, None).status == "crashed"
+    assert evaluator.screen({"deed": "hang"}, None).status == "timeout"
+    assert evaluator.screen({"deed": "ok"}, 3.0).status == "ok"
+
+
+def test_evaluator_races(evaluator: LocalEvaluator) -> None:
+    two = [{"deed": "ok"}, {"deed": "print"}]
+    raced = evaluator.race(two, rounds=7, seconds=1.0, seed=1, fresh=True)
+    assert raced.status == "ok" and len(raced.times) == 2 and raced.sm_mhz == 1500
+    bad = evaluator.race([*two, {"deed": "segfault"}], rounds=7, seconds=1, seed=1, fresh=False)
+    assert bad.status == "crashed" and "SIGSEGV" in (bad.error or "")
+
+
+def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    """The real worker watches its parent: a hung kernel must not outlive a killed tuner."""
+    pid_file = tmp_path / "pid"
+    program = f"""
+import time
+from pathlib import Path
+from deuteron.tuner.evaluate.child import ChildProcess
+child = ChildProcess()
+child.send("limit", {{"bytes": 1 << 40}})
+child.receive(time.monotonic() + 60)
+Path({str(pid_file)!r}).write_text(str(child.pid))
+time.sleep(60)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program])
+    deadline = time.monotonic() + 60
+    while not pid_file.exists() or not pid_file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    pid = int(pid_file.read_text())
+    os.kill(pid, 0)
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while _alive(pid):
+        assert time.monotonic() < deadline, "the child outlived its parent"
+        time.sleep(0.1)
+
+
+def _alive(pid: int) -> bool:
+    """Running, and not a zombie that nobody reaps in a container without init."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
