@@ -1,0 +1,170 @@
+"""LLVM through llvmlite: parse text, optimise it for a machine, write assembly or an object, load objects.
+
+llvmlite is imported on first use. LLVM's fatal errors end the process, so code generators emit only what is legal; what
+the parser rejects becomes an :class:`InternalCompilerError` that carries the text.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import DeuteronError, TargetError
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ModuleRef, TargetMachine
+
+_lock = threading.RLock()  # LLVM's global context is not thread safe
+
+
+class InternalCompilerError(DeuteronError):
+    """deuteron generated code that LLVM does not accept: a defect of deuteron, never of the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What code is generated for: LLVM's triple, processor name and feature string."""
+
+    triple: str
+    processor: str
+    features: str = ""
+
+
+@cache
+def host_machine() -> Machine:
+    """This computer, with all features of its processor."""
+    llvm = _llvm()
+    features = llvm.get_host_cpu_features()
+    wanted = features.flatten()
+    if features.get("avx512f"):
+        # LLVM prefers 256-bit vectors by default on most AVX-512 processors.
+        wanted += ",-prefer-256-bit"
+    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(), wanted)
+
+
+@cache
+def host_has(feature: str) -> bool:
+    """Whether the host's processor has an LLVM feature such as ``avx512f``."""
+    return bool(_llvm().get_host_cpu_features().get(feature))
+
+
+@cache
+def data_layout(machine: Machine) -> str:
+    """The data layout string of ``machine``."""
+    with _lock:
+        return str(_target_machine(machine, 2).target_data)
+
+
+def compile_text(
+    text: str,
+    machine: Machine,
+    emit: Literal["object", "assembly"],
+    *,
+    speed: int = 2,
+    vectorize_loops: bool = False,
+    vectorize_slp: bool = False,
+) -> bytes:
+    """Optimise a module at ``speed`` (0-3) with the machine attached, and generate code.
+
+    Raises:
+        InternalCompilerError: LLVM cannot parse or verify the text.
+    """
+    llvm = _llvm()
+    with _lock:
+        module = _parse(text)
+        target = _target_machine(machine, speed)
+        module.triple = machine.triple
+        module.data_layout = str(target.target_data)
+        options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        options.loop_vectorization = vectorize_loops
+        options.slp_vectorization = vectorize_slp
+        options.loop_unrolling = True
+        builder = llvm.create_pass_builder(target, options)
+        builder.getModulePassManager().run(module, builder)
+        if emit == "object":
+            return bytes(target.emit_object(module))
+        return target.emit_assembly(module).encode()
+
+
+def optimized_text(text: str, machine: Machine, *, speed: int = 2) -> str:
+    """The module after LLVM's optimiser, as text."""
+    llvm = _llvm()
+    with _lock:
+        module = _parse(text)
+        target = _target_machine(machine, speed)
+        module.triple = machine.triple
+        module.data_layout = str(target.target_data)
+        options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        builder = llvm.create_pass_builder(target, options)
+        builder.getModulePassManager().run(module, builder)
+        return str(module)
+
+
+class LoadedObject:
+    """An object file linked into this process; its functions live as long as this Python object."""
+
+    def __init__(self, object_code: bytes) -> None:
+        llvm = _llvm()
+        with _lock:
+            holder = llvm.parse_assembly(f'target triple = "{host_machine().triple}"\n')
+            # The engine takes ownership of its target machine, so the shared one cannot be used.
+            target = llvm.Target.from_triple(host_machine().triple).create_target_machine(jit=True)
+            engine = llvm.create_mcjit_compiler(holder, target)
+            engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
+            engine.finalize_object()
+        self._engine = engine
+
+    def address(self, name: str) -> int:
+        """The address of function ``name``; raises TargetError if the object has none."""
+        with _lock:
+            address = int(self._engine.get_function_address(name))
+        if not address:
+            raise TargetError(f"the object file has no function {name!r}", hint="compile it again")
+        return address
+
+    def data_address(self, name: str) -> int:
+        """The address of global variable ``name``; raises TargetError if the object has none."""
+        with _lock:
+            address = int(self._engine.get_global_value_address(name))
+        if not address:
+            raise TargetError(f"the object file has no variable {name!r}", hint="compile it again")
+        return address
+
+
+def _parse(text: str) -> ModuleRef:
+    llvm = _llvm()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        numbered = "\n".join(f"{i:5} {line}" for i, line in enumerate(text.split("\n"), 1))
+        raise InternalCompilerError(
+            f"LLVM rejects generated code: {error}\n{numbered}",
+            hint="this is a defect of deuteron; please report it with the kernel",
+        ) from error
+    return module
+
+
+@cache
+def _target_machine(machine: Machine, speed: int) -> TargetMachine:
+    return (
+        _llvm()
+        .Target.from_triple(machine.triple)
+        .create_target_machine(
+            cpu=machine.processor, features=machine.features, opt=speed, reloc="pic"
+        )
+    )
+
+
+@cache
+def _llvm() -> ModuleType:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm

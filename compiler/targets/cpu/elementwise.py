@@ -1,0 +1,248 @@
+"""One rule per elementwise operation: operands of one lane count in, result out.
+
+f32 and f64 are computed as they are. f16, bf16 and f8 are computed in f32 and rounded after each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.core import Op
+from ...ir.types import Pointer, Scalar
+from ...llvm import maths
+from ...llvm.typed import Emitter, Typed, constant
+from ...tile import elementwise as ops
+from ..rules import RuleSet
+from .chunk import llvm_element, memory_element
+from .formats import (
+    convert_float,
+    float_to_integer,
+    integer_to_float,
+    is_narrow,
+    narrow,
+    widen,
+)
+
+Rule = Callable[..., Typed]  # (Emitter, op, *operands) -> result
+
+rules: RuleSet[Rule] = RuleSet("cpu")
+
+
+def _scalar(op: Op) -> Scalar:
+    return op.operands[0].type.scalar
+
+
+def _in_float(
+    e: Emitter, elem: Scalar, compute: Callable[..., Typed], *operands: Typed
+) -> Typed:
+    """Compute on wide values and round the result to ``elem``."""
+    return narrow(e, compute(*(widen(e, x, elem) for x in operands)), elem)
+
+
+# Arithmetic ----------------------------------------------------------------------------------------------------
+
+
+@rules(ops.Add, ops.Sub, ops.Mul)
+def arithmetic(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    opcode, elem = op.mnemonic, _scalar(op)
+    if elem.is_float:
+        return _in_float(e, elem, lambda a, b: e.floating(f"f{opcode}", a, b), x, y)
+    return e.binary(opcode, x, y)
+
+
+@rules(ops.Div)
+def div(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    return _in_float(e, _scalar(op), lambda a, b: e.floating("fdiv", a, b), x, y)
+
+
+@rules(ops.Fma)
+def fma(e: Emitter, op: Op, x: Typed, y: Typed, z: Typed) -> Typed:
+    return _in_float(e, _scalar(op), e.fma, x, y, z)
+
+
+@rules(ops.Neg)
+def neg(e: Emitter, op: Op, x: Typed) -> Typed:
+    elem = _scalar(op)
+    if elem.is_float:
+        return _in_float(e, elem, e.fneg, x)
+    return e.binary("sub", constant(x.type, 0), x)
+
+
+@rules(ops.Abs)
+def absolute(e: Emitter, op: Op, x: Typed) -> Typed:
+    elem = _scalar(op)
+    if elem.is_float:
+        return _in_float(e, elem, lambda a: e.intrinsic("fabs", a), x)
+    if not elem.is_signed:
+        return x
+    return e.intrinsic("abs", x, extra=[Typed("i1", "false")])
+
+
+@rules(ops.Not)
+def invert(e: Emitter, op: Op, x: Typed) -> Typed:
+    return e.binary("xor", x, constant(x.type, 1 if x.element == "i1" else -1))
+
+
+@rules(ops.And, ops.Or, ops.Xor)
+def bitwise(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    return e.binary(op.mnemonic, x, y)
+
+
+@rules(ops.Shl, ops.Shr)
+def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    elem = _scalar(op)
+    amount = e.binary("and", y, constant(y.type, elem.bits - 1))
+    opcode = "shl" if isinstance(op, ops.Shl) else "ashr" if elem.is_signed else "lshr"
+    return e.binary(opcode, x, amount)
+
+
+@rules(ops.IntDiv, ops.Rem)
+def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    elem, remainder = _scalar(op), isinstance(op, ops.Rem)
+    if elem.is_float:
+        return _in_float(e, elem, lambda a, b: e.floating("frem", a, b), x, y)
+    # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not.
+    one = constant(y.type, 1)
+    y = e.select(e.compare("eq", y, constant(y.type, 0)), one, y)
+    if x.lanes and elem.bits <= 32:
+        return _divide_by_double(e, elem, x, y, remainder)
+    if not elem.is_signed:
+        return e.binary("urem" if remainder else "udiv", x, y)
+    minus = e.compare("eq", y, constant(y.type, -1))
+    safe = e.select(minus, one, y)
+    if remainder:
+        return e.binary("srem", x, safe)  # x % 1 == x % -1 == 0
+    negated = e.binary("sub", constant(x.type, 0), x)
+    return e.select(minus, negated, e.binary("sdiv", x, safe))
+
+
+def _divide_by_double(e: Emitter, elem: Scalar, x: Typed, y: Typed, remainder: bool) -> Typed:
+    # The quotient of 32-bit integers, rounded to f64 and truncated, is exact; vector integer division does not exist.
+    opcode = "sitofp" if elem.is_signed else "uitofp"
+    ratio = e.floating("fdiv", e.cast(opcode, x, "double"), e.cast(opcode, y, "double"))
+    quotient = e.cast("trunc", e.cast("fptosi", ratio, "i64"), x.element)
+    if not remainder:
+        return quotient
+    return e.binary("sub", x, e.binary("mul", quotient, y))
+
+
+@rules(ops.MulHigh)
+def mul_high(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    elem = _scalar(op)
+    extend, double = ("sext" if elem.is_signed else "zext"), f"i{2 * elem.bits}"
+    product = e.binary("mul", e.cast(extend, x, double), e.cast(extend, y, double))
+    upper = e.binary("lshr", product, constant(product.type, elem.bits))
+    return e.cast("trunc", upper, x.element)
+
+
+@rules(ops.Min, ops.Max)
+def extremum(e: Emitter, op: ops.Min | ops.Max, x: Typed, y: Typed) -> Typed:
+    elem, word = _scalar(op), op.mnemonic
+    if elem.is_float:
+        name = f"{word}imum" if op.propagate_nan else f"{word}num"
+        return _in_float(e, elem, lambda a, b: e.intrinsic(name, a, b), x, y)
+    if elem.bits == 1:
+        return e.binary("and" if word == "min" else "or", x, y)
+    return e.intrinsic(("s" if elem.is_signed else "u") + word, x, y)
+
+
+# Comparison and choice -----------------------------------------------------------------------------------------
+
+_FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+
+
+@rules(ops.Compare)
+def compare(e: Emitter, op: ops.Compare, x: Typed, y: Typed) -> Typed:
+    elem = op.lhs.type.elem
+    if isinstance(elem, Scalar) and elem.is_float:
+        return e.compare(_FLOAT_PREDICATES[op.predicate], widen(e, x, elem), widen(e, y, elem))
+    if op.predicate in ("eq", "ne"):
+        return e.compare(op.predicate, x, y)
+    signed = isinstance(elem, Scalar) and elem.is_signed
+    return e.compare(("s" if signed else "u") + op.predicate, x, y)
+
+
+@rules(ops.Select)
+def select(e: Emitter, op: Op, condition: Typed, x: Typed, y: Typed) -> Typed:
+    return e.select(condition, x, y)
+
+
+# Conversion ----------------------------------------------------------------------------------------------------
+
+
+@rules(ops.Cast)
+def cast(e: Emitter, op: ops.Cast, x: Typed) -> Typed:
+    source, to = op.x.type.scalar, op.to
+    if isinstance(to, Pointer) or source == to:  # the op does not allow pointers
+        return x
+    if op.rounding == "rtz" and to.is_float and to.bits == 8:
+        raise op.fail("rounding to f8 towards zero is not available on the cpu target", "use rtne")
+    if source.is_float and to.is_float:
+        return convert_float(e, x, source, to, op.rounding)
+    if source.is_float:
+        return float_to_integer(e, x, source, to)
+    if to.is_float:
+        return integer_to_float(e, x, source, to)
+    if to.bits == 1:
+        return e.compare("ne", x, constant(x.type, 0))
+    if to.bits <= source.bits:
+        return e.cast("trunc", x, f"i{to.bits}")
+    return e.cast("sext" if source.is_signed else "zext", x, f"i{to.bits}")
+
+
+@rules(ops.Bitcast)
+def bitcast(e: Emitter, op: ops.Bitcast, x: Typed) -> Typed:
+    to = llvm_element(op.to)
+    if "ptr" in (to, x.element) and to != x.element:
+        return e.cast("inttoptr" if to == "ptr" else "ptrtoint", x, to)
+    return e.cast("bitcast", x, to)
+
+
+@rules(ops.AddPtr)
+def addptr(e: Emitter, op: ops.AddPtr, pointer: Typed, count: Typed) -> Typed:
+    wide = extend_offset(e, op.offset.type.scalar, count)
+    return e.offset(pointer, wide, memory_element(op.pointer.type.pointee))
+
+
+def extend_offset(e: Emitter, elem: Scalar, count: Typed) -> Typed:
+    """An element offset as i64."""
+    return e.cast("sext" if elem.is_signed else "zext", count, "i64")
+
+
+@rules(ops.Hint)
+def hint(e: Emitter, op: Op, x: Typed) -> Typed:
+    return x
+
+
+# Functions -----------------------------------------------------------------------------------------------------
+
+_INTRINSICS = {"floor": "floor", "ceil": "ceil", "round_even": "roundeven", "trunc": "trunc"}
+
+
+@rules(ops.Floor, ops.Ceil, ops.RoundEven, ops.Trunc)
+def rounding(e: Emitter, op: Op, x: Typed) -> Typed:
+    name = _INTRINSICS[op.mnemonic]
+    return _in_float(e, _scalar(op), lambda a: e.intrinsic(name, a), x)
+
+
+@rules(ops.Sqrt)
+def sqrt(e: Emitter, op: Op, x: Typed) -> Typed:
+    return _in_float(e, _scalar(op), lambda a: e.intrinsic("sqrt", a), x)
+
+
+@rules(ops.Rsqrt)
+def rsqrt(e: Emitter, op: Op, x: Typed) -> Typed:
+    def compute(a: Typed) -> Typed:
+        return e.floating("fdiv", constant(a.type, 1.0), e.intrinsic("sqrt", a))
+
+    return _in_float(e, _scalar(op), compute, x)
+
+
+@rules(ops.Exp, ops.Exp2, ops.Log, ops.Log2, ops.Sin, ops.Cos, ops.Tanh, ops.Erf)
+def function(e: Emitter, op: Op, x: Typed) -> Typed:
+    elem = _scalar(op)
+    if is_narrow(elem) or x.element == "float":
+        return _in_float(e, elem, lambda a: maths.emit(e, op.mnemonic, a), x)
+    return maths.emit(e, op.mnemonic, x)
+
+

@@ -1,0 +1,174 @@
+"""Narrow floating-point formats by integer arithmetic: bf16 and both f8 travel as bits and are computed in f32.
+
+LLVM's own bf16 truncation flushes denormals with AVX512-BF16 and calls a missing runtime function without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, Scalar
+from ...llvm.typed import Emitter, Typed, constant
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """An 8-bit format: mantissa bits, exponent bias, largest finite code, code of overflow and of NaN."""
+
+    mantissa: int
+    bias: int
+    largest: int
+    overflow: int
+    nan: int
+
+
+#: OCP 8-bit floating point specification; overflow of E4M3 gives NaN because it has no infinity.
+FORMATS = {F8E4M3: Format(3, 7, 0x7E, 0x7F, 0x7F), F8E5M2: Format(2, 15, 0x7B, 0x7C, 0x7E)}
+
+
+def compute_element(elem: Scalar) -> str:
+    """The LLVM type that arithmetic on ``elem`` is done in."""
+    return "double" if elem == F64 else "float"
+
+
+def is_narrow(elem: Scalar) -> bool:
+    return elem.is_float and elem.bits < 32
+
+
+def widen(e: Emitter, x: Typed, elem: Scalar) -> Typed:
+    """A value of a narrow format as f32 (exact); f32 and f64 as they are."""
+    if elem == F16:
+        return e.cast("fpext", x, "float")
+    if elem == BF16:
+        bits = e.cast("zext", x, "i32")
+        return e.cast("bitcast", e.binary("shl", bits, constant(bits.type, 16)), "float")
+    if elem == F8E5M2:  # the upper byte of an f16
+        bits = e.cast("zext", x, "i16")
+        half = e.cast("bitcast", e.binary("shl", bits, constant(bits.type, 8)), "half")
+        return e.cast("fpext", half, "float")
+    if elem == F8E4M3:
+        return _widen_e4m3(e, x)
+    return x
+
+
+def _widen_e4m3(e: Emitter, x: Typed) -> Typed:
+    bits = e.cast("zext", x, "i32")
+    i32 = bits.type
+    magnitude = e.binary("and", bits, constant(i32, 0x7F))
+    normal = e.binary("shl", magnitude, constant(i32, 20))
+    normal = e.binary("add", normal, constant(i32, (127 - 7) << 23))
+    normal = e.cast("bitcast", normal, "float")
+    tiny = e.cast("uitofp", magnitude, "float")
+    tiny = e.floating("fmul", tiny, constant(tiny.type, 2.0**-9))
+    value = e.select(e.compare("ult", magnitude, constant(i32, 8)), tiny, normal)
+    nan = constant(value.type, float("nan"))
+    value = e.select(e.compare("eq", magnitude, constant(i32, 0x7F)), nan, value)
+    sign = e.binary("shl", e.binary("and", bits, constant(i32, 0x80)), constant(i32, 24))
+    return e.cast("bitcast", e.binary("or", e.cast("bitcast", value, "i32"), sign), "float")
+
+
+def narrow(e: Emitter, x: Typed, elem: Scalar, rounding: str = "rtne") -> Typed:
+    """f32 rounded to ``elem``, to nearest even or towards zero; f32 and f64 stay."""
+    if elem == F16:
+        half = e.cast("fptrunc", x, "half")
+        return toward_zero(e, x, half, "i16") if rounding == "rtz" else half
+    if elem == BF16:
+        return _narrow_bf16(e, x, rounding)
+    if elem in FORMATS:
+        return _narrow_f8(e, x, FORMATS[elem])
+    return x
+
+
+def _narrow_bf16(e: Emitter, x: Typed, rounding: str) -> Typed:
+    bits = e.cast("bitcast", x, "i32")
+    i32, sixteen = bits.type, constant(bits.type, 16)
+    upper = e.binary("lshr", bits, sixteen)
+    rounded = upper
+    if rounding == "rtne":
+        odd = e.binary("and", upper, constant(i32, 1))
+        rounded = e.binary("add", e.binary("add", bits, constant(i32, 0x7FFF)), odd)
+        rounded = e.binary("lshr", rounded, sixteen)
+    quiet = e.binary("or", upper, constant(i32, 0x40))
+    return e.cast("trunc", e.select(e.compare("uno", x, x), quiet, rounded), "i16")
+
+
+def _narrow_f8(e: Emitter, x: Typed, f: Format) -> Typed:
+    bits = e.cast("bitcast", x, "i32")
+    i32 = bits.type
+    magnitude = e.binary("and", bits, constant(i32, 0x7FFFFFFF))
+    shift = 23 - f.mantissa
+    odd = e.binary("and", e.binary("lshr", magnitude, constant(i32, shift)), constant(i32, 1))
+    rounded = e.binary("add", magnitude, constant(i32, (1 << (shift - 1)) - 1))
+    rounded = e.binary("lshr", e.binary("add", rounded, odd), constant(i32, shift))
+    normal = e.binary("sub", rounded, constant(i32, (127 - f.bias) << f.mantissa))
+    # Below the smallest normal the quantum is fixed: adding a float with that unit in the last place rounds to it.
+    magic = constant(x.type, 2.0 ** (1 - f.bias - f.mantissa + 23))
+    size = e.cast("bitcast", magnitude, "float")
+    tiny = e.cast("bitcast", Emitter(e.function).floating("fadd", size, magic), "i32")
+    tiny = e.binary("sub", tiny, e.cast("bitcast", magic, "i32"))
+    is_tiny = e.compare("ult", magnitude, constant(i32, (127 - f.bias + 1) << 23))
+    code = e.select(is_tiny, tiny, normal)
+    too_large = e.compare("ugt", code, constant(i32, f.largest))
+    code = e.select(too_large, constant(i32, f.overflow), code)
+    code = e.select(e.compare("uno", x, x), constant(i32, f.nan), code)
+    sign = e.binary("lshr", e.binary("and", bits, constant(i32, -0x80000000)), constant(i32, 24))
+    return e.cast("trunc", e.binary("or", code, sign), "i8")
+
+
+def toward_zero(e: Emitter, exact: Typed, rounded: Typed, integer: str) -> Typed:
+    """Step ``rounded`` (to nearest) back towards zero where it is larger in magnitude than ``exact``."""
+    back = e.intrinsic("fabs", e.cast("fpext", rounded, exact.element))
+    larger = e.compare("ogt", back, e.intrinsic("fabs", exact))
+    bits = e.cast("bitcast", rounded, integer)
+    less = e.binary("sub", bits, constant(bits.type, 1))
+    return e.cast("bitcast", e.select(larger, less, bits), rounded.element)
+
+
+def double_to_odd_float(e: Emitter, x: Typed) -> Typed:
+    """f64 to f32 rounded to odd, so that rounding the result again to at most 22 bits is rounding once.
+
+    Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", IEEE TC 57(4), 2008.
+    """
+    nearest = e.cast("fptrunc", x, "float")
+    chopped = toward_zero(e, x, nearest, "i32")
+    inexact = e.compare("one", e.cast("fpext", nearest, "double"), x)
+    bits = e.cast("bitcast", chopped, "i32")
+    odd = e.binary("or", bits, e.cast("zext", inexact, "i32"))
+    return e.cast("bitcast", odd, "float")
+
+
+def convert_float(e: Emitter, x: Typed, source: Scalar, to: Scalar, rounding: str) -> Typed:
+    """One floating-point format to another, rounded once."""
+    if source == to:
+        return x
+    if source == F64:
+        if to == F32:
+            near = e.cast("fptrunc", x, "float")
+            return toward_zero(e, x, near, "i32") if rounding == "rtz" else near
+        return narrow(e, double_to_odd_float(e, x), to, rounding)
+    wide = widen(e, x, source)
+    return e.cast("fpext", wide, "double") if to == F64 else narrow(e, wide, to, rounding)
+
+
+def integer_to_float(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:
+    """An integer rounded once to ``to``."""
+    opcode = "sitofp" if source.is_signed else "uitofp"
+    if not is_narrow(to):
+        return e.cast(opcode, x, compute_element(to))
+    if source.bits <= 16:
+        return narrow(e, e.cast(opcode, x, "float"), to)
+    return narrow(e, double_to_odd_float(e, e.cast(opcode, x, "double")), to)
+
+
+def float_to_integer(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:
+    """Truncation. Out of range gives some value, never poison."""
+    wide = widen(e, x, source)
+    if to.bits == 1:
+        return e.compare("une", wide, constant(wide.type, 0.0))
+    through = 32 if to.bits < 32 else 64 if to.bits == 32 and not to.is_signed else to.bits
+    opcode = "fptoui" if to.bits == 64 and not to.is_signed else "fptosi"
+    made = e.cast(opcode, wide, f"i{through}")
+    made = Typed(made.type, e.function.op(f"freeze {made}"))
+    return e.cast("trunc", made, f"i{to.bits}")
+
+

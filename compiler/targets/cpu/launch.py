@@ -1,0 +1,183 @@
+"""Running loaded machine code on a grid."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from functools import cache
+
+from ...errors import KernelAssertionError, LaunchError
+from ...ir.types import Pointer, Tile
+from ...llvm.driver import LoadedObject
+from .arena import ALIGNMENT
+from .debug import STATUS_BYTES
+from .pool import thread_pool
+from .program import INFO_SYMBOL
+from .printing import PrintRecord, print_values
+
+_ENTRY = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+_PRINT = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+_FORMATS = {
+    "i1": "?7x",
+    "i8": "b7x",
+    "u8": "B7x",
+    "i16": "h6x",
+    "u16": "H6x",
+    "i32": "i4x",
+    "u32": "I4x",
+    "i64": "q",
+    "u64": "Q",
+    "f16": "e6x",
+    "f32": "f4x",
+    "f64": "d",
+}
+
+
+class LoadedKernel:
+    """Machine code of one kernel, ready to run. It may be launched from several threads at once."""
+
+    def __init__(self, object_code: bytes, name: str) -> None:
+        self.name = name
+        self._object = LoadedObject(object_code)
+        self._entry = _ENTRY(self._object.address(name))
+        info = json.loads(ctypes.string_at(self._object.data_address(INFO_SYMBOL)))
+        self.scratch_bytes: int = info["scratch_bytes"]
+        self.asserts: list[tuple[str, str]] = [(m, w) for m, w in info["asserts"]]
+        self.prints = [PrintRecord.from_json(p) for p in info["prints"]]
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        arguments: Sequence[int | float],
+        parameter_types: Sequence[Tile],
+        threads: int | None = None,
+    ) -> None:
+        """Run all programs and return when they are done.
+
+        ``arguments``: addresses for pointers, numbers for scalars. ``threads``: None for one per core.
+
+        Raises:
+            LaunchError: the arguments do not fit their types, or the grid is not three sizes from 0 to 2**31 - 1.
+            KernelAssertionError: a ``tl.device_assert`` failed; programs that had not begun were not run.
+        """
+        if len(grid) != 3 or any(not 0 <= n < 1 << 31 for n in grid):
+            raise LaunchError(f"grid {grid}", hint="give three sizes from 0 to 2**31 - 1")
+        packed = pack_arguments(arguments, parameter_types)
+        total = grid[0] * grid[1] * grid[2]
+        sizes = (ctypes.c_int32 * 3)(*grid)
+        printer = self._printer(grid) if self.prints else None
+        failures: list[tuple[int, int]] = []
+
+        def run(thread: int, first: int, last: int) -> bool:
+            status = (ctypes.c_int64 * (STATUS_BYTES // 8))()
+            if printer is not None:
+                status[2] = ctypes.cast(printer, ctypes.c_void_p).value or 0
+            self._entry(
+                packed, first, last, ctypes.addressof(sizes), scratch(self.scratch_bytes), status
+            )
+            if status[0]:
+                failures.append((status[1], status[0]))
+                return False
+            return True
+
+        threads = threads or os.cpu_count() or 1
+        if total <= 1 or threads <= 1:
+            if total:
+                run(0, 0, total)
+        else:
+            thread_pool().execute(total, threads, run)
+        if failures:
+            raise self._assertion(grid, *min(failures))
+
+    def _printer(self, grid: tuple[int, int, int]) -> ctypes._FuncPointer:  # type: ignore[name-defined]
+        def show(record: int, program: int, table: int) -> None:
+            print_values(self.prints[record], position(grid, program), table)
+
+        return _PRINT(show)
+
+    def _assertion(
+        self, grid: tuple[int, int, int], program: int, code: int
+    ) -> KernelAssertionError:
+        message, where = self.asserts[code - 1]
+        place = f"{where}: " if where else ""
+        return KernelAssertionError(
+            f"{place}device_assert failed in program {position(grid, program)} of {self.name}: {message}"
+        )
+
+
+def position(grid: tuple[int, int, int], program: int) -> tuple[int, int, int]:
+    """The three program ids of a linear program number."""
+    x, y, _ = grid
+    return program % x, program // x % y, program // (x * y)
+
+
+def load(object_code: bytes, name: str) -> LoadedKernel:
+    """Link an object file that :func:`emit_object` made into this process."""
+    return LoadedKernel(object_code, name)
+
+
+@cache
+def _packer(codes: tuple[str, ...]) -> struct.Struct:
+    return struct.Struct("<" + "".join(codes))
+
+
+def pack_arguments(arguments: Sequence[int | float], parameter_types: Sequence[Tile]) -> bytes:
+    """One 8-byte slot for each argument."""
+    if len(arguments) != len(parameter_types):
+        raise LaunchError(
+            f"{len(arguments)} arguments for {len(parameter_types)} parameters",
+            hint="give a value for every parameter that is not a constexpr",
+        )
+    codes, values = [], []
+    for value, type in zip(arguments, parameter_types, strict=True):
+        if isinstance(type.elem, Pointer):
+            codes.append("Q")
+        elif type.elem.name in _FORMATS:
+            codes.append(_FORMATS[type.elem.name])
+        else:  # bf16 and f8 scalars travel as bits
+            codes.append("Q")
+            value = _narrow_bits(value, type)
+        values.append(value)
+    try:
+        return _packer(tuple(codes)).pack(*values)
+    except (struct.error, OverflowError, TypeError) as error:
+        types = ", ".join(str(t) for t in parameter_types)
+        raise LaunchError(
+            f"arguments {list(arguments)} do not fit the types {types}: {error}",
+            hint="integers must be in the range of their type",
+        ) from error
+
+
+def _narrow_bits(value: int | float, type: Tile) -> int:
+    from ...tile.elementwise import Constant
+    from .constants import constant_value
+
+    number = int(constant_value(Constant(float(value), type)).value.name)
+    return number & ((1 << type.scalar.bits) - 1)
+
+
+_local = threading.local()
+
+
+def scratch(size: int) -> int:
+    """The address of at least ``size`` bytes, 64-byte aligned, that belong to the calling thread."""
+    held: tuple[int, int, object] | None = getattr(_local, "scratch", None)
+    if held is None or held[0] < size:
+        memory = ctypes.create_string_buffer(size + ALIGNMENT)
+        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
+        held = (size, address, memory)
+        _local.scratch = held
+    return held[1]

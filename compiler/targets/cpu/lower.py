@@ -1,0 +1,351 @@
+"""From tile IR to LLVM text: statements in program order, tile values where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...ir.core import Block, Effect, Function, Op, Value
+from ...ir.types import Element
+from ...llvm.text import FunctionText, ModuleText
+from ...llvm.typed import Emitter, Typed
+from ...options import Schedule
+from ...tile import memory, shape
+from ...tile.elementwise import AddPtr, Bitcast, Hint
+from ..rules import RuleSet
+from . import elementwise
+from .affine import divisor_of, known_number
+from .arena import Arena, Buffer, Stored
+from .chunk import ZERO, Uniform
+from .emission import Coords, Emission, ViewRule, vector_axis
+from .liveness import Liveness
+from .loops import Blocks
+from .plan import Plan, is_lazy, reads_buffer
+
+Statement = Callable[["Lowering", Op], None]
+
+statements: RuleSet[Statement] = RuleSet("cpu")
+views: RuleSet[ViewRule] = RuleSet("cpu")
+
+
+class Lowering:
+    """The state of one function being lowered.
+
+    ``scalars`` are rank-0 values in LLVM registers, ``stored`` tiles in scratch memory; every other tile is lazy.
+    """
+
+    def __init__(
+        self,
+        module: ModuleText,
+        function: FunctionText,
+        plan: Plan,
+        schedule: Schedule,
+        vector_bytes: int,
+    ) -> None:
+        self.module = module
+        self.function = function
+        self.blocks = Blocks(function)
+        self.blocks.enter(self.blocks.here)
+        self.e = Emitter(function, contract=schedule.enable_fp_fusion)
+        self.plan = plan
+        self.schedule = schedule
+        self.vector_bytes = vector_bytes
+        self.arena = Arena()
+        self.live = Liveness(plan, self.arena)
+        self.stored = self.live.stored
+        self.scalars: dict[Value, Uniform] = {}
+        self.pending_loads: dict[Value, None] = {}
+        self.views = views
+        self.scratch = Typed("ptr", "%scratch")
+        self.program_ids: list[Typed] = []
+        self.grid: list[Typed] = []
+        self.program = Typed("i64", "%program")
+        self.status = Typed("ptr", "%status")
+        self.messages: list[tuple[str, str]] = []
+        self.prints: list[Op] = []
+        self.exit_label = ""
+
+    # Statements ------------------------------------------------------------------------------------------------
+
+    def run(self, block: Block) -> None:
+        """Lower the operations of ``block`` up to its terminator."""
+        for op in block.ops:
+            if op.effect is Effect.TERMINATOR:
+                break
+            self.live.define(op.results)
+            self.statement(op)
+
+    def statement(self, op: Op) -> None:
+        """Lower one operation; lazy ones only when somebody reads them."""
+        if is_lazy(op):
+            if isinstance(op, memory.Load) and self.live.uses.get(op.result):
+                self.pending_loads[op.result] = None
+            if not any(self.live.uses.get(r) for r in op.results):
+                self.live.retire(op)
+            return
+        if op.elementwise and not op.results[0].type.rank:
+            self.scalar_op(op)
+        else:
+            statements.find(op)(self, op)
+        for operand in op.operands:
+            self.live.release(operand)
+        for result in op.results:
+            if not self.live.uses.get(result):
+                self.live.drop(result)
+
+    def scalar_op(self, op: Op) -> None:
+        args = [self.scalar(v) for v in op.operands]
+        made = elementwise.rules.find(op)(self.e, op, *(a.value for a in args))
+        number = known_number(op, args)
+        self.scalars[op.results[0]] = Uniform(made, 0, number, divisor_of(op, args))
+
+    def scalar(self, value: Value) -> Uniform:
+        """The register of a rank-0 value."""
+        return self.scalars[value]
+
+    def set_scalar(self, value: Value, made: Typed, divisor: int = 1) -> None:
+        self.scalars[value] = Uniform(made, 0, None, divisor)
+
+    # Loops over tiles ------------------------------------------------------------------------------------------
+
+    def lanes(self, tile_shape: tuple[int, ...], elem: Element) -> int:
+        """Elements in a chunk: two native vectors of 4-byte (or wider) elements, or the whole minor dimension."""
+        width = 2 * self.vector_bytes // max(4, elem.bytes)
+        return min(width, tile_shape[vector_axis(tile_shape)]) if tile_shape else 1
+
+    def prepare(self, roots: Iterable[tuple[Value, bool]]) -> dict[Value, Stored]:
+        """Store what the expressions of ``roots`` need in memory before their loop begins.
+
+        A root is (value, whether it is read at the loop's own coordinates). Returns the kept values that the loop
+        itself computes first, with fresh buffers.
+        """
+        roots = list(roots)
+        for value, at_identity in roots:
+            self._store_needed(value, at_identity, set())
+        saving: dict[Value, Stored] = {}
+        for value, at_identity in roots:
+            self._collect_saving(value, at_identity, saving, set())
+        return saving
+
+    def _store_needed(self, value: Value, identity: bool, seen: set[tuple[Value, bool]]) -> None:
+        for child, same in self._children(value, identity, seen):
+            self._store_needed(child, same, seen)
+        if value.type.rank and value not in self.stored:
+            if value in self.plan.kept and not identity:
+                self.store(value)
+            elif value.op is not None:
+                for needed in reads_buffer(value.op):
+                    self.store(needed)
+
+    def _collect_saving(
+        self, value: Value, identity: bool, saving: dict[Value, Stored], seen: set[tuple[Value, bool]]
+    ) -> None:
+        for child, same in self._children(value, identity, seen):
+            self._collect_saving(child, same, saving, seen)
+        if value.type.rank and value in self.plan.kept and value not in self.stored and identity:
+            if value not in saving:
+                saving[value] = Stored(self.allocate(value), value.type.shape)
+
+    def _children(
+        self, value: Value, identity: bool, seen: set[tuple[Value, bool]]
+    ) -> list[tuple[Value, bool]]:
+        """The tiles behind a lazy value, and whether they are read at the same coordinates."""
+        op = value.op
+        if (value, identity) in seen or not value.type.rank or value in self.stored or op is None:
+            return []
+        seen.add((value, identity))
+        moved = isinstance(op, (shape.ExpandDims, shape.Broadcast, shape.Permute, shape.Reshape))
+        inside = set(reads_buffer(op))
+        return [(v, identity and not moved) for v in op.operands if v.type.rank and v not in inside]
+
+    def expression(self, value: Value) -> dict[Value, bool]:
+        """All tiles that computing ``value`` reads, and whether only at the same coordinates."""
+        found: dict[Value, bool] = {}
+        seen: set[tuple[Value, bool]] = set()
+        work = [(value, True)]
+        while work:
+            v, same = work.pop()
+            found[v] = found.get(v, True) and same
+            if v.op is not None and v not in self.stored:
+                work += [(n, False) for n in reads_buffer(v.op) if (n, False) not in seen]
+            work += self._children(v, same, seen)
+        return found
+
+    def loop(
+        self,
+        roots: Iterable[tuple[Value, bool]],
+        tile_shape: tuple[int, ...],
+        lanes: int,
+        body: Callable[[Emission, Coords], None],
+    ) -> dict[Value, tuple[int | None, int]]:
+        """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved.
+
+        Where run-time facts about stored indices may help (:attr:`Stored.holds`), the loop is emitted twice.
+        """
+        roots = list(roots)
+        saving = self.prepare(roots)
+        facts = self._run_time_facts(roots) if lanes > 1 else []
+        if not facts:
+            emission = self._one_loop(tile_shape, lanes, saving, body, assume=False)
+        else:
+            fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
+            condition = facts[0]
+            for fact in facts[1:]:
+                condition = self.e.binary("and", condition, fact)
+            self.blocks.branch(condition, fast, slow)
+            for block, assume in ((fast, True), (slow, False)):
+                self.blocks.enter(block)
+                emission = self._one_loop(tile_shape, lanes, saving, body, assume=assume)
+                self.blocks.jump(join)
+            self.blocks.enter(join)
+        self.saved(emission)
+        return emission.structures
+
+    def _one_loop(
+        self,
+        tile_shape: tuple[int, ...],
+        lanes: int,
+        saving: dict[Value, Stored],
+        body: Callable[[Emission, Coords], None],
+        *,
+        assume: bool,
+    ) -> Emission:
+        emission = Emission(self, lanes, saving, assume=assume)
+        coords = emission.walk(tile_shape)
+        body(emission, coords)
+        emission.unwind(len(tile_shape))
+        return emission
+
+    def _run_time_facts(self, roots: list[tuple[Value, bool]]) -> list[Typed]:
+        found: dict[str, Typed] = {}
+        for value, _ in roots:
+            for inner in self.expression(value):
+                stored = self.stored.get(inner)
+                if stored is not None and stored.holds is not None:
+                    found[stored.holds.name] = stored.holds
+        return list(found.values())
+
+    def saved(self, emission: Emission) -> None:
+        """The loop of ``emission`` is complete: what it saved is in memory."""
+        for value, stored in emission.saving.items():
+            stride, width = emission.structures.get(value, (None, 0))
+            stored.lane_stride, stored.width = stride, width
+            stored.axis = vector_axis(stored.shape)
+            self._keep(value, stored)
+
+    def _keep(self, value: Value, stored: Stored) -> None:
+        self.pending_loads.pop(value, None)
+        self.live.keep(value, stored)
+        if value in self.plan.checked and stored.lane_stride is None:
+            self._check_progression(value, stored)
+
+    def _check_progression(self, value: Value, stored: Stored) -> None:
+        """Find out at run time whether the aligned chunks of an index vector count up by one."""
+        lanes = self.lanes(value.type.shape, value.type.elem)
+        if lanes < 4:
+            return
+        emission = Emission(self, lanes, {})
+        axis = vector_axis(stored.shape)
+        count, true = stored.shape[axis] // lanes, Typed("i1", "true")
+        coord, (sofar,) = emission.open(count, lanes, stride=1, carried=[true])
+        coords = tuple(coord if d == axis else ZERO for d in range(len(stored.shape)))
+        chunk = emission.read(stored, value.type.elem, coords)
+        vector = emission.as_vector(chunk)
+        with emission.nest.at(emission.nest.depth):
+            first = self.e.splat(self.e.extract(vector, 0), lanes)
+            steps = self.e.binary("sub", vector, first)
+            wanted = ", ".join(f"{vector.element} {i}" for i in range(lanes))
+            same = self.e.compare("eq", steps, Typed(vector.type, f"<{wanted}>"))
+            name = f"llvm.vector.reduce.and.v{lanes}i1"
+            whole = Typed("i1", self.function.call("i1", name, [(same.type, same.name)]))
+            whole = self.e.binary("and", sofar, whole)
+        (holds,) = emission.close([whole])
+        emission.finish()
+        stored.lane_stride, stored.width, stored.axis, stored.holds = 1, lanes, axis, holds
+
+    # Storing tiles ---------------------------------------------------------------------------------------------
+
+    def allocate(self, value: Value) -> Buffer:
+        return self.arena.allocate(value.type.size * value.type.elem.bytes)
+
+    def store(self, value: Value) -> Stored:
+        """``value`` in scratch memory, computed now if it is not there yet."""
+        if value not in self.stored:
+            self.plan.kept.add(value)
+            tile_shape = value.type.shape
+
+            def body(emission: Emission, coords: Coords) -> None:
+                emission.chunk(value, coords)
+
+            lanes = self.lanes(tile_shape, value.type.elem)
+            self.loop([(value, True)], tile_shape, lanes, body)
+        return self.stored[value]
+
+    def write(self, value: Value, buffer: Buffer) -> None:
+        """Compute ``value`` into ``buffer``, whatever else holds it."""
+        tile_shape = value.type.shape
+
+        def body(emission: Emission, coords: Coords) -> None:
+            emission.write(buffer, value, emission.chunk(value, coords), coords)
+
+        self.loop([(value, True)], tile_shape, self.lanes(tile_shape, value.type.elem), body)
+
+    def define_stored(self, value: Value, buffer: Buffer) -> None:
+        """A statement has written its result ``value`` to ``buffer``."""
+        self.live.keep(value, Stored(buffer, value.type.shape))
+
+    # Memory order ----------------------------------------------------------------------------------------------
+
+    def settle_loads(self, writer: Op | None) -> None:
+        """Before ``writer`` changes memory, do all loads that come before it and are still to be computed.
+
+        A load that only a store reads, through the very pointers it stores to or another parameter's, may stay: it is
+        done chunk by chunk. (Different parameters that overlap out of step are a race between a program's threads.)
+        """
+        last = self.live.dying(writer.operands) if isinstance(writer, memory.Store) else set()
+        for load in list(self.pending_loads):
+            if load in self.stored or not self.live.uses.get(load):
+                self.pending_loads.pop(load)
+            elif load not in last or not self._may_interleave(load, writer):
+                self.store(load)
+
+    def _may_interleave(self, load: Value, writer: Op | None) -> bool:
+        op = load.op
+        if not isinstance(writer, memory.Store) or not isinstance(op, memory.Load):
+            return False
+        if not self.expression(writer.value).get(load, False):
+            return False
+        if op.pointer is writer.pointer:
+            return True
+        read, written = root_pointer(op.pointer), root_pointer(writer.pointer)
+        return read is not None and written is not None and read is not written
+
+    def settle_for_region(self, op: Op) -> None:
+        """Before a region: store the kept values that it reads; do pending loads if it writes."""
+        inside = {v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank}
+        for value in inside:
+            if value in self.live.depths or value in self.stored:
+                for inner, _ in self.expression(value).items():
+                    if inner in self.plan.kept and inner not in self.stored:
+                        self.store(inner)
+        if any(o.effect is Effect.WRITE for b in op.blocks for o in b.walk()):
+            self.settle_loads(op)
+
+
+def root_pointer(value: Value) -> Value | None:
+    """The kernel parameter that pointers are computed from, where that is plain."""
+    while value.op is not None:
+        op = value.op
+        match op:
+            case AddPtr():
+                value = op.pointer
+            case Hint() | shape.Splat() | shape.Broadcast() | shape.ExpandDims() | shape.Reshape():
+                value = op.x
+            case shape.Permute():
+                value = op.x
+            case Bitcast() if op.x.type.is_pointer:
+                value = op.x
+            case _:
+                return None
+    return value
+
+

@@ -1,0 +1,340 @@
+"""Loads, stores and atomics. Masked-off elements never touch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.core import Value
+from ...ir.types import Element, Pointer, Scalar
+from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
+from ...tile import memory
+from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
+from .emission import Coords, Emission
+from .formats import narrow, widen
+from .lower import Lowering, statements
+
+
+def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
+    """The loaded elements at a chunk: one vector access where the pointers are contiguous, else a gather."""
+    pointer = emission.chunk(op.pointer, coords)
+    mask = emission.chunk(op.mask, coords) if op.mask is not None else None
+    other = emission.chunk(op.other, coords) if op.other is not None else None
+    elem = op.result.type.elem
+    present = [c for c in (pointer, mask, other) if c is not None]
+    level = max(c.level for c in present)
+    if isinstance(pointer, Uniform) and (mask is None or isinstance(mask, Uniform)):
+        if other is None or isinstance(other, Uniform):
+            with emission.nest.at(level):
+                value = _load_one(emission, pointer.value, elem, mask, other)
+            return Uniform(value, level)
+    masks = emission.as_vector(mask) if mask is not None else None
+    others = emission.as_vector(other) if other is not None else None
+    contiguous = isinstance(pointer, Affine) and pointer.stride == elem.bytes
+    vectors = None if contiguous else emission.as_vector(pointer)
+    with emission.nest.at(level):
+        if others is not None:
+            others = emission.to_memory(others, elem)
+        if isinstance(pointer, Affine) and contiguous:
+            made = _load_vector(emission, pointer.base, elem, masks, others)
+        else:
+            made = emission.gather(vectors or pointer_base(pointer), elem, masks, others)
+    return Vector(made, level)
+
+
+def pointer_base(pointer: Chunk) -> Typed:
+    return pointer.base if isinstance(pointer, Affine) else pointer.value
+
+
+def _load_one(
+    emission: Emission, pointer: Typed, elem: Element, mask: Uniform | None, other: Uniform | None
+) -> Typed:
+    default = other.value if other is not None else None
+    return load_scalar(emission.low, pointer, elem, mask.value if mask else None, default)
+
+
+def load_scalar(
+    low: Lowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None
+) -> Typed:
+    """One element, or ``other`` (zero without it) where the mask is false."""
+    e, element = low.e, memory_element(elem)
+
+    def read() -> Typed:
+        made = e.load(element, pointer, elem.bytes)
+        if llvm_element(elem) == "i1":
+            return e.compare("ne", made, constant("i8", 0))
+        return made
+
+    if mask is None or mask.name == "true":
+        return read()
+    blocks = low.blocks
+    before, active, after = blocks.here, blocks.new("active"), blocks.new("after")
+    blocks.branch(mask, active, after)
+    blocks.enter(active)
+    made = read()
+    blocks.jump(after)
+    last = blocks.here
+    blocks.enter(after)
+    result = blocks.fresh(llvm_element(elem), "m")
+    fallback = other or constant(llvm_element(elem), 0)
+    blocks.phi(after, result, [(made, last), (fallback, before)])
+    return result
+
+
+def _load_vector(
+    emission: Emission, base: Typed, elem: Element, mask: Typed | None, other: Typed | None
+) -> Typed:
+    e, type = emission.e, vector_type(memory_element(elem), emission.lanes)
+    if mask is None:
+        return emission.from_memory(e.load(type, base, elem.bytes), elem)
+    other = other or constant(type, 0)
+    operands = [
+        ("ptr", f"align {elem.bytes} {base.name}"),
+        (mask.type, mask.name),
+        (other.type, other.name),
+    ]
+    made = e.function.call(type, f"llvm.masked.load.{overload_name(type)}.p0", operands)
+    return emission.from_memory(Typed(type, made), elem)
+
+
+# Stores --------------------------------------------------------------------------------------------------------
+
+
+@statements(memory.Store)
+def store(low: Lowering, op: memory.Store) -> None:
+    if not op.pointer.type.rank:
+        _store_scalar(low, op)
+        return
+    low.settle_loads(op)
+    tile_shape = op.pointer.type.shape
+    lanes = low.lanes(tile_shape, op.value.type.elem)
+
+    def body(emission: Emission, coords: Coords) -> None:
+        pointer = emission.chunk(op.pointer, coords)
+        mask = emission.vector(op.mask, coords) if op.mask is not None else None
+        value = emission.vector(op.value, coords)
+        depth = emission.nest.depth
+        if lanes == 1:
+            with emission.nest.at(depth):
+                store_scalar(low, pointer_base(pointer), value, op.value.type.elem, mask)
+            return
+        contiguous = isinstance(pointer, Affine) and pointer.stride == op.value.type.elem.bytes
+        where = pointer_base(pointer) if contiguous else emission.as_vector(pointer)
+        with emission.nest.at(depth):
+            _store_vector(emission, where, value, op.value.type.elem, mask)
+
+    operands = [v for v in (op.pointer, op.mask, op.value) if v is not None]
+    low.loop([(v, True) for v in operands], tile_shape, lanes, body)
+
+
+def _store_scalar(low: Lowering, op: memory.Store) -> None:
+    low.settle_loads(op)
+    mask = low.scalar(op.mask).value if op.mask is not None else None
+    pointer, value = low.scalar(op.pointer).value, low.scalar(op.value).value
+    store_scalar(low, pointer, value, op.value.type.elem, mask)
+
+
+def store_scalar(
+    low: Lowering, pointer: Typed, value: Typed, elem: Element, mask: Typed | None
+) -> None:
+    """One element where the mask is true."""
+
+    def write() -> None:
+        held = low.e.cast("zext", value, "i8") if value.type == "i1" else value
+        low.e.store(held, pointer, elem.bytes)
+
+    when(low, mask, write)
+
+
+def when(low: Lowering, mask: Typed | None, run: Callable[[], None]) -> None:
+    """Emit what ``run`` emits, executed where the scalar mask is true."""
+    if mask is None or mask.name == "true":
+        run()
+        return
+    active, after = low.blocks.new("active"), low.blocks.new("after")
+    low.blocks.branch(mask, active, after)
+    low.blocks.enter(active)
+    run()
+    low.blocks.jump(after)
+    low.blocks.enter(after)
+
+
+def _store_vector(
+    emission: Emission, where: Typed, value: Typed, elem: Element, mask: Typed | None
+) -> None:
+    value = emission.to_memory(value, elem)
+    if mask is None and not where.lanes:
+        emission.e.store(value, where, elem.bytes)
+        return
+    mask = mask or constant(f"<{emission.lanes} x i1>", 1)
+    operands = [
+        (value.type, value.name),
+        (where.type, f"align {elem.bytes} {where.name}"),
+        (mask.type, mask.name),
+    ]
+    kind = "scatter" if where.lanes else "store"
+    name = f"llvm.masked.{kind}.{overload_name(value.type)}.{overload_name(where.type)}"
+    emission.e.function.call("void", name, operands)
+
+
+# Scalar loads and atomics --------------------------------------------------------------------------------------
+
+
+@statements(memory.Load)
+def load(low: Lowering, op: memory.Load) -> None:
+    if op.result.type.rank:  # volatile: read here and now
+        low.store(op.result)
+        return
+    mask = low.scalar(op.mask).value if op.mask is not None else None
+    other = low.scalar(op.other).value if op.other is not None else None
+    pointer = low.scalar(op.pointer).value
+    low.set_scalar(op.result, load_scalar(low, pointer, op.result.type.elem, mask, other))
+
+
+@statements(memory.Barrier)
+def barrier(low: Lowering, op: memory.Barrier) -> None:
+    """A program is one thread here: nothing to wait for."""
+
+
+@statements(memory.AtomicRMW)
+def atomic_rmw(low: Lowering, op: memory.AtomicRMW) -> None:
+    def act(pointer: Typed, values: list[Typed]) -> Typed:
+        return _read_modify_write(low, op, pointer, values[0])
+
+    _atomic(low, op, op.pointer, [op.value], op.mask, act)
+
+
+@statements(memory.AtomicCAS)
+def atomic_cas(low: Lowering, op: memory.AtomicCAS) -> None:
+    elem = op.value.type.elem
+
+    def act(pointer: Typed, values: list[Typed]) -> Typed:
+        return compare_exchange(low, op, pointer, values[0], values[1], elem)[0]
+
+    _atomic(low, op, op.pointer, [op.expected, op.value], None, act)
+
+
+def _atomic(
+    low: Lowering,
+    op: memory.AtomicRMW | memory.AtomicCAS,
+    pointer: Value,
+    values: list[Value],
+    mask: Value | None,
+    run: Callable[[Typed, list[Typed]], Typed],
+) -> None:
+    """Element by element, in order."""
+    low.settle_loads(op)
+    result, elem = op.results[0], op.results[0].type.elem
+    if not pointer.type.rank:
+        held = [low.scalar(v).value for v in values]
+        masked = low.scalar(mask).value if mask is not None else None
+        made = _masked_value(low, masked, lambda: run(low.scalar(pointer).value, held), elem)
+        low.set_scalar(result, made)
+        return
+    wanted = bool(low.live.uses.get(result))
+    buffer = low.allocate(result) if wanted else None
+
+    def body(emission: Emission, coords: Coords) -> None:
+        where = emission.vector(pointer, coords)
+        held = [emission.vector(v, coords) for v in values]
+        masked = emission.vector(mask, coords) if mask is not None else None
+        with emission.nest.at(emission.nest.depth):
+            made = _masked_value(low, masked, lambda: run(where, held), elem)
+        if buffer is not None:
+            emission.write(buffer, result, Uniform(made, emission.nest.depth), coords)
+
+    operands = [v for v in (pointer, *values, mask) if v is not None]
+    low.loop([(v, True) for v in operands], pointer.type.shape, 1, body)
+    if buffer is not None:
+        low.define_stored(result, buffer)
+
+
+def _masked_value(
+    low: Lowering, mask: Typed | None, run: Callable[[], Typed], elem: Element
+) -> Typed:
+    if mask is None or mask.name == "true":
+        return run()
+    blocks = low.blocks
+    before, active, after = blocks.here, blocks.new("active"), blocks.new("after")
+    blocks.branch(mask, active, after)
+    blocks.enter(active)
+    made = run()
+    last = blocks.here
+    blocks.jump(after)
+    blocks.enter(after)
+    result = blocks.fresh(llvm_element(elem), "m")
+    blocks.phi(after, result, [(made, last), (constant(llvm_element(elem), 0), before)])
+    return result
+
+
+_INTEGER_KINDS = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": "xchg"}
+_ORDERS = {"relaxed": "monotonic"}
+
+
+def _read_modify_write(
+    low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed
+) -> Typed:
+    elem = op.value.type.elem
+    order = _ORDERS.get(op.semantics, op.semantics)
+    if isinstance(elem, Pointer) or elem.is_integer:
+        kind = _INTEGER_KINDS.get(op.kind)
+        if kind is None:
+            signed = isinstance(elem, Scalar) and elem.is_signed
+            kind = op.kind if signed else f"u{op.kind}"
+        text = f"atomicrmw {kind} {pointer}, {value} {order}, align {elem.bytes}"
+        return Typed(value.type, low.function.op(text))
+    return _float_update(low, op, pointer, value, elem)
+
+
+def _float_update(
+    low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed, elem: Scalar
+) -> Typed:
+    """Compare-and-swap until nobody came between: one code for all float formats."""
+    blocks, e = low.blocks, low.e
+    first = e.load(value.type, pointer, elem.bytes)
+    before, again, done = blocks.here, blocks.new("again"), blocks.new("done")
+    blocks.jump(again)
+    blocks.enter(again)
+    seen = blocks.fresh(value.type, "old")
+    following = combine_floats(e, op.kind, seen, value, elem)
+    found, success = compare_exchange(low, op, pointer, seen, following, elem)
+    last = blocks.here
+    blocks.branch(success, done, again)
+    blocks.phi(again, seen, [(first, before), (found, last)])
+    blocks.enter(done)
+    return found
+
+
+def combine_floats(e: Emitter, kind: str, old: Typed, value: Typed, elem: Scalar) -> Typed:
+    """What an atomic of ``kind`` leaves in memory."""
+    if kind == "xchg":
+        return value
+    x, y = widen(e, old, elem), widen(e, value, elem)
+    if kind == "add":
+        return narrow(e, e.floating("fadd", x, y), elem)
+    return narrow(e, e.intrinsic(f"{kind}num", x, y), elem)
+
+
+def compare_exchange(
+    low: Lowering,
+    op: memory.AtomicRMW | memory.AtomicCAS,
+    pointer: Typed,
+    expected: Typed,
+    value: Typed,
+    elem: Element,
+) -> tuple[Typed, Typed]:
+    """cmpxchg on the bits; returns what was found and whether the exchange happened."""
+    e = low.e
+    order = _ORDERS.get(op.semantics, op.semantics)
+    failure = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+    integer = f"i{8 * elem.bytes}"
+    bits = [x if x.type in ("ptr", integer) else e.cast("bitcast", x, integer) for x in (expected, value)]
+    made = low.function.op(
+        f"cmpxchg {pointer}, {bits[0]}, {bits[1]} {order} {failure}, align {elem.bytes}"
+    )
+    pair = f"{{ {bits[0].type}, i1 }}"
+    found = Typed(bits[0].type, low.function.op(f"extractvalue {pair} {made}, 0"))
+    success = Typed("i1", low.function.op(f"extractvalue {pair} {made}, 1"))
+    if found.type != expected.type:
+        found = e.cast("bitcast", found, expected.type)
+    return found, success
+

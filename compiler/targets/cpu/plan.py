@@ -1,0 +1,180 @@
+"""Which tile values are kept in scratch memory, decided before any code is emitted.
+
+A tile value is recomputed wherever it is read unless that is expensive. It is expensive when its expression costs at
+least :data:`WORTH_KEEPING` and it is read by more than one loop, repeated along a broadcast dimension, or read in
+another region (a loop body) than its own. Products, reductions and atomics are always kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir.core import Block, Function, Op, Value
+from ...tile import elementwise as ops
+from ...tile import matmul, memory, reduction, shape
+from ...tile.debug import Print
+
+WORTH_KEEPING = 4.0
+
+#: Costs in units of one vector addition; index arithmetic is nearly free because it stays scalar.
+_COSTS: dict[type[Op], float] = {
+    memory.Load: 4,
+    ops.Div: 3,
+    ops.Sqrt: 3,
+    ops.Rsqrt: 5,
+    ops.IntDiv: 4,
+    ops.Rem: 4,
+    ops.MulHigh: 2,
+    ops.Exp: 10,
+    ops.Exp2: 8,
+    ops.Log: 10,
+    ops.Log2: 10,
+    ops.Sin: 14,
+    ops.Cos: 14,
+    ops.Tanh: 14,
+    ops.Erf: 20,
+}
+_FREE = (
+    ops.Constant,
+    ops.Hint,
+    ops.Bitcast,
+    ops.AddPtr,
+    shape.Arange,
+    shape.Splat,
+    shape.ExpandDims,
+    shape.Broadcast,
+    shape.Permute,
+    shape.Reshape,
+    shape.Split,
+)
+_VIEWS = (
+    shape.Arange,
+    shape.Splat,
+    shape.ExpandDims,
+    shape.Broadcast,
+    shape.Permute,
+    shape.Reshape,
+    shape.Split,
+)
+
+
+def is_lazy(op: Op) -> bool:
+    """Whether the tile results of ``op`` are computed where they are read."""
+    if not any(r.type.rank for r in op.results):
+        return False
+    if isinstance(op, memory.Load):
+        return not op.volatile
+    return op.elementwise or isinstance(op, (*_VIEWS, ops.Constant))
+
+
+def is_same_order(op: shape.Reshape) -> bool:
+    """Whether the reshape only adds or removes dimensions of size 1."""
+    return [n for n in op.x.type.shape if n > 1] == [n for n in op.shape if n > 1]
+
+
+def reads_buffer(op: Op) -> tuple[Value, ...]:
+    """The operands that ``op`` needs in memory, not chunk by chunk."""
+    match op:
+        case shape.Reshape() if not is_same_order(op):
+            return (op.x,)
+        case shape.Split():
+            return (op.x,)
+        case matmul.Dot():
+            return (dot_source(op.a), op.b)
+        case reduction.Scan():
+            return op.inputs
+        case Print():
+            return op.values
+    return ()
+
+
+def dot_source(a: Value) -> Value:
+    """The tile behind a transposed left operand: the kernel reads that one with swapped strides."""
+    return a.op.x if isinstance(a.op, shape.Permute) else a
+
+
+@dataclass(slots=True)
+class Plan:
+    """The decisions: ``kept`` values go to scratch at their first read; ``uses`` counts the reads of each value."""
+
+    kept: set[Value] = field(default_factory=set)
+    uses: dict[Value, int] = field(default_factory=dict)
+    home: dict[Value, Block] = field(default_factory=dict)
+    checked: set[Value] = field(default_factory=set)
+
+
+def make_plan(function: Function) -> Plan:
+    """Decide for all values of ``function``."""
+    plan = Plan()
+    ordered: list[tuple[Op, Block]] = []
+    _visit(function.body, plan, ordered)
+    costs = _costs(ordered)
+    # Who computes a value: consumers by identity; a value that is kept is one consumer of what it is made of.
+    roots: dict[Value, set[object]] = {}
+    for op, block in reversed(ordered):
+        lazy = is_lazy(op)
+        keeps = False
+        if lazy:
+            for result in op.results:
+                readers = roots.get(result, set())
+                many = len(readers) > 1 or any(isinstance(r, str) for r in readers)
+                if many and costs[result] >= WORTH_KEEPING:
+                    plan.kept.add(result)
+                keeps = keeps or result in plan.kept
+        for operand in op.operands:
+            if not operand.type.rank:
+                continue
+            mine: set[object] = roots.setdefault(operand, set())
+            if not lazy or keeps:
+                mine.add(op)
+            else:
+                mine.update(*(roots.get(r, set()) for r in op.results))
+            if _repeats(op):
+                mine.add("repeated")
+            if plan.home.get(operand) is not block:
+                mine.add("another region")
+        plan.kept.update(v for v in reads_buffer(op) if v.type.rank)
+    plan.checked = {v for v in plan.kept if _wraps_around(v)}
+    return plan
+
+
+def _wraps_around(value: Value) -> bool:
+    """Whether these are indices along one dimension, taken modulo something: contiguous but for a jump."""
+    if not value.type.is_integer or sum(n > 1 for n in value.type.shape) != 1:
+        return False
+    while isinstance(value.op, shape.ExpandDims | shape.Reshape | ops.Hint | ops.Cast):
+        value = value.op.x
+    return isinstance(value.op, ops.Rem)
+
+
+def _visit(block: Block, plan: Plan, ordered: list[tuple[Op, Block]]) -> None:
+    for arg in block.args:
+        plan.home[arg] = block
+    for op in block.ops:
+        for operand in op.operands:
+            plan.uses[operand] = plan.uses.get(operand, 0) + 1
+        for result in op.results:
+            plan.home[result] = block
+        ordered.append((op, block))
+        for nested in op.blocks:
+            _visit(nested, plan, ordered)
+
+
+def _repeats(op: Op) -> bool:
+    return isinstance(op, shape.Broadcast) and op.x.type.size < op.results[0].type.size
+
+
+def _costs(ordered: list[tuple[Op, Block]]) -> dict[Value, float]:
+    costs: dict[Value, float] = {}
+    for op, _ in ordered:
+        if isinstance(op, _FREE):
+            own = 0.0
+        else:
+            floating = bool(op.results) and op.results[0].type.is_float
+            own = _COSTS.get(type(op), 1.0 if floating else 0.25)
+        behind = sum(costs.get(v, 0.0) for v in set(op.operands)) if is_lazy(op) else 0.0
+        if _repeats(op) and behind >= WORTH_KEEPING:
+            behind = 0.0  # its operand will be kept
+        for result in op.results:
+            costs[result] = own + behind if is_lazy(op) and result.type.rank else 0.0
+    return costs

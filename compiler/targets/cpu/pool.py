@@ -1,0 +1,116 @@
+"""Threads that run the programs of a grid. They live as long as the process and sleep between launches."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from functools import cache
+
+#: Pieces of a grid for each thread: enough to balance uneven programs, few enough to cost nothing.
+PIECES_PER_THREAD = 8
+
+
+class GridRun:
+    """One launch: pieces of the programs 0..total-1 are handed out in order until none is left or one stops it."""
+
+    def __init__(self, total: int, threads: int, run: Callable[[int, int, int], bool]) -> None:
+        self.total = total
+        self.piece = max(1, -(-total // (threads * PIECES_PER_THREAD)))
+        self.run = run
+        self.failure: BaseException | None = None
+        self._pieces = itertools.count()  # next() on it is atomic
+        self._stopped = False
+        self._active = 0
+        self._idle = threading.Condition()
+
+    def work(self, thread: int) -> None:
+        """Run pieces on the calling thread until there are none."""
+        with self._idle:
+            self._active += 1
+        try:
+            while not self._stopped:
+                first = next(self._pieces) * self.piece
+                if first >= self.total:
+                    break
+                if not self.run(thread, first, min(first + self.piece, self.total)):
+                    self._stopped = True
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that launched
+            self.failure = error
+            self._stopped = True
+        finally:
+            with self._idle:
+                self._active -= 1
+                self._idle.notify_all()
+
+    def wait(self) -> None:
+        """Until no thread works on this launch; raises what a thread raised."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._active)
+        if self.failure is not None:
+            raise self.failure
+
+
+class ThreadPool:
+    """Helpers beside the launching thread. A helper that wakes too late finds nothing to do."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._helpers: list[_Helper] = []
+
+    def execute(self, total: int, threads: int, run: Callable[[int, int, int], bool]) -> None:
+        """Run programs 0..total-1 on ``threads`` threads; ``run(thread, first, last)`` returns False to stop."""
+        job = GridRun(total, threads, run)
+        helpers = self._borrow(min(threads, total) - 1)
+        for number, helper in enumerate(helpers, 1):
+            helper.start_on(job, number)
+        try:
+            job.work(0)
+            for helper in helpers:
+                helper.finish()
+            job.wait()
+        finally:
+            with self._lock:
+                self._helpers += helpers
+
+    def _borrow(self, count: int) -> list[_Helper]:
+        with self._lock:
+            taken = self._helpers[:count] if count > 0 else []
+            self._helpers = self._helpers[len(taken) :]
+        return taken + [_Helper() for _ in range(count - len(taken))]
+
+
+class _Helper:
+    def __init__(self) -> None:
+        self._wake = threading.Semaphore(0)
+        self._taken = threading.Lock()
+        self._job: tuple[GridRun, int] | None = None
+        threading.Thread(target=self._loop, daemon=True, name="deuteron-cpu").start()
+
+    def start_on(self, job: GridRun, number: int) -> None:
+        self._job = (job, number)
+        self._wake.release()
+
+    def finish(self) -> None:
+        """Withdraw the job if the helper has not begun it; wait if it has."""
+        with self._taken:
+            self._job = None
+
+    def _loop(self) -> None:
+        while True:
+            self._wake.acquire()
+            with self._taken:
+                job, self._job = self._job, None
+                if job is not None:
+                    job[0].work(job[1])
+
+
+@cache
+def _pool(process: int) -> ThreadPool:
+    return ThreadPool()
+
+
+def thread_pool() -> ThreadPool:
+    """The pool of this process; a forked child gets its own, because threads do not survive a fork."""
+    return _pool(os.getpid())

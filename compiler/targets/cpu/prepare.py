@@ -1,0 +1,113 @@
+"""Rewrites of tile IR that only the CPU wants, on a copy of the function."""
+
+from __future__ import annotations
+
+from ...ir.core import Block, Function, Op, Parameter, Value, uses
+from ...ir.types import F32, I32, Scalar
+from ...tile import control, elementwise, matmul, shape
+from .carried import offset_carried_tiles
+
+
+def prepare(function: Function) -> Function:
+    """A copy of ``function`` with products in f32, f64 or i32 and carried pointer tiles reduced to offsets."""
+    env: dict[Value, Value] = {}
+    copy = Function(function.name)
+    copy.body = function.body.clone(env)
+    copy.parameters = [
+        Parameter(p.name, env[p.value], p.divisibility) for p in function.parameters
+    ]
+    _rewrite(copy.body, {})
+    fuse_accumulation(copy)
+    return copy
+
+
+def _rewrite(block: Block, replaced: dict[Value, Value]) -> None:
+    """Rewrite operations in order; ``replaced`` maps values that got another definition."""
+    before, block.ops = block.ops, []
+    for op in before:
+        op.map_operands(lambda v: replaced.get(v, v))
+        if isinstance(op, matmul.Dot):
+            replaced[op.result] = _widen_dot(block, op)
+            continue
+        tail: list[Op] = []
+        if isinstance(op, control.For):
+            op, tail = offset_carried_tiles(block, op, replaced)
+        block.ops.append(op)
+        for nested in op.blocks:
+            _rewrite(nested, replaced)
+        block.ops += tail
+
+
+# Products ------------------------------------------------------------------------------------------------------
+
+
+def _widen_dot(block: Block, op: matmul.Dot) -> Value:
+    """dot of narrow types -> dot of converted operands (and back for an f16 accumulator)."""
+    elem, acc_elem = op.a.type.scalar, op.acc.type.scalar
+    wide = I32 if elem.is_integer else F32 if elem.bits < 64 else elem
+    wide_acc = acc_elem if acc_elem.bits >= 32 else F32
+    a, b, acc = (
+        _cast(block, x, to) for x, to in ((op.a, wide), (op.b, wide), (op.acc, wide_acc))
+    )
+    made = matmul.Dot(a, b, acc, op.precision)
+    made.location = op.location
+    block.ops.append(made)
+    return _cast(block, made.result, acc_elem)
+
+
+def _cast(block: Block, x: Value, to: Scalar) -> Value:
+    if x.type.elem == to:
+        return x
+    if isinstance(x.op, elementwise.Constant) and not isinstance(x.op.value, bool):
+        made: Op = elementwise.Constant(x.op.value, x.type.with_elem(to))
+    elif isinstance(x.op, shape.Permute):  # keep the transposition visible to the product
+        inner = _cast(block, x.op.x, to)
+        made = shape.Permute(inner, x.op.order)
+    else:
+        made = elementwise.Cast(x, to)
+    block.ops.append(made)
+    return made.results[0]
+
+
+def fuse_accumulation(function: Function) -> None:
+    """x + dot(a, b, 0) -> dot(a, b, x) where the product has no other reader."""
+    readers = uses(function)
+    fused: dict[Value, Value] = {}
+    for op in list(function.walk()):
+        if not isinstance(op, elementwise.Add) or not op.result.type.rank:
+            continue
+        for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            dot = product.op
+            if isinstance(dot, matmul.Dot) and len(readers[product]) == 1 and _is_zero(dot.acc):
+                if _move_behind(function.body, dot, op, other):
+                    fused[op.result] = product
+                break
+    if fused:
+        for op in function.walk():
+            op.map_operands(lambda v: fused.get(v, v))
+
+
+def _is_zero(value: Value) -> bool:
+    return isinstance(value.op, elementwise.Constant) and value.op.value == 0
+
+
+def _move_behind(block: Block, dot: matmul.Dot, add: elementwise.Add, acc: Value) -> bool:
+    """Put the product where the sum was, accumulating onto ``acc``; False if they are in different blocks."""
+    home = _block_of(block, add)
+    if home is None or dot not in home.ops:
+        return False
+    home.ops.remove(dot)
+    home.ops[home.ops.index(add)] = dot
+    dot.acc = acc
+    return True
+
+
+def _block_of(block: Block, op: Op) -> Block | None:
+    if op in block.ops:
+        return block
+    for outer in block.ops:
+        for nested in outer.blocks:
+            found = _block_of(nested, op)
+            if found is not None:
+                return found
+    return None

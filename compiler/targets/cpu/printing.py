@@ -1,0 +1,92 @@
+"""What tl.device_print shows: one line for a scalar, one for each element of a tile."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class PrintRecord:
+    """One print statement: prefix, whether integers are shown in hex, element type and shape of each value."""
+
+    prefix: str
+    hex: bool
+    values: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @staticmethod
+    def from_json(held: Mapping[str, object]) -> PrintRecord:
+        values = held["values"]
+        if not isinstance(values, list):
+            raise TypeError("print records hold a list of values")
+        pairs = tuple((str(name), tuple(int(n) for n in shape)) for name, shape in values)
+        return PrintRecord(str(held["prefix"]), bool(held["hex"]), pairs)
+
+
+def print_values(record: PrintRecord, program: tuple[int, int, int], table: int) -> None:
+    """Print the values whose addresses stand at ``table``."""
+    where = f"pid ({', '.join(map(str, program))})"
+    lines = []
+    if not record.values:
+        lines.append(f"{where} {record.prefix}")
+    for number, (name, shape) in enumerate(record.values):
+        address = ctypes.c_uint64.from_address(table + 8 * number).value
+        array = _array(address, name, shape)
+        operand = f"(operand {number}) " if len(record.values) > 1 else ""
+        if not shape:
+            lines.append(f"{where} {record.prefix}: {operand}{_text(array[()], record.hex)}")
+            continue
+        for index in _indices(shape):
+            place = f"idx ({', '.join(map(str, index))})"
+            text = _text(array[index], record.hex)
+            lines.append(f"{where} {place} {record.prefix}: {operand}{text}")
+    print("\n".join(lines), flush=True)
+
+
+def _indices(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    import numpy as np
+
+    return [tuple(int(i) for i in index) for index in np.ndindex(shape)]
+
+
+def _array(address: int, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    import numpy as np
+
+    dtype = _dtype(name)
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    data = ctypes.string_at(address, size)
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
+def _dtype(name: str) -> np.dtype:
+    import ml_dtypes
+    import numpy as np
+
+    special = {
+        "i1": np.dtype(np.bool_),
+        "bf16": np.dtype(ml_dtypes.bfloat16),
+        "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+        "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    }
+    if name.startswith("*"):
+        return np.dtype(np.uint64)
+    if name in special:
+        return special[name]
+    kind = "float" if name[0] == "f" else "uint" if name[0] == "u" else "int"
+    return np.dtype(f"{kind}{name[1:]}")
+
+
+def _text(value: object, as_hex: bool) -> str:
+    import numpy as np
+
+    if as_hex and isinstance(value, np.integer):
+        digits = value.dtype.itemsize * 2
+        return f"0x{int(value) & ((1 << 4 * digits) - 1):0{digits}x}"
+    return str(value)
