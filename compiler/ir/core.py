@@ -182,8 +182,10 @@ class Op:
         return copy
 
     def fail(self, why: str, hint: str | None = None) -> TypeMismatch:
+        """A TypeMismatch at this operation that shows its operand types."""
         types = ", ".join(str(v.type) for v in self.operands)
-        return TypeMismatch(f"{self.mnemonic}({types}): {why}", location=self.location, hint=hint)
+        shown = f"{self.mnemonic}({types}): {why}" if types else why
+        return TypeMismatch(shown, location=self.location, hint=hint)
 
     def __repr__(self) -> str:
         return f"<{self.mnemonic} -> {', '.join(str(r.type) for r in self.results)}>"
