@@ -91,9 +91,14 @@ class CompiledKernel:
         return self.metadata.shared_bytes or 0
 
     def code(self) -> bytes:
-        """What a device loads: an object file or a cubin; raises TargetError without an assembler."""
-        code = self.asm["object" if self.kind == "cpu" else "cubin"]
-        return code if isinstance(code, bytes) else code.encode()
+        """What a device loads: an object file, or a cubin; where no assembler is installed PTX, which drivers assemble."""
+        try:
+            code = self.asm["object" if self.kind == "cpu" else "cubin"]
+        except TargetError:
+            if self.kind == "cpu":
+                raise
+            code = self.asm["ptx"]
+        return code if isinstance(code, bytes) else code.encode() + b"\0"
 
     def loaded(self, device: Device) -> Loaded:
         """The kernel in a device's memory, loaded once.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import knobs
 from ..errors import DeviceError
+from .cpu_device import usable_cores
 from .devices import Device
 from .hooks import LaunchEvent
 
@@ -48,6 +50,11 @@ def load(kernel: CompiledKernel, device: Device) -> Loaded:
     return load_on_cuda(kernel, device)
 
 
+def grid_threads() -> int:
+    """Threads that share a grid on the CPU."""
+    return knobs.cpu_threads.get() or usable_cores()
+
+
 class LoadedOnCpu:
     """A kernel in this process's memory; launches return when it has ended."""
 
@@ -57,9 +64,13 @@ class LoadedOnCpu:
         self.device = device
         self._kernel = cpu.load(kernel.code(), kernel.name)
         self._types = [kind.tile for kind in kernel.signature.values()]
+        self._threads = grid_threads()
+        self._epoch = knobs.epoch.value
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
-        self._kernel.launch(grid, values, self._types)
+        if self._epoch != knobs.epoch.value:
+            self._threads, self._epoch = grid_threads(), knobs.epoch.value
+        self._kernel.launch(grid, values, self._types, self._threads)
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         event.start_ns = time.perf_counter_ns()

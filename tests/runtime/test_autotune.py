@@ -1,0 +1,272 @@
+"""Autotuning and heuristics, on the CPU target with times that the tests decide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.language as tl
+from deuteron import Config
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import DeuteronError, LaunchError, OutOfResources
+from deuteron.compiler.runtime.tuning_results import FAILED
+
+
+def fill_kernel() -> deuteron.JITFunction:
+    """A new kernel each time, so that tests do not share variants."""
+
+    @deuteron.jit
+    def fill(x, n, BLOCK: tl.constexpr, ADD: tl.constexpr = 0):
+        tl.static_assert(BLOCK != 512, "512 is refused")
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, tl.load(x + i, mask=i < n) + ADD + 1, mask=i < n)
+
+    return fill
+
+
+def grid(meta: Any) -> tuple[int, ...]:
+    return (deuteron.cdiv(meta["n"], meta["BLOCK"]),)
+
+
+class Stopwatch:
+    """A do_bench that runs the kernel once and says what the test decided; keeps the order of its calls."""
+
+    def __init__(self, milliseconds: Callable[[int], float]) -> None:
+        self.milliseconds = milliseconds
+        self.blocks: list[int] = []
+        self.block = 0
+
+    def note(self, arguments: dict[str, Any], **_: Any) -> None:
+        self.block = arguments["BLOCK"]
+
+    def __call__(self, call: Callable[[], object], *, quantiles: Sequence[float]) -> list[float]:
+        assert tuple(quantiles) == (0.5, 0.2, 0.8)
+        call()
+        self.blocks.append(self.block)
+        return [self.milliseconds(self.block)] * 3
+
+
+def tuned(configs: list[Config], watch: Stopwatch, key: Sequence[str] = ("n",), **options: Any):
+    decorate = deuteron.autotune(configs, key, do_bench=watch, pre_hook=watch.note, **options)
+    return decorate(fill_kernel())
+
+
+BLOCKS = [Config({"BLOCK": b}) for b in (64, 128, 256)]
+
+
+def test_the_fastest_wins_and_is_kept_per_key() -> None:
+    watch = Stopwatch(lambda block: abs(block - 128))
+    kernel = tuned(BLOCKS, watch)
+    x = np.zeros(300, np.float32)
+    kernel[grid](x, 300)
+    assert kernel.best_config == BLOCKS[1]
+    assert watch.blocks == [64, 128, 256]
+    assert kernel.configs_timings[BLOCKS[0]] == (64.0, 64.0, 64.0)
+    before = x.copy()
+    kernel[grid](x, 300)
+    assert watch.blocks == [64, 128, 256]
+    np.testing.assert_array_equal(x, before + 1)
+    kernel[grid](x, 100)
+    assert watch.blocks == [64, 128, 256] * 2
+    kernel[grid](np.zeros(300, np.float64), 300)  # another dtype is another key
+    assert len(kernel.cache) == 3
+
+
+def test_without_do_bench_medians_decide() -> None:
+    calls: list[int] = []
+
+    def slow(arguments: dict[str, Any]) -> None:
+        calls.append(arguments["BLOCK"])
+        time.sleep({64: 0.004, 128: 0.0005, 256: 0.004}[arguments["BLOCK"]])
+
+    configs = [Config(c.kwargs, pre_hook=slow) for c in BLOCKS]
+    kernel = deuteron.autotune(configs, ["n"], warmup=1, rep=20)(fill_kernel())
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert kernel.best_config is configs[1]
+    rounds = calls[-40:-1]
+    assert rounds.count(128) >= rounds.count(64)  # the slow ones are given up early
+    median, low, high = kernel.configs_timings[configs[0]]
+    assert 3.5 < low <= median <= high
+
+
+def test_failing_configurations_score_infinity() -> None:
+    configs = [Config({"BLOCK": 512}), *BLOCKS]
+    kernel = tuned(configs, Stopwatch(float))
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert kernel.best_config == BLOCKS[0]
+    assert kernel.configs_timings[configs[0]] == FAILED
+    assert "512 is refused" in kernel.failures[configs[0]]
+
+
+def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deuteron.compiler.runtime import launcher
+
+    def refuse(variant: Any) -> Any:
+        raise OutOfResources("shared memory", variant.constants["BLOCK"], 10)
+
+    monkeypatch.setattr(launcher, "compile_variant", refuse)
+    kernel = tuned(BLOCKS, Stopwatch(float))
+    with pytest.raises(LaunchError) as caught:
+        kernel[grid](np.zeros(300, np.float32), 300)
+    text = str(caught.value)
+    assert "fill: none of 3 configurations can run" in text
+    for block in (64, 128, 256):
+        assert f"BLOCK: {block}, num_warps: 4" in text
+        assert f"the kernel needs {block}, the target has 10" in text
+
+
+def test_wrong_kernels_are_not_hidden() -> None:
+    kernel = tuned([Config({"BLOCK": 100}), *BLOCKS], Stopwatch(float))
+    with pytest.raises(DeuteronError, match="not a power of two"):
+        kernel[grid](np.zeros(300, np.float32), 300)
+
+
+def test_arrays_are_reset_between_launches() -> None:
+    watch = Stopwatch(float)
+    x = np.full(300, 5, np.float32)
+    tuned(BLOCKS, watch, restore_value=["x"])[grid](x, 300)
+    assert set(x) == {6.0}
+    y = np.full(300, 5, np.float32)
+    tuned(BLOCKS, watch, reset_to_zero=["x"])[grid](y, 300)
+    assert set(y) == {1.0}
+    z = deuteron.get_device("cpu").array(np.full(300, 5, np.float32))
+    tuned(BLOCKS, watch, restore_value=["x"])[grid](z, 300)
+    assert set(z.to_numpy()) == {6.0}
+
+
+def test_pruning() -> None:
+    seen: list[Any] = []
+
+    def early(configs: list[Config], arguments: dict[str, Any], **kwargs: Any) -> list[Config]:
+        seen.append((len(configs), arguments["n"], kwargs))
+        return [c for c in configs if c.kwargs["BLOCK"] != 64]
+
+    def model(n: int, BLOCK: int, num_warps: int, **_: Any) -> float:
+        assert (n, num_warps) == (300, 4)
+        return -BLOCK
+
+    watch = Stopwatch(float)
+    more = [*BLOCKS, Config({"BLOCK": 1024})]
+    prune = {"early_config_prune": early, "perf_model": model, "top_k": 2}
+    kernel = tuned(more, watch, prune_configs_by=prune)
+    kernel[grid](np.zeros(300, np.float32), 300, ADD=1)
+    assert seen == [(4, 300, {"ADD": 1})]
+    assert watch.blocks == [1024, 256]
+    share = tuned(more, Stopwatch(float), prune_configs_by={"perf_model": model, "top_k": 0.25})
+    share[grid](np.zeros(300, np.float32), 300)
+    assert share.best_config == more[-1]
+    nothing = tuned(BLOCKS, watch, prune_configs_by={"early_config_prune": lambda *a, **k: []})
+    with pytest.raises(LaunchError, match="early_config_prune left no configuration"):
+        nothing[grid](np.zeros(300, np.float32), 300)
+    with pytest.raises(LaunchError, match="no entry 'early_prune'"):
+        tuned(BLOCKS, watch, prune_configs_by={"early_prune": early})
+
+
+@pytest.mark.parametrize("option", ["key", "reset_to_zero", "restore_value"])
+def test_unknown_names_are_refused(option: str) -> None:
+    kernel = tuned(BLOCKS, Stopwatch(float), **{option: ["m"]})
+    with pytest.raises(LaunchError, match=f"autotune of fill: {option} names 'm'"):
+        kernel[grid](np.zeros(300, np.float32), 300)
+
+
+def test_conflicting_values_are_refused() -> None:
+    with pytest.raises(LaunchError, match="BLOCK is given in the launch and by"):
+        tuned(BLOCKS, Stopwatch(float))[grid](np.zeros(300, np.float32), 300, BLOCK=64)
+
+
+def test_results_are_kept_per_configuration(private_cache: Path) -> None:
+    def search(configs: list[Config], kernel: deuteron.JITFunction) -> tuple[Any, list[int]]:
+        ran: list[int] = []
+
+        def bench(call: Callable[[], object], *, quantiles: Sequence[float]) -> list[float]:
+            launched: Any = call()
+            block = launched.variant.constants["BLOCK"]
+            ran.append(block)
+            return [float(block)] * 3
+
+        made = deuteron.autotune(configs, ["n"], do_bench=bench)(kernel)
+        made[grid](np.zeros(300, np.float32), 300)
+        return made, ran
+
+    with knobs.cache_autotuning.scope(True):
+        assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
+        assert search(BLOCKS, fill_kernel())[1] == []
+        more, ran = search([*BLOCKS, Config({"BLOCK": 32})], fill_kernel())
+        assert ran == [32]
+        assert more.best_config == Config({"BLOCK": 32})
+        assert more.configs_timings[BLOCKS[2]] == (256.0, 256.0, 256.0)
+    assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
+
+
+def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
+    with knobs.print_autotuning.scope(True):
+        tuned(BLOCKS, Stopwatch(float))[grid](np.zeros(300, np.float32), 300)
+    said = capsys.readouterr().out
+    assert "Autotuning kernel fill" in said
+    assert "best config selected: BLOCK: 64, num_warps: 4, num_stages: 3" in said
+
+
+def test_heuristics_see_arguments_and_each_other() -> None:
+    rules = {
+        "BLOCK": lambda args: deuteron.next_power_of_2(args["n"]),
+        "ADD": lambda args: args["BLOCK"],
+    }
+    kernel = deuteron.heuristics(rules)(fill_kernel())
+    x = np.zeros(100, np.float32)
+    kernel[grid](x, 100)
+    assert set(x) == {129.0}
+    wrong = deuteron.heuristics({"BLOK": lambda args: 1})(fill_kernel())
+    with pytest.raises(LaunchError, match="'BLOK' is not a parameter") as caught:
+        wrong[grid](x, 100)
+    assert caught.value.hint == "did you mean 'BLOCK'?"
+
+
+def test_decorators_chain_both_ways() -> None:
+    rules = {"ADD": lambda args: args["n"]}
+    watch = Stopwatch(float)
+    x = np.zeros(100, np.float32)
+    options: dict[str, Any] = {"restore_value": ["x"], "do_bench": watch, "pre_hook": watch.note}
+    inner = deuteron.autotune(BLOCKS, ["n"], **options)(deuteron.heuristics(rules)(fill_kernel()))
+    inner[grid](x, 100)
+    assert set(x) == {101.0}
+    outer = deuteron.heuristics(rules)(deuteron.autotune(BLOCKS, ["n"], **options)(fill_kernel()))
+    outer[grid](x, 100)
+    assert set(x) == {202.0}
+    assert outer.fn.best_config == BLOCKS[0]
+    assert outer.arg_names == ["x", "n", "BLOCK", "ADD"]
+    assert repr(outer) == "<Heuristics of fill>"
+
+
+def test_config_hooks_run_before_the_chosen_launch() -> None:
+    seen: list[int] = []
+    config = Config({"BLOCK": 64}, num_warps=8, pre_hook=lambda a: seen.append(a["num_warps"]))
+    kernel = deuteron.autotune([config], ["n"])(fill_kernel())
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert seen == [8]
+
+
+def test_warmup_compiles_every_configuration() -> None:
+    kernel = tuned(BLOCKS, Stopwatch(float))
+    made = kernel.warmup("*f32", 300, grid=(1,))
+    assert [k.variant.constants["BLOCK"] for k in made] == [64, 128, 256]
+
+
+def test_the_interpreter_is_not_timed() -> None:
+    watch = Stopwatch(float)
+    kernel = tuned(BLOCKS, watch)
+    x = np.zeros(100, np.float32)
+    with knobs.interpret.scope(True):
+        kernel[grid](x, 100)
+    assert set(x) == {1.0}
+    assert watch.blocks == []
+
+
+def test_configs_compare_by_value() -> None:
+    assert Config({"A": 1}) == Config({"A": 1})
+    assert len({Config({"A": 1}), Config({"A": True}), Config({"A": 1}, num_warps=8)}) == 3

@@ -1,0 +1,306 @@
+"""``compile``: signatures, stages, metadata, the disk cache, running, pickling; every wrong input has its message."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.language as tl
+from deuteron.compiler import KernelSource, knobs
+from deuteron.compiler.errors import (
+    CompilationError,
+    DeuteronError,
+    DeviceError,
+    LaunchError,
+    SignatureError,
+    TargetError,
+)
+from deuteron.compiler.runtime.cache import CacheWarning, variant_cache
+from deuteron.compiler.runtime.signature import parse_argument_type
+from deuteron.compiler.runtime.variant import make_variant
+
+TEXT = """
+import deuteron.language as tl
+import deuteron
+
+FACTOR = tl.constexpr(3)
+
+@deuteron.jit
+def scale(x, y, n, BLOCK: tl.constexpr = 32):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * FACTOR, mask=i < n)
+"""
+
+
+@deuteron.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)
+    tl.store(out + i, total, mask=i < n)
+
+
+ADD = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}
+
+
+def compile_add(**options: Any) -> Any:
+    return deuteron.compile(add, ADD, {"BLOCK": 64}, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("*fp32:16", "*f32:16"),
+        ("*bf16", "*bf16"),
+        (" *f16 ", "*f16"),
+        ("*const fp16:16", "*const f16:16"),
+        ("*kf32", "*const f32"),
+        ("*fp8e4nv", "*f8e4m3"),
+        ("i32:16", "i32:16"),
+        ("i32:1", "i32:1"),
+        ("i64", "i64"),
+        ("u1", "i1"),
+        ("*u1", "*i1"),
+        ("fp64", "f64"),
+    ],
+)
+def test_type_spellings(text: str, canonical: str) -> None:
+    assert str(parse_argument_type(text)) == canonical
+    assert str(parse_argument_type(canonical)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("", "cannot read the argument type ''", "*f32"),
+        ("*", "cannot read", "*bf16:16"),
+        ("**f32", "cannot read", "i32"),
+        ("*fp33", "unknown dtype 'fp33'", "did you mean 'fp32'"),
+        ("string", "unknown dtype 'string'", "use i1 i8"),
+        ("*fp32:8", "unknown promise ':8'", ":16"),
+        ("fp32:16", "divisibility of a floating-point number", '"f32"'),
+        ("*fp32:1", "says that a pointer is 1", ":16"),
+    ],
+)
+def test_wrong_types(text: str, message: str, hint: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        parse_argument_type(text)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+WRONG: list[tuple[dict[str, Any], type[DeuteronError], str, str]] = [
+    ({"signature": {**ADD, "m": "i32"}}, SignatureError, "add has no parameter 'm'", "known"),
+    ({"constexprs": {"BLOK": 1}}, SignatureError, "no parameter 'BLOK'", "did you mean 'BLOCK'"),
+    (
+        {"constexprs": {}},
+        SignatureError,
+        "no value for its parameter 'BLOCK'",
+        "constexprs={'BLOCK'",
+    ),
+    ({"signature": {}}, SignatureError, "no type for its parameter 'x'", "signature={'x'"),
+    (
+        {"signature": {**ADD, "BLOCK": "i32"}, "constexprs": {}},
+        SignatureError,
+        "declares 'BLOCK' as tl.constexpr",
+        "constexprs={'BLOCK': ...}",
+    ),
+    ({"constexprs": {"BLOCK": object()}}, SignatureError, "'BLOCK': a builtins.object", "numbers"),
+    ({"target": "cuda:91"}, TargetError, "unknown target 'cuda:91'", "cuda:90a"),
+    ({"num_wraps": 8}, SignatureError, "option 'num_wraps'", "did you mean 'num_warps'"),
+    ({"num_stages": True}, SignatureError, "num_stages = True", "takes a int"),
+    ({"num_warps": 5}, DeuteronError, "num_warps = 5", "1, 2, 4, 8"),
+    ({"stop_after": "ptx"}, SignatureError, "the target cpu has no stage 'ptx'", "tile, llvm"),
+    ({"kernel": print}, SignatureError, "cannot compile a builtin", "@deuteron.jit"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "message", "hint"), WRONG)
+def test_wrong_input(changes: Any, kind: Any, message: str, hint: str) -> None:
+    arguments = {"kernel": add, "signature": ADD, "constexprs": {"BLOCK": 64}, **changes}
+    with pytest.raises(kind) as caught:
+        deuteron.compile(**arguments)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_compilation_errors_come_through() -> None:
+    with pytest.raises(CompilationError, match="test_compile.py"):
+        deuteron.compile(add, ADD, {"BLOCK": 63})
+
+
+def test_one_becomes_a_constant() -> None:
+    variant = make_variant(add, {**ADD, "n": "i32:1"}, {"BLOCK": 64}, "cpu", {})
+    assert list(variant.signature) == ["x", "y", "out"]
+    assert variant.constants == {"n": 1, "BLOCK": 64}
+
+
+def test_stages_are_made_when_asked_for() -> None:
+    kernel = compile_add(stop_after="tile")
+    assert list(kernel.asm) == ["tile", "llvm", "object", "asm"]
+    assert "func @add" in kernel.asm["tile"]
+    assert "define" in kernel.asm["llvm"]
+    assert isinstance(kernel.asm["object"], bytes)
+    assert "ret" in kernel.asm["asm"]
+    with pytest.raises(KeyError, match="'ptx' is not one of tile, llvm, object, asm"):
+        kernel.asm["ptx"]
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+def test_ptx_without_a_gpu(target: str) -> None:
+    kernel = compile_add(target=target, num_warps=8)
+    assert list(kernel.asm) == ["tile", "gpu", "llvm", "ptx", "cubin", "asm"]
+    assert f".target sm_{target.partition(':')[2]}" in kernel.asm["ptx"]
+    assert kernel.asm["cubin"][:4] == b"\x7fELF"
+    assert kernel.metadata.num_warps == 8
+    assert kernel.metadata.registers is not None and kernel.metadata.registers > 0
+    assert kernel.metadata.spills == 0
+    for stage in ("frontend_ms", "tile_ms", "gpu_ms", "llvm_ms", "ptx_ms", "cubin_ms"):
+        assert getattr(kernel.metadata, stage) > 0
+    x = np.zeros(4, np.float32)
+    with pytest.raises(DeviceError, match="compiled for cuda.* cannot run on cpu"):
+        kernel.run((1,), x, x, x, 1)
+    if len(deuteron.list_devices()) == 1:
+        with pytest.raises(DeviceError, match="'cuda:0' is not present: no NVIDIA driver"):
+            kernel.run((1,), x, x, x, 1, device="cuda:0")
+
+
+def test_ptx_where_no_assembler_is_installed(tmp_path: Path) -> None:
+    with knobs.ptxas_path.scope(tmp_path / "no-ptxas"):
+        kernel = compile_add(target="cuda:90a")
+        assert ".visible .entry add" in kernel.asm["ptx"]
+        assert kernel.metadata.registers is None
+        with pytest.raises(TargetError, match="no ptxas at"):
+            kernel.asm["cubin"]
+        assert kernel.code().startswith(b"//")  # what a driver assembles itself
+
+
+def test_text_is_compiled_without_being_executed() -> None:
+    source = KernelSource.from_text("raise SystemExit('executed')\n" + TEXT, "scale")
+    kernel = deuteron.compile(source, {"x": "*f32", "y": "*f32", "n": "i32"})
+    x, y = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
+    kernel.run((2,), x, y, 40)
+    np.testing.assert_array_equal(y, 3 * x)
+
+
+def test_text_kernels_launch_like_functions() -> None:
+    kernel = deuteron.JITFunction(KernelSource.from_text(TEXT, "scale"))
+    x, y = np.arange(40, dtype=np.float32), np.zeros(40, np.float32)
+    kernel[lambda meta: (deuteron.cdiv(meta["n"], meta["BLOCK"]),)](x, y, 40)
+    np.testing.assert_array_equal(y, 3 * x)
+    with knobs.interpret.scope(True):
+        kernel[(2,)](x, y, 20)
+    np.testing.assert_array_equal(y, 3 * x)
+
+
+def test_run_and_its_errors() -> None:
+    kernel = compile_add()
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 100), dtype=np.float32)
+    out = np.full(101, 7, np.float32)
+    kernel.run((2,), x, y, out, 100)
+    np.testing.assert_array_equal(out[:100], x + y)
+    assert out[100] == 7
+    kernel[(2,)](x, y, out, 100)
+    for arguments, message in [
+        ((x, y, out), "add takes 4 run-time arguments .x, y, out, n., got 3"),
+        ((x, y, out.astype(np.float64), 5), "'out' is a numpy.ndarray of float64.* for \\*f32"),
+        ((x, 3, out, 5), "argument 'y' is a int 3, the kernel was compiled for \\*f32"),
+        ((x, y, out, 2**40), "argument 'n' is a int 1099511627776, .* for i32"),
+        ((x, y, out, 1.5), "argument 'n' is a float 1.5"),
+        ((x, y, out, x), "argument 'n' is a numpy.ndarray"),
+        ((x, [], out, 5), "argument 'y': a builtins.list is neither"),
+    ]:
+        with pytest.raises(LaunchError, match=message):
+            kernel.run((2,), *arguments)
+
+
+def test_broken_promises_are_refused() -> None:
+    kernel = deuteron.compile(add, {**ADD, "x": "*f32:16", "n": "i32:16"}, {"BLOCK": 64})
+    raw = np.zeros(200, np.float32)
+    start = -raw.ctypes.data % 64 // 4
+    good, bad = raw[start : start + 100], raw[start + 1 : start + 101]
+    kernel.run((1,), good, good, good, 16)
+    with pytest.raises(LaunchError, match="'x' is not a multiple of 16, as the signature promised"):
+        kernel.run((1,), bad, good, good, 16)
+    with pytest.raises(LaunchError, match="'n' is not a multiple of 16"):
+        kernel.run((1,), good, good, good, 17)
+
+
+def test_cache_hit_runs_and_remembers(private_cache: Path) -> None:
+    first = compile_add()
+    second = compile_add()
+    assert (first.metadata.cached, second.metadata.cached) == (False, True)
+    assert second.asm["object"] == first.asm["object"]
+    assert second.metadata.object_ms == first.metadata.object_ms
+    assert second.asm["tile"] == first.asm["tile"]
+    x = np.ones(10, np.float32)
+    second.run((1,), x, x, x, 10)
+    assert x.tolist() == [2.0] * 10
+    with knobs.always_compile.scope(True):
+        assert compile_add().metadata.cached is False
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty"])
+def test_damaged_entries_are_compiled_again(private_cache: Path, damage: str) -> None:
+    path = variant_cache().path(compile_add().hash)
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes({"truncate": raw[:-10], "flip": raw, "empty": b""}[damage])
+    with pytest.warns(CacheWarning, match="is damaged"):
+        kernel = compile_add()
+    assert kernel.metadata.cached is False
+    assert compile_add().metadata.cached is True
+
+
+def test_what_changes_the_key() -> None:
+    def variant_key(
+        signature: Any = ADD, constexprs: Any = None, target: str = "cpu", **options: Any
+    ) -> str:
+        return make_variant(add, signature, constexprs or {"BLOCK": 64}, target, options).key
+
+    keys = [
+        variant_key(),
+        variant_key({**ADD, "n": "i64"}),
+        variant_key({**ADD, "x": "*f32:16"}),
+        variant_key({**ADD, "x": "*const f32"}),
+        variant_key(constexprs={"BLOCK": 128}),
+        variant_key(constexprs={"BLOCK": 64.0}),
+        variant_key(target="cuda:80"),
+        variant_key(target="cuda:90a"),
+        variant_key(num_warps=8),
+        variant_key(num_stages=2),
+        variant_key(maxnreg=128),
+        variant_key(debug=True),
+        variant_key(enable_fp_fusion=False),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert variant_key() == keys[0]
+    other = KernelSource.from_text(TEXT.replace("tl.constexpr(3)", "tl.constexpr(4)"), "scale")
+    sources = [KernelSource.from_text(TEXT, "scale"), other]
+    types = {"x": "*f32", "y": "*f32", "n": "i32"}
+    assert len({make_variant(s, types, {}, "cpu", {}).key for s in sources}) == 2
+
+
+def test_pickled_kernels_run() -> None:
+    kernel = pickle.loads(pickle.dumps(compile_add()))
+    x = np.ones(10, np.float32)
+    kernel.run((1,), x, x, x, 10)
+    assert x.tolist() == [2.0] * 10
+    with pytest.raises(TargetError, match="'tile' of a kernel that came from another process"):
+        kernel.asm["tile"]
+
+
+def test_kernel_dump(tmp_path: Path) -> None:
+    with knobs.kernel_dump.scope(True), knobs.dump_dir.scope(tmp_path / "dump"):
+        compile_add()
+    assert {p.suffix for p in (tmp_path / "dump").rglob("add.*")} == {
+        ".tile",
+        ".llvm",
+        ".object",
+        ".asm",
+    }

@@ -1,0 +1,190 @@
+"""Devices, their arrays, timers; timing; messages when a device is not there."""
+
+from __future__ import annotations
+
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.testing
+from deuteron.compiler.errors import DeviceError, LaunchError
+from deuteron.compiler.runtime import cuda_driver
+from deuteron.compiler.runtime.benchmark import quantile, race
+from deuteron.compiler.runtime.cuda_launch import bf16_bits, packing
+from deuteron.compiler.runtime.signature import parse_argument_type
+
+CPU = deuteron.get_device("cpu")
+
+
+@pytest.mark.parametrize(
+    "dtype", ["i1", "i8", "u16", "i64", "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"]
+)
+def test_host_arrays(dtype: str) -> None:
+    array = CPU.empty((3, 5), dtype)
+    assert (array.shape, array.dtype) == ((3, 5), dtype)
+    size = {"i1": 1, "i8": 1, "u16": 2, "i64": 8, "f16": 2, "f32": 4, "f64": 8, "bf16": 2}
+    assert array.nbytes == 15 * size.get(dtype, 1)
+    assert array.to_numpy().ctypes.data % 8 == 0
+    assert array.__array_interface__["data"][0] % 64 == 0  # type: ignore[index]
+    values = np.arange(15).reshape(3, 5).astype(array.to_numpy().dtype)
+    array.copy_from(values)
+    np.testing.assert_array_equal(array.to_numpy(), values)
+    copied = CPU.array(values)
+    values[:] = 0
+    assert copied.to_numpy().astype(float).sum() > 0
+
+
+def test_copies_must_fit() -> None:
+    array = CPU.empty((4,), "f32")
+    with pytest.raises(LaunchError, match=r"array of f64 \[4\] into one of f32 \[4\]"):
+        array.copy_from(np.zeros(4))
+    with pytest.raises(LaunchError, match=r"array of f32 \[5\] into one of f32 \[4\]"):
+        array.copy_from(np.zeros(5, np.float32))
+    with pytest.raises(LaunchError, match="dtype complex64 has no counterpart"):
+        CPU.array(np.zeros(3, np.complex64))
+
+
+def test_cpu_device() -> None:
+    assert deuteron.get_device("cpu") is CPU
+    assert deuteron.list_devices()[0] is CPU
+    assert (CPU.name, CPU.target, CPU.properties.kind) == ("cpu", "cpu", "cpu")
+    assert CPU.properties.name
+    assert (CPU.properties.sm_count or 0) >= 1
+    assert (CPU.properties.memory_bytes or 0) > 1 << 28
+    CPU.synchronize()
+    CPU.flush_l2()
+    timer = CPU.timer()
+    timer.start()
+    time.sleep(0.01)
+    timer.stop()
+    assert 10e6 <= timer.elapsed_ns() < 2e9
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:01", "CPU", "", "cpu:0"])
+def test_unknown_devices(name: str) -> None:
+    with pytest.raises(DeviceError) as caught:
+        deuteron.get_device(name)
+    assert repr(name) in caught.value.message
+    assert "devices here: cpu" in (caught.value.hint or "")
+
+
+def test_absent_gpu() -> None:
+    count = cuda_driver.cuda_device_count()
+    with pytest.raises(DeviceError, match=f"device 'cuda:{count}' is not present: ") as caught:
+        deuteron.get_device(f"cuda:{count}")
+    assert "devices here: cpu" in (caught.value.hint or "")
+    if count == 0:
+        with pytest.raises(DeviceError, match="not present"):
+            cuda_driver.primary_context(0)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        (710, "KernelAssertionError", "device_assert failed on the GPU"),
+        (700, "DeviceError", "touched memory that is not its own"),
+        (2, "DeviceError", "no memory left"),
+        (1, "LaunchError", "refused the call"),
+        (999, "DeviceError", "reported an error"),
+    ],
+)
+def test_driver_errors_say_what_they_mean(code: int, kind: str, message: str) -> None:
+    with pytest.raises(deuteron.DeuteronError, match=message) as caught:
+        cuda_driver.raise_error(code, "cuLaunchKernel")
+    assert type(caught.value).__name__ == kind
+    assert "cuLaunchKernel" in caught.value.message
+    if code in (700, 710):
+        assert "context is lost" in (caught.value.hint or "")
+
+
+def test_packing_follows_the_abi() -> None:
+    kinds = [
+        parse_argument_type(t) for t in ("i8", "*f32", "i32", "u64", "i1", "f16", "bf16", "f64")
+    ]
+    packer, offsets = packing(kinds)
+    assert offsets == [0, 8, 16, 24, 32, 34, 36, 40]
+    assert packer.size == 48
+    raw = packer.pack(-1, 2**63, -5, 2**64 - 1, True, 1.5, 0x3F80, 2.5)
+    assert raw[0:1] == b"\xff"
+    assert int.from_bytes(raw[8:16], "little") == 2**63
+    assert np.frombuffer(raw[34:36], np.float16)[0] == 1.5
+    assert np.frombuffer(raw[36:38], ml_dtypes.bfloat16)[0] == 1.0
+    assert packing([])[1] == []
+
+
+def test_bf16_scalars_round_to_nearest_even() -> None:
+    rng = np.random.default_rng(1)
+    values = np.concatenate(
+        [
+            rng.standard_normal(1000).astype(np.float32),
+            np.array([0, -0.0, np.inf, -np.inf, 1 + 2**-8, 1 + 3 * 2**-8, 3.4e38, 1e-40], "f4"),
+        ]
+    )
+    expected = values.astype(ml_dtypes.bfloat16).view(np.uint16)
+    assert [bf16_bits(float(v)) for v in values] == expected.tolist()
+    assert bf16_bits(float("nan")) == 0x7FC0
+
+
+def test_do_bench() -> None:
+    def nap() -> None:
+        time.sleep(0.002)
+
+    assert 2 <= float(deuteron.testing.do_bench(nap, warmup=2, rep=20)) < 20
+    times = deuteron.testing.do_bench(nap, warmup=2, rep=20, return_mode="all")
+    assert isinstance(times, list) and len(times) >= 3
+    low, high = deuteron.testing.do_bench(nap, 2, 20, quantiles=[0.0, 1.0])  # type: ignore[misc]
+    assert 2 <= low <= high
+    modes = [deuteron.testing.do_bench(nap, 2, 10, return_mode=m) for m in ("min", "median", "max")]
+    assert all(isinstance(m, float) and m >= 2 for m in modes)
+    with pytest.raises(LaunchError, match="return_mode 'average'"):
+        deuteron.testing.do_bench(nap, return_mode="average")  # type: ignore[arg-type]
+    with pytest.raises(LaunchError, match="quantile 1.5"):
+        deuteron.testing.do_bench(nap, 1, 5, quantiles=[1.5])
+
+
+def test_do_bench_clears_gradients() -> None:
+    class Tensor:
+        grad: object = 1
+
+    tensor = Tensor()
+    deuteron.testing.do_bench(lambda: None, 0.01, 0.01, grad_to_none=[tensor])
+    assert tensor.grad is None
+
+
+def test_races_alternate() -> None:
+    order: list[str] = []
+
+    def runner(name: str, seconds: float):
+        def run() -> None:
+            order.append(name)
+            time.sleep(seconds)
+
+        return run
+
+    calls = [runner("a", 0.001), runner("b", 0.001), runner("c", 0.01)]
+    times = race(calls, CPU, warmup_ms=0, rep_ms=80)
+    turns = "".join(order)
+    assert "abcabcabcabcabc" in turns
+    assert len(times[2]) == 5  # hopeless after the first rounds
+    assert len(times[0]) > 5
+    assert all(t >= 1 for t in times[0])
+
+
+@pytest.mark.parametrize("q", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_quantiles_are_numpys(q: float) -> None:
+    values = np.random.default_rng(2).standard_normal(17).tolist()
+    assert quantile(values, q) == pytest.approx(np.quantile(values, q))
+
+
+def test_assert_close() -> None:
+    x = np.ones(4, np.float32)
+    deuteron.testing.assert_close(x, CPU.array(x + np.float32(0.005)))
+    deuteron.testing.assert_close(np.array([np.nan, 1]), np.array([np.nan, 1]))
+    deuteron.testing.assert_close(x.astype(ml_dtypes.bfloat16), x)
+    with pytest.raises(AssertionError):
+        deuteron.testing.assert_close(x, x + np.float32(0.02))
+    with pytest.raises(AssertionError):
+        deuteron.testing.assert_close(x, x + np.float32(0.005), atol=1e-3)

@@ -1,0 +1,141 @@
+"""TRITON_INTERPRET: the Python function itself runs, under print and pdb, on any array."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.language as tl
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import KernelAssertionError
+from deuteron.compiler.runtime.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+
+SEEN: list[Any] = []
+
+
+@deuteron.jit
+def double(x):
+    return x + x
+
+
+@deuteron.jit
+def kernel(x, y, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    SEEN.append((int(pid), BLOCK))  # ordinary Python
+    i = pid * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, double(tl.load(x + i, mask=i < n)), mask=i < n)
+
+
+@deuteron.jit
+def checked(x, limit):
+    tl.device_assert(tl.load(x) < limit, "too large")
+
+
+@pytest.fixture(autouse=True)
+def interpret() -> Any:
+    SEEN.clear()
+    with knobs.interpret.scope(True):
+        yield
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, ml_dtypes.bfloat16])
+def test_python_runs(dtype: Any) -> None:
+    x = np.arange(100).astype(dtype)
+    y = np.zeros_like(x)
+    assert kernel[(2,)](x, y, 70, BLOCK=64) is None
+    assert SEEN == [(0, 64), (1, 64)]
+    np.testing.assert_array_equal(y.astype(float), np.where(np.arange(100) < 70, 2 * x, 0))
+
+
+def test_device_arrays() -> None:
+    cpu = deuteron.get_device("cpu")
+    x = cpu.array(np.arange(10, dtype=np.float32))
+    y = cpu.empty((10,), "f32")
+    kernel[(1,)](x, y, 10, BLOCK=16)
+    np.testing.assert_array_equal(y.to_numpy(), 2 * x.to_numpy())
+
+
+def test_debug_turns_assertions_on() -> None:
+    x = np.array([5.0], np.float32)
+    checked[(1,)](x, 3.0)
+    with pytest.raises(KernelAssertionError, match="too large"):
+        checked[(1,)](x, 3.0, debug=True)
+    checked[(1,)](x, 7.0, debug=True)
+
+
+def test_hooks_see_interpreted_launches() -> None:
+    events: list[LaunchEvent] = []
+
+    class Hook:
+        def enter(self, event: LaunchEvent) -> None:
+            pass
+
+        def exit(self, event: LaunchEvent) -> None:
+            events.append(event)
+
+    hook = Hook()
+    add_launch_hook(hook)
+    try:
+        x = np.ones(10, np.float32)
+        kernel[(1,)](x, x, 10, BLOCK=16)
+    finally:
+        remove_launch_hook(hook)
+    (event,) = events
+    assert (event.name, event.grid, event.device.name) == ("kernel", (1, 1, 1), "cpu")
+    assert event.start_ns is not None and event.end_ns is not None
+    assert event.start_ns < event.end_ns
+
+
+PROGRAM = """
+import numpy as np
+import deuteron as triton
+import deuteron.language as tl
+
+@triton.jit
+def kernel(x, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i)
+    {statement}
+    tl.store(x + i, value + 1)
+
+x = np.arange(4, dtype=np.float32)
+kernel[(1,)](x, BLOCK=4)
+print(x.tolist())
+"""
+
+
+@pytest.mark.parametrize("variable", ["TRITON_INTERPRET", "DEUTERON_INTERPRET"])
+def test_pdb_works_inside_a_kernel(tmp_path: Path, variable: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM.format(statement="import pdb; pdb.set_trace()"))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        input="p BLOCK\np value\nc\n",
+        env={**os.environ, variable: "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4" in done.stdout
+    assert "[0. 1. 2. 3.]" in done.stdout
+    assert "[1.0, 2.0, 3.0, 4.0]" in done.stdout
+
+
+def test_without_the_variable_python_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM.format(statement="import pdb; pdb.set_trace()"))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "program.py:10" in done.stderr
