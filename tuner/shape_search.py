@@ -22,10 +22,10 @@ RACE_WIDTH = 1.3
 RACERS = 8
 RACE_ROUNDS = (7, 8, 10)
 FINALISTS = 2
-FINAL_ROUNDS = 25
+FINAL_ROUNDS = 40
 # Shares of a time budget; without one, the seconds that race and final may take.
 SCREEN_SHARE, RACE_SHARE = 0.75, 0.6
-RACE_SECONDS, FINAL_SECONDS = 8.0, 10.0
+RACE_SECONDS, FINAL_SECONDS = 3.0, 3.0
 
 # Proposals in flight per compile process.
 AHEAD = 2

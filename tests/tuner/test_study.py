@@ -288,7 +288,7 @@ def test_finished_job_is_rebuilt_from_its_trials(tmp_path: Path) -> None:
 
 def test_half_reported_final_is_run_again(tmp_path: Path) -> None:
     first = Run(job(), FakeEvaluator(bowl), tmp_path)
-    cut = [item for item in first.finished[:-1]]
+    cut = first.finished[:-1]
     evaluator = FakeEvaluator(bowl)
     second = Run(job(), evaluator, tmp_path, finished=cut)
     assert evaluator.screened == [] and [fresh for fresh, _ in evaluator.races] == [True]
@@ -329,7 +329,7 @@ def test_events_survive_json(tmp_path: Path) -> None:
 def test_profile_has_shapes_phases_and_rates(tmp_path: Path) -> None:
     run = Run(job(), FakeEvaluator(bowl), tmp_path)
     profile = Profile.read(tmp_path / "search.hatchet")
-    paths = {path: node for path, node in profile.walk()}
+    paths = dict(profile.walk())
     best = ("softmax_kernel", "M=4096,N=512 f32", "final", "ROWS=4 TILES=2")
     node = paths[best]
     assert node.metrics["count"] == 1

@@ -42,6 +42,9 @@ SCREEN_MAX_SAMPLES = 30
 SCREEN_SECONDS = 0.05
 SCREEN_LIMIT_SECONDS = 0.5
 
+MIN_VISIT_SAMPLES = 3
+MAX_VISIT_SAMPLES = 15
+
 # A first look this much slower than the best so far ends: noise of the public tables is under 10 % for all but the
 # worst spaces, so nothing that could still win is lost.
 HOPELESS = 1.5
@@ -132,15 +135,21 @@ def interleaved_rounds(
     rounds: int,
     seconds: float,
     seed: int,
-    samples_per_visit: int = 3,
 ) -> Rounds:
     """Time candidates against each other: every round visits each candidate once, in random order, launches it once
-    untimed and takes the median of a few samples. At least 6 rounds, then until ``rounds`` or ``seconds`` is spent.
+    untimed and takes the median of some samples. At least 6 rounds, then until ``rounds`` or ``seconds`` is spent; short
+    kernels get more samples a visit, so that the seconds are used. How long it takes does not depend on who is ahead:
+    stopping when a difference shows would find one too often.
 
     Throttled rounds are dropped (at most half of them), so fewer than ``rounds`` may come back.
     """
     rng = random.Random(seed)
     per_sample = [stopwatch.launches_per_sample(launch) for launch in launches]
+    visit_ns = seconds * 1e9 / (rounds * max(1, len(launches)))
+    samples = [
+        _samples_per_visit(visit_ns / (stopwatch.sample(launch, count) * count))
+        for launch, count in zip(launches, per_sample, strict=True)
+    ]
     result = Rounds([[] for _ in launches], [])
     began = time.perf_counter()
     for done in range(rounds):
@@ -150,11 +159,16 @@ def interleaved_rounds(
             launches[index]()
             taken = [
                 stopwatch.sample(launches[index], per_sample[index])
-                for _ in range(samples_per_visit)
+                for _ in range(samples[index])
             ]
             result.times[index].append(sorted(taken)[len(taken) // 2])
         result.sm_mhz.append(_sm_mhz(stopwatch.device))
     return without_throttled(result)
+
+
+def _samples_per_visit(fitting: float) -> int:
+    """An odd number of samples near what fits, so that their median is one of them."""
+    return min(MAX_VISIT_SAMPLES, max(MIN_VISIT_SAMPLES, int(fitting) // 2 * 2 + 1))
 
 
 def without_throttled(rounds: Rounds) -> Rounds:

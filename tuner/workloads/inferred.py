@@ -1,0 +1,278 @@
+"""A workload from a kernel's text: what a caller does not say is inferred from how the kernel uses its parameters.
+
+A pointer that is only stored to is an output; a scalar with the name of a dim is that dim; block sizes are searched over
+powers of two. The result is an ordinary :class:`~.spec.WorkloadSpec`, checked against the interpreter, and can be written
+as JSON and edited where the inference is too simple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.options import SCHEDULE_OPTIONS
+
+from ..errors import WorkloadError
+from ..json_fields import Scalar
+from ..space import Parameter, Space
+from .spec import KernelText, Tensor, WorkloadSpec
+
+if TYPE_CHECKING:
+    from deuteron.compiler.frontend.source import Argument, KernelSource
+    from deuteron.compiler.frontend.usage import Usage
+
+ROLE_SUFFIXES = ("input", "output", "inout")
+DTYPES = ("f32", "f16", "bf16", "f64")
+
+#: Choices of a block size: alone in its kernel, beside others, and as the depth of a dot.
+_LONE_BLOCK = tuple(2**i for i in range(7, 14))
+_BLOCKS = (16, 32, 64, 128)
+_DEPTHS = (16, 32, 64)
+_WARPS = (1, 2, 4, 8)
+
+#: Values of scalars whose name says what they are.
+_USUAL = {
+    "eps": "1e-5",
+    "epsilon": "1e-5",
+    "p": "0.5",
+    "seed": "1234",
+    "alpha": "1.0",
+    "beta": "1.0",
+}
+
+
+def infer_workload(
+    source: KernelSource,
+    *,
+    dims: Sequence[str],
+    tensors: Mapping[str, tuple[str, ...]] | None = None,
+    scalars: Mapping[str, str] | None = None,
+    grid: Sequence[str] | None = None,
+    choices: Mapping[str, Sequence[object]] | None = None,
+    constexprs: Mapping[str, str] | None = None,
+) -> WorkloadSpec:
+    """The workload of ``source`` over ``dims``.
+
+    ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``, ``:output``
+    or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
+
+    Raises:
+        WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
+    """
+    from deuteron.compiler.frontend.usage import usage_of
+
+    given = _Given(
+        dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {})
+    )
+    reader = _Inference(source, usage_of(source), tuple(dims), given)
+    reader.check_names()
+    described = reader.tensors()
+    parameters = reader.parameters()
+    return WorkloadSpec(
+        name=source.name,
+        kernel=KernelText(source.name, "\n".join(source.lines) + "\n", source.filename),
+        dims=tuple(dims),
+        dtypes=DTYPES,
+        tensors=described,
+        scalars=reader.scalars(),
+        constexprs=reader.constexprs(),
+        grid=tuple(grid) if grid else reader.grid(parameters),
+        bytes=_traffic(described),
+        spaces=reader.spaces(parameters),
+    )
+
+
+@dataclass(frozen=True)
+class _Given:
+    tensors: dict[str, tuple[str, ...]]
+    scalars: dict[str, str]
+    choices: dict[str, Sequence[object]]
+    constexprs: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Inference:
+    source: KernelSource
+    usage: Usage
+    dims: tuple[str, ...]
+    given: _Given
+
+    def check_names(self) -> None:
+        """Raise WorkloadError for an option that names no argument of the kernel."""
+        names = [a.name for a in self.source.arguments]
+        options = {
+            "--tensor": (self.given.tensors, names),
+            "--scalar": (self.given.scalars, names),
+            "--constexpr": (self.given.constexprs, names),
+            "--search": (self.given.choices, [*names, *SCHEDULE_OPTIONS]),
+        }
+        for option, (values, known) in options.items():
+            for name in values:
+                if name not in known:
+                    raise WorkloadError(
+                        f"{option} {name}: {self.source.name} has no argument {name!r}",
+                        hint=f"it has {', '.join(names)}",
+                    )
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        found = tuple(
+            self._tensor(argument.name)
+            for argument in self.source.arguments
+            if not argument.constexpr and self._is_pointer(argument)
+        )
+        if not any(tensor.role != "input" for tensor in found):
+            raise WorkloadError(
+                f"{self.source.name} stores through none of its arguments, so there is nothing to check",
+                hint="--tensor NAME=SHAPE:output names the result",
+            )
+        return found
+
+    def scalars(self) -> dict[str, str]:
+        return {
+            argument.name: self._scalar(argument)
+            for argument in self.source.arguments
+            if not argument.constexpr and not self._is_pointer(argument)
+        }
+
+    def constexprs(self) -> dict[str, Scalar]:
+        """Those fixed by the shape or by the kernel's use of them; the space has the rest."""
+        from deuteron.compiler.frontend.assume import constexpr_for
+
+        found: dict[str, Scalar] = dict(self.given.constexprs)
+        for argument in self.source.arguments:
+            name = argument.name
+            if (
+                not argument.constexpr
+                or name in found
+                or name in self.given.choices
+                or self._is_block(argument)
+                or argument.has_default
+            ):
+                continue
+            value = constexpr_for(argument, self.source, self.usage)
+            if not isinstance(value, int | float | str | bool):
+                raise WorkloadError(
+                    f"what the constexpr {name!r} of {self.source.name} is cannot be told",
+                    hint=f"--constexpr {name}=VALUE",
+                )
+            # Text in a workload's constexprs is an expression; a text value is written with quotes inside it.
+            found[name] = repr(value) if isinstance(value, str) else value
+        return found
+
+    def parameters(self) -> list[Parameter]:
+        """The constexprs and schedule options to search, those of the command line as they were given."""
+        found = {name: Parameter(name, self._scalars(name)) for name in self.given.choices}
+        for argument in self.source.arguments:
+            name = argument.name
+            if argument.constexpr and name not in found and self._is_block(argument):
+                sizes = self._sizes(argument)
+                found[name] = Parameter(name, sizes, default=sizes[len(sizes) // 2])
+        return list(found.values())
+
+    def spaces(self, parameters: list[Parameter]) -> dict[str, Space]:
+        if any(parameter.name == "num_warps" for parameter in parameters):
+            return {"any": Space(tuple(parameters))}
+        warps = Parameter("num_warps", _WARPS, default=4)
+        cpu = {"cpu": Space(tuple(parameters))} if parameters else {}
+        return {**cpu, "cuda": Space((*parameters, warps))}
+
+    def grid(self, parameters: list[Parameter]) -> tuple[str, ...]:
+        blocks = [p.name for p in parameters if p.name not in SCHEDULE_OPTIONS]
+        if len(self.dims) == 1 and len(blocks) == 1:
+            return (f"cdiv({self.dims[0]}, {blocks[0]})",)
+        raise WorkloadError(
+            f"the grid of {self.source.name} cannot be told from its text",
+            hint=f'--grid "cdiv({self.dims[0]}, {blocks[0] if blocks else 64})"; '
+            "axes are separated by semicolons",
+        )
+
+    # ---- one argument -----------------------------------------------------------------------------------------
+
+    def _is_pointer(self, argument: Argument) -> bool:
+        from deuteron.compiler.frontend.assume import type_for
+
+        return argument.name in self.given.tensors or type_for(argument, self.usage)[0] == "*"
+
+    def _is_block(self, argument: Argument) -> bool:
+        from deuteron.compiler.frontend.assume import is_block
+
+        if argument.name in self.given.constexprs:
+            return False
+        return is_block(argument, self.usage)
+
+    def _tensor(self, name: str) -> Tensor:
+        shape, role = self.given.tensors.get(name, ()), ""
+        if shape:
+            last, _, role = shape[-1].partition(":")
+            shape = (*shape[:-1], last)
+        elif len(self.dims) == 1:
+            shape = self.dims
+        else:
+            raise WorkloadError(
+                f"the shape of {name!r} cannot be told from the text of {self.source.name}",
+                hint=f"--tensor {name}={','.join(self.dims[:2])}",
+            )
+        if role and role not in ROLE_SUFFIXES:
+            raise WorkloadError(
+                f"--tensor {name}: {role!r} is not a role", hint=", ".join(ROLE_SUFFIXES)
+            )
+        stored, loaded = name in self.usage.stored, name in self.usage.loaded
+        inferred = ("inout" if loaded else "output") if stored else "input"
+        indices = name in self.usage.integer_pointers
+        return Tensor(
+            name,
+            shape,
+            dtype="i32" if indices else "$dtype",
+            role=role or inferred,
+            fill="zeros" if indices else "normal",
+        )
+
+    def _scalar(self, argument: Argument) -> str:
+        name = argument.name
+        if name in self.given.scalars:
+            return self.given.scalars[name]
+        if name in self.dims:
+            return name
+        if name.lower() in _USUAL:
+            return _USUAL[name.lower()]
+        if len(self.dims) == 1 and name in self.usage.integers and "stride" not in name:
+            return self.dims[0]
+        raise WorkloadError(
+            f"the value of the argument {name!r} cannot be told from the text of {self.source.name}",
+            hint=f"--scalar {name}={self.dims[-1]}",
+        )
+
+    def _scalars(self, name: str) -> tuple[Scalar, ...]:
+        values = self.given.choices[name]
+        for value in values:
+            if not isinstance(value, int | float | str | bool):
+                raise WorkloadError(f"--search {name}: {value!r} is not a number or text")
+        return tuple(value for value in values if isinstance(value, int | float | str | bool))
+
+    def _sizes(self, argument: Argument) -> tuple[int, ...]:
+        from deuteron.compiler.frontend.assume import literal_configs
+
+        spelled_out = sorted(
+            {
+                value
+                for config in literal_configs(self.source)
+                if isinstance(value := config.get(argument.name), int)
+            }
+        )
+        if spelled_out:
+            return tuple(spelled_out)
+        blocks = sum(a.constexpr and self._is_block(a) for a in self.source.arguments)
+        if self.usage.has_dot:
+            return _DEPTHS if argument.name.upper().endswith("K") else _BLOCKS
+        return _LONE_BLOCK if blocks == 1 else _BLOCKS
+
+
+def _traffic(tensors: Sequence[Tensor]) -> str:
+    """Bytes that one launch must move: every tensor once, one that is read and written twice."""
+    terms = []
+    for tensor in tensors:
+        elements = " * ".join(f"({text})" for text in tensor.shape)
+        width = "element_bytes" if tensor.dtype == "$dtype" else "4"
+        terms.append(f"{2 if tensor.role == 'inout' else 1} * {elements} * {width}")
+    return " + ".join(terms)
