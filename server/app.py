@@ -108,7 +108,7 @@ def make_context(settings: Settings, store: Store) -> Context:
         metrics=metrics,
         ingest=ingest,
         lookups=Lookups(store, metrics),
-        bundles=Bundles(settings.directory("bundles"), store),
+        bundles=Bundles(settings.directory("bundles"), store, service=settings.base_url),
         dispatcher=_make_dispatcher(settings, store, ingest, internal_token),
         internal_token=internal_token,
     )

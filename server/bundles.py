@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.tuner import ConfigRecord, write_bundle
 
-from .files import file_sha256
+from .files import file_sha256, write_whole
 from .problems import Problem
 from .store import Store
 
@@ -37,8 +37,9 @@ class Bundles:
     file is streamed to clients.
     """
 
-    def __init__(self, folder: Path, store: Store) -> None:
+    def __init__(self, folder: Path, store: Store, *, service: str) -> None:
         self._folder = folder
+        self._service = service
         self._store = store
         self._lock = threading.Lock()
         self._built: dict[Selection, tuple[int, str]] = {}
@@ -78,21 +79,36 @@ class Bundles:
         return self._folder / f"{sha256}{_SUFFIX}"
 
     def _build(self, kernel_hash: str | None, device_key: str | None) -> BundleFile:
-        handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
-        os.close(handle)
-        temporary = Path(name)
+        temporary = self._folder / f"{uuid.uuid4()}.part"
+        note = self._folder / _note_name(kernel_hash, device_key)
         try:
-            write_bundle(
+            manifest = write_bundle(
                 temporary,
                 self._records(kernel_hash, device_key),
+                service=self._service,
                 kernel_hash=kernel_hash,
                 device_key=device_key,
             )
+            unchanged = self._same_content(note, manifest.body_sha256)
+            if unchanged is not None:
+                return unchanged
             sha256 = file_sha256(temporary)
             temporary.replace(self._path(sha256))
+            write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256}))
         finally:
             temporary.unlink(missing_ok=True)
         return BundleFile(self._path(sha256), sha256)
+
+    def _same_content(self, note: Path, body_sha256: str) -> BundleFile | None:
+        """The bundle of the last build, if it has the same records: then its ETag must not change only
+        because the service was restarted or something else was stored."""
+        try:
+            last = json.loads(note.read_text())
+            bundle = BundleFile(self._path(last["file"]), last["file"])
+        except (OSError, ValueError, KeyError):
+            return None
+        same = last["body"] == body_sha256 and bundle.path.is_file()
+        return bundle if same else None
 
     def _records(self, kernel_hash: str | None, device_key: str | None) -> Iterator[ConfigRecord]:
         with self._store.read() as tx:
@@ -103,3 +119,8 @@ class Bundles:
         files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT]:
             path.unlink(missing_ok=True)
+
+
+def _note_name(kernel_hash: str | None, device_key: str | None) -> str:
+    digest = hashlib.sha256(json.dumps([kernel_hash, device_key]).encode()).hexdigest()
+    return f"latest-{digest[:32]}.json"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from datetime import datetime
 
@@ -22,7 +21,7 @@ def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
         device_name=record.device.name,
         dtype=record.dtype,
         shape_key=record.shape_key,
-        toolchain_key=hashlib.sha256(record.toolchain_key.encode()).hexdigest(),
+        toolchain_key=record.toolchain_key,
         job_id=job_id,
         checked=record.checked,
         low_ns=record.time_ns.low,

@@ -25,3 +25,14 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a small file so that readers see the old or the new text, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)

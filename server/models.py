@@ -46,6 +46,11 @@ class UtcDateTime(TypeDecorator[datetime]):
 BigId = BigInteger().with_variant(Integer, "sqlite")
 
 
+def key_text(length: int) -> String:
+    """Text that is compared byte by byte: a bundle's order must not depend on PostgreSQL's locale."""
+    return String(length).with_variant(String(length, collation="C"), "postgresql")
+
+
 class Base(DeclarativeBase):
     # Names on every constraint, so that a later migration can drop them on both databases.
     metadata = MetaData(
@@ -153,13 +158,13 @@ class ConfigRow(Base):
     )
 
     id: Mapped[str] = mapped_column(String(36), primary_key=True)
-    kernel_hash: Mapped[str] = mapped_column(String(64))
+    kernel_hash: Mapped[str] = mapped_column(key_text(64))
     kernel_name: Mapped[str] = mapped_column(String(200), index=True)
-    device_key: Mapped[str] = mapped_column(String(200))
+    device_key: Mapped[str] = mapped_column(key_text(200))
     device_name: Mapped[str] = mapped_column(String(200))
-    dtype: Mapped[str] = mapped_column(String(16))
-    shape_key: Mapped[str] = mapped_column(String(400))
-    toolchain_key: Mapped[str] = mapped_column(String(64))
+    dtype: Mapped[str] = mapped_column(key_text(16))
+    shape_key: Mapped[str] = mapped_column(key_text(400))
+    toolchain_key: Mapped[str] = mapped_column(key_text(1000))
     job_id: Mapped[str | None] = mapped_column(String(36))
     checked: Mapped[bool] = mapped_column()
     low_ns: Mapped[float] = mapped_column(Float)

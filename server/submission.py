@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
 from deuteron.tuner import JobSpec
+from deuteron.tuner.errors import StrategyError
 from deuteron.tuner.json_fields import canonical_json
+from deuteron.tuner.strategies import STRATEGIES
 from deuteron.tuner.workloads import BUILTINS, builtin_workload
 
 from .dispatch.devices import resources_for
@@ -41,6 +43,10 @@ def submit(context: Context, body: JobBody, *, owner: str, idempotency_key: str 
             if known is not None:
                 return tx.jobs.get(known)
     spec = read_spec(document)
+    if spec.strategy not in STRATEGIES:
+        raise StrategyError(
+            f"strategy: unknown strategy {spec.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
+        )
     _check_size(context, spec)
     _check_device(context, spec.device)
     text = spec.workload.kernel

@@ -2,7 +2,7 @@
 
 Revision: 0001
 Follows: nothing
-Date: 2026-11-21 03:56:42.366859
+Date: 2026-11-21 03:59:30.540009
 """
 
 from __future__ import annotations
@@ -20,13 +20,35 @@ def upgrade() -> None:
     op.create_table(
         "configs",
         sa.Column("id", sa.String(length=36), nullable=False),
-        sa.Column("kernel_hash", sa.String(length=64), nullable=False),
+        sa.Column(
+            "kernel_hash",
+            sa.String(length=64).with_variant(sa.String(length=64, collation="C"), "postgresql"),
+            nullable=False,
+        ),
         sa.Column("kernel_name", sa.String(length=200), nullable=False),
-        sa.Column("device_key", sa.String(length=200), nullable=False),
+        sa.Column(
+            "device_key",
+            sa.String(length=200).with_variant(sa.String(length=200, collation="C"), "postgresql"),
+            nullable=False,
+        ),
         sa.Column("device_name", sa.String(length=200), nullable=False),
-        sa.Column("dtype", sa.String(length=16), nullable=False),
-        sa.Column("shape_key", sa.String(length=400), nullable=False),
-        sa.Column("toolchain_key", sa.String(length=64), nullable=False),
+        sa.Column(
+            "dtype",
+            sa.String(length=16).with_variant(sa.String(length=16, collation="C"), "postgresql"),
+            nullable=False,
+        ),
+        sa.Column(
+            "shape_key",
+            sa.String(length=400).with_variant(sa.String(length=400, collation="C"), "postgresql"),
+            nullable=False,
+        ),
+        sa.Column(
+            "toolchain_key",
+            sa.String(length=1000).with_variant(
+                sa.String(length=1000, collation="C"), "postgresql"
+            ),
+            nullable=False,
+        ),
         sa.Column("job_id", sa.String(length=36), nullable=True),
         sa.Column("checked", sa.Boolean(), nullable=False),
         sa.Column("low_ns", sa.Float(), nullable=False),

@@ -81,16 +81,24 @@ class JobBody(Body):
         description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a whole "
         "WorkloadSpec with its own kernel."
     )
-    shapes: list[dict[str, int]] = Field(
-        min_length=1, description="Dimensions, one object a shape."
+    shapes: list[dict[str, int]] | None = Field(
+        None,
+        min_length=1,
+        description="Dimensions, one object a shape; the workload's suite if left out.",
     )
-    dtypes: list[str] = Field(default=["f32"], min_length=1)
+    dtypes: list[str] | None = Field(
+        None, min_length=1, description="For example f32, bf16; the workload's first if left out."
+    )
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
-    budget: BudgetBody = BudgetBody(trials=50, seconds=None)
+    budget: BudgetBody = Field(
+        BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out."
+    )
     strategy: str | None = Field(
         None, description="Search strategy; the tuner's default if left out."
     )
-    seed: int = Field(0, ge=0, le=2**32 - 1)
+    seed: int = Field(
+        0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same."
+    )
 
 
 class Progress(BaseModel):

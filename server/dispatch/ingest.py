@@ -165,7 +165,7 @@ class Ingest:
     ) -> None:
         tx.events.append(
             job.id,
-            event.kind,
+            str(item.event["kind"]),
             json.dumps(item.event, separators=(",", ":")),
             claim_id=claim_id,
             sequence=item.sequence,
@@ -180,7 +180,8 @@ class Ingest:
             case JobFinished() if owns:
                 self._finish(tx, job, JobState.SUCCEEDED, None)
             case JobFailed() if owns:
-                self._finish(tx, job, JobState.FAILED, event.error)
+                hint = f"\nhint: {event.hint}" if event.hint else ""
+                self._finish(tx, job, JobState.FAILED, event.error + hint)
             case JobCancelled() if owns:
                 self._finish(tx, job, JobState.CANCELLED, None)
             case _:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
@@ -18,6 +18,7 @@ from typing import Protocol, cast
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner import (
     ConfigRecord,
+    JobCancelled,
     JobFailed,
     JobFinished,
     JobSpec,
@@ -31,7 +32,6 @@ from .spool import Spool, leftovers
 
 logger = logging.getLogger("deuteron.worker")
 
-PROFILE_NAME = "profile.hatchet"
 _CLAIM_PATIENCE_S = 60.0
 _DRAIN_PATIENCE_S = 600.0
 _UPLOAD_PAUSE_S = 1.0
@@ -46,7 +46,7 @@ class Runner(Protocol):
         spec: JobSpec,
         *,
         emit: Callable[[TuneEvent], None],
-        finished: Iterable[tuple[dict[str, int], str, Trial]],
+        finished: Iterable[tuple[Mapping[str, int], str, Trial]],
         cancelled: Callable[[], bool],
         workdir: Path,
     ) -> list[ConfigRecord]: ...
@@ -143,8 +143,8 @@ def _run_claimed(
         with Reporter(link, spool, job_id, claim_id) as reporter:
 
             def emit(event: TuneEvent) -> None:
-                if isinstance(event, JobFinished):
-                    _upload_profile(link, job_id, workdir / PROFILE_NAME, reporter)
+                if isinstance(event, JobFinished) and event.profile is not None:
+                    _upload_profile(link, job_id, workdir / event.profile, reporter)
                 reporter.emit(event.to_json())
 
             _call_runner(bench, assignment, emit, lambda: reporter.stop_requested, workdir)
@@ -165,7 +165,7 @@ def _call_runner(
 
     def emit_once(event: TuneEvent) -> None:
         nonlocal ended
-        ended = ended or event.kind in ("job_finished", "job_failed", "job_cancelled")
+        ended = ended or isinstance(event, JobFinished | JobFailed | JobCancelled)
         emit(event)
 
     try:
@@ -178,16 +178,16 @@ def _call_runner(
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
         if not ended:
-            emit(JobFailed(error=str(error)))
+            emit(JobFailed(error.message, error.hint))
     except Exception as error:
         # A defect of the runner must end the job with a reason, not as a lost worker.
         logger.exception("the runner broke")
         if not ended:
-            emit(JobFailed(error=f"internal error: {type(error).__name__}: {error}"))
+            emit(JobFailed(f"internal error: {type(error).__name__}: {error}"))
 
 
-def _finished(item: dict[str, object]) -> tuple[dict[str, int], str, Trial]:
-    shape = cast(dict[str, int], item["shape"])
+def _finished(item: dict[str, object]) -> tuple[Mapping[str, int], str, Trial]:
+    shape = cast(Mapping[str, int], item["shape"])
     return shape, str(item["dtype"]), Trial.from_json(item["trial"])
 
 

@@ -10,12 +10,28 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
+
+from deuteron import migrations
+from deuteron.server import Settings, create_app
+from deuteron.tuner import (
+    ConfigRecord,
+    JobFinished,
+    JobStarted,
+    ShapeFinished,
+    TrialFinished,
+    TuneEvent,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+import paced_runner  # noqa: E402 - a module for worker processes, which find it on PYTHONPATH
 
 
 @pytest.fixture(scope="session")
@@ -208,3 +224,50 @@ def wait_until() -> Callable[..., None]:
 @pytest.fixture
 def pick_port() -> Callable[[], int]:
     return free_port
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A single-user service that dispatches nothing."""
+    return Settings(home=tmp_path / "home", scheduler="none", rate_per_minute=0)
+
+
+@pytest.fixture
+def open_client() -> Iterator[Callable[..., TestClient]]:
+    """Makes clients of applications with given settings; their databases are migrated."""
+    with ExitStack() as stack:
+
+        def make(settings: Settings, *, raise_errors: bool = True) -> TestClient:
+            migrations.upgrade(settings.database_url)
+            app = create_app(settings)
+            return stack.enter_context(
+                TestClient(app, base_url="http://localhost", raise_server_exceptions=raise_errors)
+            )
+
+        yield make
+
+
+@pytest.fixture
+def client(settings: Settings, open_client: Callable[..., TestClient]) -> TestClient:
+    return open_client(settings)
+
+
+@pytest.fixture
+def tune_events() -> Callable[..., list[dict[str, Any]]]:
+    """The events of one search as a worker sends them: started, trials, shape finished, job finished."""
+
+    def make(trials: int, **record: object) -> list[dict[str, Any]]:
+        shape = {"M": 64, "N": 64}
+        made = [paced_runner.make_trial(number) for number in range(trials)]
+        events: list[TuneEvent] = [JobStarted("softmax_kernel", "cpu/test", "random", 1, 5, None)]
+        events += [TrialFinished(shape, "f32", trial, trial.id) for trial in made]
+        events.append(ShapeFinished(paced_runner.make_record(shape, **record)))
+        events.append(JobFinished((), 1.0))
+        return [event.to_json() for event in events]
+
+    return make
+
+
+@pytest.fixture
+def make_record() -> Callable[..., ConfigRecord]:
+    return paced_runner.make_record

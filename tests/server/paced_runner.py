@@ -97,7 +97,7 @@ def run(
     records = []
     done = list(finished)
     trials, seconds = spec.budget.trials or 1, spec.budget.seconds or 0.0
-    emit(JobStarted())
+    emit(JobStarted(spec.workload.kernel.name, DEVICE.key, spec.strategy, 1, trials, seconds))
     for shape in spec.shapes:
         for dtype in spec.dtypes:
             known = {trial.number for s, d, trial in done if (dict(s), d) == (dict(shape), dtype)}
@@ -112,6 +112,6 @@ def run(
                 emit(TrialFinished(shape=dict(shape), dtype=dtype, trial=trial, incumbent=trial.id))
             records.append(make_record(dict(shape), dtype))
             emit(ShapeFinished(record=records[-1]))
-    (workdir / "profile.hatchet").write_text("[]")
-    emit(JobFinished())
+    (workdir / "search.hatchet").write_text("[]")
+    emit(JobFinished(tuple(record.id for record in records), seconds, profile="search.hatchet"))
     return records

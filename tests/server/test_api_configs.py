@@ -1,0 +1,250 @@
+"""Lookups and bundles over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from deuteron.server import Settings
+from deuteron.server.configs import put_record
+from deuteron.server.context import Context
+from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
+
+HASH = "a" * 64
+H200 = DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9, 0), None, 700.0)
+
+MakeRecord = Callable[..., ConfigRecord]
+
+
+def context_of(client: TestClient) -> Context:
+    context: Context = client.app.state.context  # type: ignore[attr-defined]
+    return context
+
+
+def put(client: TestClient, *records: ConfigRecord) -> None:
+    with context_of(client).store.write() as tx:
+        for record in records:
+            put_record(tx, record, None)
+
+
+def look(client: TestClient, **changes: str) -> dict[str, Any]:
+    parameters = {"kernel": HASH, "device": "cpu", "shape": "M=64,N=64", **changes}
+    response = client.get("/v1/configs/lookup", params=parameters)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def test_exact_nearest_and_default(client: TestClient, make_record: MakeRecord) -> None:
+    exact = make_record({"M": 64, "N": 64}, block=64)
+    near = make_record({"M": 4096, "N": 64}, block=4096)
+    put(client, exact, near)
+    answer = look(client)
+    assert (answer["match"], answer["config"]["BLOCK"]) == ("exact", 64)
+    assert answer["record"] == json.loads(json.dumps(exact.to_json()))
+    answer = look(client, shape="M=3000,N=64")
+    assert (answer["match"], answer["config"]["BLOCK"]) == ("nearest_shape", 4096)
+    assert "M=4096,N=64" in answer["reason"]
+    answer = look(client, dtype="bf16")
+    assert (answer["match"], answer["config"], answer["record"]) == ("default", {}, None)
+
+
+def test_a_new_record_is_seen_at_once(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}, block=64))
+    assert look(client)["config"]["BLOCK"] == 64
+    put(client, make_record({"M": 64, "N": 64}, block=256, median_ns=500.0))
+    assert look(client)["config"]["BLOCK"] == 256
+
+
+def test_another_toolchain_is_flagged(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    answer = look(client, toolchain='{"deuteron": "9"}')
+    assert answer["match"] == "other_toolchain"
+    assert "not verified" in answer["reason"]
+    bad = client.get(
+        "/v1/configs/lookup",
+        params={"kernel": HASH, "device": "cpu", "shape": "M=1", "toolchain": "{"},
+    )
+    assert bad.status_code == 422
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA H200", "NVIDIA_H200_141GB_HBM3e", "H200", "cuda", H200.key]
+)
+def test_device_names_meet(client: TestClient, make_record: MakeRecord, name: str) -> None:
+    put(client, make_record({"M": 64, "N": 64}, device=H200))
+    assert look(client, device=name)["match"] == "exact"
+    assert look(client, device="NVIDIA H100")["match"] == "default"
+
+
+def test_a_kind_that_stands_for_several_devices_is_ambiguous(
+    client: TestClient, make_record: MakeRecord
+) -> None:
+    h100 = replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
+    put(client, *(make_record({"M": 1, "N": 1}, device=device) for device in (H200, h100)))
+    response = client.get(
+        "/v1/configs/lookup", params={"kernel": HASH, "device": "cuda", "shape": "M=1,N=1"}
+    )
+    assert response.status_code == 422
+    assert H200.key in response.json()["hint"]
+
+
+def test_kernels_are_found_by_name(client: TestClient, make_record: MakeRecord) -> None:
+    client.post("/v1/jobs", json={"workload": "softmax", "shapes": [{"M": 8, "N": 8}]})
+    stored = client.get("/v1/jobs").json()["jobs"][0]
+    put(client, make_record({"M": 64, "N": 64}, kernel_hash=stored["kernel_hash"]))
+    assert look(client, kernel="softmax")["match"] == "exact"
+    assert look(client, kernel=stored["kernel_name"])["match"] == "exact"
+    response = client.get(
+        "/v1/configs/lookup", params={"kernel": "nobody", "device": "cpu", "shape": "M=1"}
+    )
+    assert response.status_code == 404
+    assert "no kernel 'nobody'" in response.json()["detail"]
+
+
+def test_strict_refuses_everything_but_exact(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    assert look(client, strict="true")["match"] == "exact"
+    response = client.get(
+        "/v1/configs/lookup",
+        params={"kernel": HASH, "device": "cpu", "shape": "M=65,N=64", "strict": "true"},
+    )
+    assert response.status_code == 404
+    assert response.json()["type"].endswith(":record-not-found")
+
+
+@pytest.mark.parametrize("shape", ["M", "M=x", "M=1;N=2", "=4", "M=-1"])
+def test_bad_shape(client: TestClient, shape: str) -> None:
+    response = client.get(
+        "/v1/configs/lookup", params={"kernel": HASH, "device": "cpu", "shape": shape}
+    )
+    assert response.status_code == 422
+    assert response.json()["hint"]
+
+
+def test_batch(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    question = {"kernel": HASH, "device": "cpu", "dtype": "f32"}
+    body = {
+        "lookups": [
+            {**question, "shape": {"M": 64, "N": 64}},
+            {**question, "shape": {"M": 1, "N": 64}},
+        ]
+    }
+    answers = client.post("/v1/configs/lookup", json=body).json()["answers"]
+    assert [answer["match"] for answer in answers] == ["exact", "nearest_shape"]
+    assert client.post("/v1/configs/lookup", json={**body, "strict": True}).status_code == 404
+    assert client.post("/v1/configs/lookup", json={"lookups": []}).status_code == 422
+
+
+def test_listing_pages_through_everything(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(5)))
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        parameters = {"limit": "2", "kernel": HASH, **({"cursor": cursor} if cursor else {})}
+        page = client.get("/v1/configs", params=parameters).json()
+        seen += [config["shape_key"] for config in page["configs"]]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(f"M={1 << i},N=1" for i in range(5))
+
+
+# -- bundles
+
+
+def test_bundle_etag_is_its_sha256(
+    client: TestClient, make_record: MakeRecord, tmp_path: Path
+) -> None:
+    records = [make_record({"M": 1 << i, "N": 64}) for i in range(6)]
+    put(client, *records)
+    response = client.get("/v1/bundles/latest", params={"kernel": HASH, "device": "cpu"})
+    assert response.status_code == 200
+    sha256 = hashlib.sha256(response.content).hexdigest()
+    assert response.headers["etag"] == f'"{sha256}"'
+    assert response.headers["content-location"] == f"/v1/bundles/{sha256}"
+    path = tmp_path / "b.bundle"
+    path.write_bytes(response.content)
+    bundle = read_bundle(path)
+    assert (bundle.manifest.count, bundle.manifest.kernel_hash) == (6, HASH)
+    assert {record.id for record in bundle.records()} == {record.id for record in records}
+
+    immutable = client.get(f"/v1/bundles/{sha256}")
+    assert immutable.content == response.content
+    assert "immutable" in immutable.headers["cache-control"]
+    for address in ("/v1/bundles/latest", f"/v1/bundles/{sha256}"):
+        unchanged = client.get(
+            address,
+            params={"kernel": HASH, "device": "cpu"} if "latest" in address else None,
+            headers={"If-None-Match": response.headers["etag"]},
+        )
+        assert (unchanged.status_code, unchanged.content) == (304, b"")
+        assert unchanged.headers["etag"] == response.headers["etag"]
+
+
+def test_bundle_changes_only_with_its_own_records(
+    client: TestClient, make_record: MakeRecord, settings: Settings, open_client: Callable[..., Any]
+) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    parameters = {"kernel": HASH}
+    first = client.get("/v1/bundles/latest", params=parameters).headers["etag"]
+    put(client, make_record({"M": 64, "N": 64}, kernel_hash="b" * 64))
+    assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] == first
+    restarted = open_client(settings)
+    assert restarted.get("/v1/bundles/latest", params=parameters).headers["etag"] == first
+    put(client, make_record({"M": 65, "N": 64}))
+    assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] != first
+
+
+def test_bundle_ranges(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    whole = client.get("/v1/bundles/latest")
+    etag = whole.headers["etag"]
+    part = client.get("/v1/bundles/latest", headers={"Range": "bytes=100-", "If-Range": etag})
+    assert (part.status_code, part.content) == (206, whole.content[100:])
+    other = client.get("/v1/bundles/latest", headers={"Range": "bytes=100-", "If-Range": '"x"'})
+    assert (other.status_code, other.content) == (200, whole.content)
+    behind = client.get("/v1/bundles/latest", headers={"Range": f"bytes={len(whole.content)}-"})
+    assert behind.status_code == 416
+    assert behind.headers["content-range"] == f"bytes */{len(whole.content)}"
+    assert behind.headers["content-type"] == "application/problem+json"
+
+
+def test_unknown_bundle_and_device(client: TestClient) -> None:
+    assert client.get(f"/v1/bundles/{'0' * 64}").status_code == 404
+    assert client.get("/v1/bundles/xyz").status_code == 422
+    response = client.get("/v1/bundles/latest", params={"device": "B300"})
+    assert response.status_code == 404
+    assert "B300" in response.json()["detail"]
+
+
+def test_bundle_order_is_the_tuners_on_every_database(
+    database_url: str,
+    tmp_path: Path,
+    open_client: Callable[[Settings], TestClient],
+    make_record: MakeRecord,
+) -> None:
+    """Keys with characters that locales sort differently from their bytes."""
+    service = open_client(
+        Settings(home=tmp_path / "h", scheduler="none", database_url=database_url)
+    )
+    names = ["NVIDIA L4", "NVIDIA-L40S", "NVIDIA A10", "nvidia a100-pcie"]
+    put(
+        service,
+        *(
+            make_record({"M": m, "n": 1}, dtype, device=replace(H200, name=name))
+            for name in names
+            for dtype in ("f32", "bf16", "f8e4m3")
+            for m in (2, 10, 100)
+        ),
+    )
+    path = tmp_path / "all.bundle"
+    path.write_bytes(service.get("/v1/bundles/latest").content)
+    assert read_bundle(path).manifest.count == 36

@@ -1,0 +1,307 @@
+"""Jobs over HTTP, without a dispatcher: the test plays the worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
+
+
+def submit(client: TestClient, **changes: object) -> dict[str, Any]:
+    response = client.post("/v1/jobs", json={**JOB, **changes})
+    assert response.status_code == 202, response.text
+    assert response.headers["location"] == f"/v1/jobs/{response.json()['id']}"
+    return dict(response.json())
+
+
+def events_of(client: TestClient, job_id: str, **headers: str) -> list[dict[str, str]]:
+    """The events of an ended job."""
+    text = client.get(f"/v1/jobs/{job_id}/events", headers=headers).text
+    blocks = [block for block in text.split("\n\n") if block.startswith("id:")]
+    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]  # type: ignore[misc]
+
+
+def claim(client: TestClient, job_id: str, claim_id: str = "ticket.run") -> dict[str, Any]:
+    response = client.post(
+        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": claim_id, "worker": "cpu@here/1"}
+    )
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def deliver(
+    client: TestClient,
+    job_id: str,
+    events: list[dict[str, Any]],
+    *,
+    first: int = 1,
+    claim_id: str = "ticket.run",
+) -> dict[str, Any]:
+    body = {
+        "claim_id": claim_id,
+        "events": [{"sequence": first + i, "event": event} for i, event in enumerate(events)],
+    }
+    response = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+def test_a_submission_is_stored_with_its_kernel(client: TestClient) -> None:
+    job = submit(client)
+    assert job["state"] == "queued"
+    assert job["progress"] == {"trials": 0, "trials_total": 5}
+    detail = client.get(job["links"]["self"]).json()
+    assert detail["spec"]["workload"]["name"] == "softmax"
+    assert detail["spec"]["shapes"] == [{"M": 64, "N": 64}]
+    kernel = client.get(job["links"]["kernel"]).json()
+    assert kernel["name"] == job["kernel_name"]
+    assert "def " + kernel["name"] in kernel["text"]
+
+
+def test_idempotency_key(client: TestClient) -> None:
+    headers = {"Idempotency-Key": "key-1"}
+    first = client.post("/v1/jobs", json=JOB, headers=headers)
+    reordered = dict(reversed(JOB.items()))
+    again = client.post("/v1/jobs", json=reordered, headers=headers)
+    assert again.status_code == 202
+    assert again.json()["id"] == first.json()["id"]
+    other = client.post("/v1/jobs", json={**JOB, "seed": 9}, headers=headers)
+    assert other.status_code == 422
+    assert other.json()["type"].endswith(":conflict")
+    assert first.json()["id"] in other.json()["detail"]
+    assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+def test_bad_idempotency_key(client: TestClient) -> None:
+    response = client.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "a b"})
+    assert (response.status_code, response.json()["type"].split(":")[-1]) == (
+        400,
+        "bad-idempotency-key",
+    )
+
+
+def test_pages_follow_the_link_header(client: TestClient) -> None:
+    made = [submit(client, seed=i)["id"] for i in range(5)]
+    seen: list[str] = []
+    address = "/v1/jobs?limit=2"
+    while address:
+        response = client.get(address)
+        seen += [job["id"] for job in response.json()["jobs"]]
+        link = response.headers.get("link")
+        assert (link is None) == (response.json()["next"] is None)
+        address = link.split(">")[0].lstrip("<") if link else ""
+    assert seen == made[::-1]
+
+
+@pytest.mark.parametrize("cursor", ["!!!", "YWJj", "4pyT"])
+def test_bad_cursor(client: TestClient, cursor: str) -> None:
+    response = client.get("/v1/jobs", params={"cursor": cursor})
+    assert response.status_code == 400
+    assert "cursor" in response.json()["detail"]
+
+
+def test_list_by_state(client: TestClient) -> None:
+    queued, cancelled = submit(client), submit(client)
+    client.post(cancelled["links"]["cancel"])
+    found = client.get("/v1/jobs?state=cancelled").json()["jobs"]
+    assert [job["id"] for job in found] == [cancelled["id"]]
+    assert client.get("/v1/jobs?state=queued").json()["jobs"][0]["id"] == queued["id"]
+    assert client.get("/v1/jobs?state=lost").status_code == 422
+
+
+def test_cancel_is_idempotent_and_final(client: TestClient) -> None:
+    job = submit(client)
+    first = client.post(job["links"]["cancel"]).json()
+    second = client.post(job["links"]["cancel"]).json()
+    assert first["state"] == second["state"] == "cancelled"
+    assert first["finished_at"] == second["finished_at"]
+    kinds = [(e["event"], json.loads(e["data"])["state"]) for e in events_of(client, job["id"])]
+    assert kinds == [("job_state", "cancelled")]
+    response = client.post(
+        f"/v1/worker/jobs/{job['id']}/claim", json={"claim_id": "a.b", "worker": "w"}
+    )
+    assert response.status_code == 409
+
+
+def test_a_run_from_claim_to_end(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    job_id = submit(client)["id"]
+    taken = claim(client, job_id)
+    assert taken["attempt"] == 1
+    assert taken["finished"] == []
+    events = tune_events(trials=3)
+    receipt = deliver(client, job_id, events[:3])
+    assert receipt == {"proceed": True, "cancel": False}
+    assert client.get(f"/v1/jobs/{job_id}").json()["progress"]["trials"] == 2
+    deliver(client, job_id, events)  # the whole spool again: known lines are skipped
+    job = client.get(f"/v1/jobs/{job_id}").json()
+    assert job["state"] == "succeeded"
+    assert job["progress"]["trials"] == 3
+    assert [config["config"]["BLOCK"] for config in job["configs"]] == [128]
+    trials = client.get(f"/v1/jobs/{job_id}/trials").json()["trials"]
+    assert [item["trial"] for item in trials] == [
+        event["trial"] for event in events if event["kind"] == "trial_finished"
+    ]
+    assert deliver(client, job_id, events[:1], first=99)["proceed"] is False
+
+
+def test_a_takeover_gets_the_finished_trials_and_the_old_run_is_told_to_stop(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    job_id = submit(client)["id"]
+    events = tune_events(trials=3)
+    claim(client, job_id, "ticket.one")
+    deliver(client, job_id, events[:2], claim_id="ticket.one")
+    taken = claim(client, job_id, "ticket.two")
+    assert taken["attempt"] == 2
+    assert [item["trial"] for item in taken["finished"]] == [events[1]["trial"]]
+    # The first run is alive after all: its trial counts, its end of the job does not.
+    receipt = deliver(client, job_id, events[2:], first=3, claim_id="ticket.one")
+    assert receipt["proceed"] is False
+    job = client.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["progress"]["trials"]) == ("running", 3)
+
+
+def test_another_ticket_cannot_take_a_job_that_is_alive(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id, "one.a")
+    response = client.post(
+        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "two.a", "worker": "w"}
+    )
+    assert response.status_code == 409
+    assert "is running on cpu@here/1" in response.json()["detail"]
+
+
+def test_attempts_are_bounded(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    for run in range(3):
+        claim(client, job_id, f"t.{run}")
+    response = client.post(
+        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "t.last", "worker": "w"}
+    )
+    assert response.status_code == 409
+    job = client.get(f"/v1/jobs/{job_id}").json()
+    assert job["state"] == "failed"
+    assert "lost 3 times" in job["error"]
+
+
+def test_cancel_of_a_running_job_reaches_the_run(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    client.post(f"/v1/jobs/{job_id}/cancel")
+    beat = client.post(f"/v1/worker/jobs/{job_id}/heartbeat", json={"claim_id": "ticket.run"})
+    assert beat.json() == {"proceed": True, "cancel": True}
+    deliver(client, job_id, [{"kind": "job_cancelled", "at": "2026-01-01T00:00:00+00:00"}])
+    assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "cancelled"
+
+
+def test_failure_carries_its_reason(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    event = {"kind": "job_failed", "error": "no such device", "hint": "cpu", "at": "2026-01-01"}
+    deliver(client, job_id, [event])
+    job = client.get(f"/v1/jobs/{job_id}").json()
+    assert (job["state"], job["error"]) == ("failed", "no such device\nhint: cpu")
+
+
+def test_an_unknown_event_is_refused_and_nothing_of_its_delivery_is_stored(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    body = {
+        "claim_id": "ticket.run",
+        "events": [
+            {"sequence": 1, "event": tune_events(trials=1)[1]},
+            {"sequence": 2, "event": {"kind": "surprise", "at": ""}},
+        ],
+    }
+    response = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
+    assert response.status_code == 422
+    assert "surprise" in response.json()["detail"]
+    assert client.get(f"/v1/jobs/{job_id}/trials").json()["trials"] == []
+
+
+# -- events
+
+
+def test_events_resume_after_last_event_id(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    deliver(client, job_id, tune_events(trials=3))
+    everything = events_of(client, job_id)
+    assert [int(event["id"]) for event in everything] == list(range(1, len(everything) + 1))
+    assert everything[0]["event"] == "job_state"
+    assert json.loads(everything[-1]["data"])["state"] == "succeeded"
+    rest = events_of(client, job_id, **{"Last-Event-ID": "4"})
+    assert rest == everything[4:]
+    assert client.get(f"/v1/jobs/{job_id}/events?after=4").text.count("id:") == len(rest)
+    done = client.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": str(len(everything))})
+    assert done.status_code == 204
+
+
+def test_bad_last_event_id(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    response = client.get(f"/v1/jobs/{job_id}/events", headers={"Last-Event-ID": "x"})
+    assert response.status_code == 400
+
+
+# -- profile
+
+
+def test_profile_upload_and_download(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    missing = client.get(f"/v1/jobs/{job_id}/profile")
+    assert missing.status_code == 404
+    assert "has no profile yet" in missing.json()["detail"]
+    content = b'[{"frame": {"name": "ROOT"}}]' * 1000
+    assert client.put(f"/v1/worker/jobs/{job_id}/profile", content=content).status_code == 204
+    got = client.get(f"/v1/jobs/{job_id}/profile")
+    assert got.content == content
+    assert ".hatchet" in got.headers["content-disposition"]
+    headers = {"If-None-Match": got.headers["etag"]}
+    assert client.get(f"/v1/jobs/{job_id}/profile", headers=headers).status_code == 304
+
+
+# -- bad submissions
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "fragment"),
+    [
+        ({"workload": "soft"}, 422, "unknown workload 'soft'"),
+        ({"shapes": [{"M": 4}]}, 422, "lacks 'N'"),
+        ({"shapes": [{"M": 4, "N": -1}]}, 422, "N=-1"),
+        ({"shapes": []}, 422, "body.shapes"),
+        ({"dtypes": ["f99"]}, 422, "f99"),
+        ({"device": "tpu"}, 422, "'tpu' is not a device"),
+        ({"budget": {"trials": 0}}, 422, "body.budget.trials"),
+        ({"strategy": "magic"}, 422, "magic"),
+        ({"color": "red"}, 422, "body.color"),
+        ({"budget": {"trials": 10**9}}, 422, "trials"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else None,
+)
+def test_bad_submission(
+    client: TestClient, changes: dict[str, object], status: int, fragment: str
+) -> None:
+    response = client.post("/v1/jobs", json={**JOB, **changes})
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert fragment in response.json()["detail"]
+    assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_unknown_job(client: TestClient) -> None:
+    for path in ("", "/events", "/trials", "/profile"):
+        response = client.get(f"/v1/jobs/nobody{path}")
+        assert response.status_code == 404
+        assert response.json()["detail"] == "there is no job nobody"

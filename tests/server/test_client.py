@@ -1,0 +1,295 @@
+"""The client against real servers that break in the ways networks break."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from deuteron.server import Client
+from deuteron.server.client import DownloadError, ServiceError, ServiceUnreachable
+from deuteron.server.client.stream import parse_events
+from deuteron.server.configs import put_record
+
+JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials": 4, "seconds": 0.4}}
+
+Script = Callable[[BaseHTTPRequestHandler, int], None]
+
+
+class Scripted:
+    """A server whose answers a test writes by hand, byte by byte."""
+
+    def __init__(self, script: Script) -> None:
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+                script(self, len(outer.requests))
+
+            do_POST = do_GET
+
+            def log_message(self, *_args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[[Script], Scripted]]:
+    made: list[Scripted] = []
+
+    def make(script: Script) -> Scripted:
+        made.append(Scripted(script))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"content_length": str(len(body)), **headers}.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+# -- jobs, against the service
+
+
+def test_submit_watch_and_look_up(make_service: Callable[..., Any], tmp_path: Path) -> None:
+    service = make_service()
+    with Client(service.url) as client:
+        job = client.submit(JOB)
+        assert (
+            client.submit(JOB, idempotency_key="k").id == client.submit(JOB, idempotency_key="k").id
+        )
+        events = list(client.watch(job.id))
+        assert [event.id for event in events] == list(range(1, len(events) + 1))
+        assert [event.kind for event in events].count("trial_finished") == 4
+        assert events[-1].ends_job
+        assert list(client.watch(job.id, after=events[-1].id)) == []
+        done = client.job(job.id)
+        assert (done.state, done.trials, done.is_final) == ("succeeded", 4, True)
+        (record,) = client.records(job.id)
+        found = client.lookup(
+            record.kernel_hash, record.device.key, {"M": 8, "N": 8}, "f32", strict=True
+        )
+        assert (found.match, found.record) == ("exact", record)
+        assert client.cancel(job.id).state == "succeeded"
+        assert job.id in [item.id for item in client.jobs(limit=10)]
+        assert client.profile(job.id, tmp_path / "p.hatchet").read_text() == "[]"
+        first = client.pull_bundle(tmp_path / "b.bundle")
+        second = client.pull_bundle(tmp_path / "b.bundle")
+        assert (first.changed, second.changed) == (True, False)
+        assert first.sha256 == hashlib.sha256((tmp_path / "b.bundle").read_bytes()).hexdigest()
+        with pytest.raises(ServiceError, match="no job nobody") as caught:
+            client.job("nobody")
+        assert caught.value.status == 404
+        assert caught.value.hint
+
+
+def test_watch_goes_on_after_the_server_was_killed(make_service: Callable[..., Any]) -> None:
+    service = make_service()
+    with Client(service.url) as client:
+        job = client.submit({**JOB, "budget": {"trials": 8, "seconds": 2.0}})
+        seen: list[int] = []
+        trials = 0
+        for event in client.watch(job.id):
+            seen.append(event.id)
+            trials += event.kind == "trial_finished"
+            if trials == 3 and service.process.poll() is None and len(seen) < 8:
+                service.kill()
+                threading.Thread(target=service.start).start()
+                trials += 100
+        assert seen == list(range(1, len(seen) + 1))
+        assert trials == 108
+        assert client.job(job.id).state == "succeeded"
+
+
+def test_nobody_answers(pick_port: Callable[[], int]) -> None:
+    with (
+        Client(f"http://127.0.0.1:{pick_port()}") as client,
+        pytest.raises(ServiceUnreachable, match="does not answer") as caught,
+    ):
+        client.jobs()
+    assert "deuteron serve" in str(caught.value.hint)
+
+
+def test_a_silent_server_is_given_up(scripted: Callable[[Script], Scripted]) -> None:
+    release = threading.Event()
+    server = scripted(lambda _handler, _number: release.wait(10) and None)  # type: ignore[func-returns-value]
+    with (
+        Client(server.url, timeout_s=0.3) as client,
+        pytest.raises(ServiceUnreachable, match="did not answer in time"),
+    ):
+        client.jobs()
+    release.set()
+
+
+def test_submit_retries_under_one_key(scripted: Callable[[Script], Scripted]) -> None:
+    answer = (
+        b'{"id":"1","state":"queued","kernel_name":"k","kernel_hash":"h","device":"cpu",'
+        b'"progress":{"trials":0,"trials_total":1},"attempts":0,"created_at":""}'
+    )
+
+    def script(handler: BaseHTTPRequestHandler, number: int) -> None:
+        if number == 1:
+            handler.connection.close()
+        elif number == 2:
+            send(handler, 503, b"")
+        else:
+            send(handler, 202, answer)
+
+    server = scripted(script)
+    with Client(server.url) as client:
+        assert client.submit(JOB).id == "1"
+    keys = {headers["idempotency-key"] for _, headers in server.requests}
+    assert (len(server.requests), len(keys)) == (3, 1)
+
+
+def test_problem_documents_become_errors(scripted: Callable[[Script], Scripted]) -> None:
+    body = b'{"detail": "line 3: no", "hint": "yes", "report": "add.py:3:1: no\\n  x\\n  ^"}'
+    server = scripted(
+        lambda handler, number: send(handler, 422, body if number == 1 else b"<html>")
+    )
+    with Client(server.url) as client:
+        with pytest.raises(ServiceError) as caught:
+            client.jobs()
+        assert "add.py:3:1: no\n  x\n  ^" in str(caught.value)
+        with pytest.raises(ServiceError, match="Unprocessable"):
+            client.jobs()
+
+
+# -- the stream format
+
+
+def test_a_cut_off_event_is_not_delivered() -> None:
+    lines = [
+        "retry: 1000", "", ": still here", "", "id: 1", "event: a", 'data: {"x":1}', "",
+        "id: 2", "event: b", 'data: {"x":2}',
+    ]  # fmt: skip
+    assert [(e.id, e.kind, e.data) for e in parse_events(lines)] == [(1, "a", {"x": 1})]
+
+
+# -- downloads
+
+CONTENT = bytes(range(256)) * 4000
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+def ranged(handler: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+    start = int(handler.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
+    status = 206 if start and handler.headers.get("If-Range") == f'"{SHA256}"' else 200
+    return status, CONTENT[start:] if status == 206 else CONTENT, {"etag": f'"{SHA256}"'}
+
+
+def test_a_broken_download_is_resumed(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    def script(handler: BaseHTTPRequestHandler, number: int) -> None:
+        status, body, headers = ranged(handler)
+        if number < 3:
+            handler.send_response(status)
+            handler.send_header("etag", headers["etag"])
+            handler.send_header("content-length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body[:300_000])
+            handler.wfile.flush()
+            handler.connection.shutdown(2)
+        else:
+            send(handler, status, body, **headers)
+
+    server = scripted(script)
+    with Client(server.url) as client:
+        done = client.pull_bundle(tmp_path / "b")
+    assert (tmp_path / "b").read_bytes() == CONTENT
+    assert (done.sha256, done.changed) == (SHA256, True)
+    assert [headers.get("range") for _, headers in server.requests] == [
+        None,
+        "bytes=300000-",
+        "bytes=600000-",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_wrong_content_is_never_published(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    (tmp_path / "b").write_bytes(b"the old bundle")
+    server = scripted(lambda handler, _n: send(handler, 200, b"garbage", etag=f'"{SHA256}"'))
+    with (
+        Client(server.url) as client,
+        pytest.raises(DownloadError, match="announced sha256") as error,
+    ):
+        client.pull_bundle(tmp_path / "b")
+    assert error.value.hint
+    assert (tmp_path / "b").read_bytes() == b"the old bundle"
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_a_download_that_keeps_breaking_is_an_error(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        handler.send_response(200)
+        handler.send_header("etag", f'"{SHA256}"')
+        handler.send_header("content-length", str(len(CONTENT)))
+        handler.end_headers()
+
+    with (
+        Client(scripted(script).url) as client,
+        pytest.raises(DownloadError, match="connection broke 5 times"),
+    ):
+        client.pull_bundle(tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_server_without_etags_is_not_trusted(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    server = scripted(lambda handler, _n: send(handler, 200, b"x"))
+    with Client(server.url) as client, pytest.raises(DownloadError, match="no sha256 as its ETag"):
+        client.pull_bundle(tmp_path / "b")
+
+
+def test_the_part_of_an_older_bundle_is_dropped(
+    client: TestClient, make_record: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A resumed download of a bundle that has changed meanwhile starts again."""
+    with client.app.state.context.store.write() as tx:  # type: ignore[attr-defined]
+        put_record(tx, make_record({"M": 1, "N": 1}), None)
+    (tmp_path / f".b.{'1' * 64}.part").write_bytes(b"old part")
+    with Client("http://localhost", transport=_InProcess(client)) as inside:
+        done = inside.pull_bundle(tmp_path / "b")
+    assert hashlib.sha256((tmp_path / "b").read_bytes()).hexdigest() == done.sha256
+    assert [path.name for path in tmp_path.glob("*b*")] + [
+        path.name for path in tmp_path.glob(".b*")
+    ] == ["b"]
+
+
+class _InProcess(httpx.BaseTransport):
+    def __init__(self, client: TestClient) -> None:
+        self._client = client
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._client.request(
+            request.method, str(request.url), headers=dict(request.headers), content=request.read()
+        )
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)

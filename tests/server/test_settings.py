@@ -1,0 +1,90 @@
+"""Settings come from the environment, or not at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from deuteron.server import Settings, SettingsError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_defaults_are_a_single_user_service_on_loopback() -> None:
+    settings = Settings.from_environment({})
+    assert settings.host == "127.0.0.1"
+    assert not settings.requires_tokens
+    assert settings.database_url == f"sqlite:///{Path.home() / '.deuteron' / 'deuteron.db'}"
+
+
+def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> None:
+    values = {
+        "home": str(tmp_path),
+        "database_url": "postgresql://u:p@h/d",
+        "host": "::1",
+        "port": "9000",
+        "public_url": "https://tune.example/",
+        "auth": "tokens",
+        "token": "dtn_x",
+        "scheduler": "tcp://10.0.0.1:8786",
+        "max_body_bytes": "1_000_000",
+        "max_upload_bytes": "2000000",
+        "rate_per_minute": "7",
+        "max_shapes": "3",
+        "max_trials": "4",
+        "max_attempts": "5",
+        "lease_seconds": "6.5",
+        "heartbeat_seconds": "0.5",
+        "runner": "a.b:c",
+    }
+    assert set(values) == {item.name for item in fields(Settings)}
+    variables = {item.metadata["variable"]: values[item.name] for item in fields(Settings)}
+    settings = Settings.from_environment(variables)
+    read = {name: str(getattr(settings, name)) for name in values}
+    assert read == {**values, "max_body_bytes": "1000000"}
+    assert settings.base_url == "https://tune.example"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "fragment"),
+    [
+        ("DEUTERON_PORT", "http", "not a whole number"),
+        ("DEUTERON_PORT", "70000", "out of range"),
+        ("DEUTERON_AUTH", "maybe", "not a mode"),
+        ("DEUTERON_DATABASE_URL", "mysql://x", "not a database address"),
+        ("DEUTERON_SCHEDULER", "localhost", "not a scheduler"),
+        ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
+        ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
+        ("DEUTERON_RUNNER", "os.system", "not module:function"),
+    ],
+)
+def test_bad_values_name_the_variable_and_the_remedy(
+    variable: str, value: str, fragment: str
+) -> None:
+    with pytest.raises(SettingsError, match=fragment) as caught:
+        Settings.from_environment({variable: value})
+    assert variable in caught.value.message
+    assert caught.value.hint
+
+
+def test_only_settings_read_the_environment() -> None:
+    readers = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("server", "migrations")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"\bos\.(environ|getenv)\b", path.read_text())
+    ]
+    assert readers == ["server/settings.py"]
+
+
+def test_every_setting_is_documented() -> None:
+    text = (ROOT / "docs" / "http-api.md").read_text()
+    missing = [
+        item.metadata["variable"]
+        for item in fields(Settings)
+        if f"`{item.metadata['variable']}`" not in text
+    ]
+    assert missing == []
