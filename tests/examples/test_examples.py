@@ -51,7 +51,7 @@ KERNELS = [
     Kernel(
         "layer_norm",
         "layer_norm_fwd",
-        {n: F32 for n in ("X", "Y", "W", "B", "Mean", "Rstd")}
+        dict.fromkeys(("X", "Y", "W", "B", "Mean", "Rstd"), F32)
         | {"stride": INT, "N": "i32", "eps": "fp32"},
         {"BLOCK_SIZE": 1024},
     ),

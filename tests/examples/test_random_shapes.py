@@ -1,0 +1,133 @@
+"""The examples' kernels against float64 references at random, mostly ragged, shapes, on the CPU and on a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    """An example as a module; its ``harness`` is found beside it."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+HARNESS = load("harness")
+ADD, SOFTMAX, NORM, MATMUL, DROPOUT = (
+    load(n) for n in ("vector_add", "softmax", "layer_norm", "matmul", "dropout")
+)
+
+on_devices = pytest.mark.parametrize(
+    "device",
+    [HARNESS.Device("cpu"), pytest.param(HARNESS.Device("cuda:0"), marks=pytest.mark.gpu)],
+    ids=lambda d: d.name,
+)
+seeds = st.integers(0, 2**31)
+
+
+def error(found: np.ndarray, wanted: np.ndarray) -> float:
+    """Largest error relative to the largest element; NaN (an element never written) stays NaN."""
+    return float(np.abs(found.astype(np.float64) - wanted).max() / max(1e-30, np.abs(wanted).max()))
+
+
+@on_devices
+@given(size=st.integers(1, 20_000), seed=seeds)
+@settings(max_examples=20)
+def test_vector_add(device, size: int, seed: int):
+    x, y = np.random.default_rng(seed).standard_normal((2, size), dtype=np.float32)
+    out = device.empty(size)
+    ADD.add(device.array(x.copy()), device.array(y.copy()), out)
+    assert error(device.numpy(out), x.astype(np.float64) + y) <= 1e-6
+
+
+@on_devices
+@given(rows=st.integers(1, 70), columns=st.integers(1, 3000), seed=seeds)
+@settings(max_examples=15)
+def test_softmax(device, rows: int, columns: int, seed: int):
+    x = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32) * 5
+    out = device.empty((rows, columns))
+    SOFTMAX.softmax(device.array(x), out, num_programs=16)
+    assert error(device.numpy(out), SOFTMAX.reference(x)) <= 1e-5
+
+
+@on_devices
+@given(rows=st.integers(1, 40), columns=st.integers(2, 6000), seed=seeds)
+@settings(max_examples=12)
+def test_layer_norm(device, rows: int, columns: int, seed: int):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, columns), dtype=np.float32) * 3 + 1
+    weight, bias = rng.standard_normal((2, columns), dtype=np.float32)
+    out, mean, rstd = device.empty((rows, columns)), device.empty(rows), device.empty(rows)
+    inputs = (device.array(v.copy()) for v in (x, weight, bias))
+    NORM.layer_norm(*inputs, out, mean, rstd)
+    assert error(device.numpy(out), NORM.reference(x, weight, bias)) <= 1e-4
+
+
+@on_devices
+@pytest.mark.parametrize("activation", ["", "leaky_relu"])
+@given(m=st.integers(1, 200), n=st.integers(1, 200), k=st.integers(1, 150), seed=seeds)
+@settings(max_examples=12)
+def test_matmul(device, activation: str, m: int, n: int, k: int, seed: int):
+    """With one config of the list: the search itself is not the subject."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((m, k)).astype(np.float16)
+    b = rng.standard_normal((k, n)).astype(np.float16)
+    c = device.empty((m, n), "f16")
+    plain = MATMUL.matmul_kernel.fn
+    programs = -(-m // 64) * -(-n // 64)
+    plain[(programs,)](
+        *(device.array(a), device.array(b), c, m, n, k, k, 1, n, 1, n, 1),
+        BLOCK_SIZE_M=64,
+        BLOCK_SIZE_N=64,
+        BLOCK_SIZE_K=32,
+        GROUP_SIZE_M=4,
+        ACTIVATION=activation,
+    )
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    wanted = np.where(wanted >= 0, wanted, 0.01 * wanted) if activation else wanted
+    assert error(device.numpy(c), wanted) <= 2e-3
+
+
+@on_devices
+@given(size=st.integers(1, 5000), seed=st.integers(0, 2**31 - 1), p=st.floats(0.1, 0.9))
+@settings(max_examples=10)
+def test_dropout_is_the_same_on_every_target(device, size: int, seed: int, p: float):
+    """The mask comes from Philox: the float64 reference computes it with Python integers."""
+    x = np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
+    out = device.empty(size)
+    DROPOUT.seeded_dropout(device.array(x), out, p, seed)
+    checked = np.unique(np.linspace(0, size - 1, 50).astype(int))
+    keep = np.array([uniform(seed, int(i)) > np.float32(p) for i in checked])
+    wanted = np.where(keep, x[checked].astype(np.float64) / (1 - np.float32(p)), 0.0)
+    assert error(device.numpy(out)[checked], wanted) <= 1e-5
+
+
+def uniform(seed: int, offset: int) -> np.float32:
+    """First number of Philox 4x32-10 for (seed, offset), as f32 in [0, 1)."""
+    c, key = [offset, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        high_b, low_b = divmod(0xCD9E8D57 * c[2], 1 << 32)
+        high_a, low_a = divmod(0xD2511F53 * c[0], 1 << 32)
+        c = [high_b ^ c[1] ^ key[0], low_b, high_a ^ c[3] ^ key[1], low_a]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    signed = c[0] - (1 << 32) if c[0] >= 1 << 31 else c[0]
+    return np.float32(
+        np.float32(-signed - 1 if signed < 0 else signed) * np.float32(4.6566127342e-10)
+    )
