@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels
+# against torch and Triton, the profiler against Proton, and the main job on cuda:0. Each step has its own time-out, so
+# that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
+set -u
+cd "$(dirname "$0")/.."
+OUT=${OUT:-gpu-results}
+mkdir -p "$OUT"
+if [ -z "${PYTHON:-}" ]; then
+    if [ -x .venv/bin/python ] && .venv/bin/python -c 'import torch, triton' 2>/dev/null; then PYTHON=.venv/bin/python; else PYTHON=python3; fi
+fi
+# An interpreter that has torch but not deuteron sees the checkout through the links for type checkers.
+"$PYTHON" -c 'import deuteron' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONUNBUFFERED=1 DEUTERON_CACHE_DIR=${DEUTERON_CACHE_DIR:-$(mktemp -d)} DEUTERON_HOME=${DEUTERON_HOME:-$(mktemp -d)}
+
+summary=""
+failed=0
+step() { # name, seconds, command...
+    local name=$1 limit=$2 begin rc
+    shift 2
+    begin=$SECONDS
+    timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.log" 2>&1
+    rc=$?
+    [ $rc -eq 0 ] || failed=1
+    summary+=$(printf '%-10s exit %-4s %4ss   %s' "$name" $rc $((SECONDS - begin)) "$(tail -n 1 "$OUT/$name.log" | cut -c1-110)")$'\n'
+}
+
+step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; git rev-parse HEAD 2>/dev/null || true'
+step tests 270 "$PYTHON" -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
+step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
+step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
+step demo 240 "$PYTHON" -m deuteron.cli demo --device cuda:0 --directory "$OUT/demo"
+
+for name in tests kernels profiler demo; do
+    echo "== $name"
+    tail -n 45 "$OUT/$name.log"
+done
+echo "== summary"
+cat "$OUT/machine.log"
+printf '%s' "$summary"
+exit $failed

@@ -1,0 +1,147 @@
+"""Profiler on a GPU: what it costs on tiny kernels beside Proton, and whether it reads the same times.
+
+Each measurement runs in a process of its own, because CUPTI serves one client per process.
+
+python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+LAUNCHES = 5000
+REPEATS = 7
+
+
+def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
+    """Microseconds per launch of a tiny Triton-compiled kernel, median over repeats."""
+    import torch
+    from gpu_kernels import load_kernels
+
+    module = load_kernels("vector_add", "triton")
+    x, y = (torch.randn(1024, device="cuda") for _ in range(2))
+    out = torch.empty_like(x)
+    launch = module.add_kernel[(1,)]
+    times = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(LAUNCHES):
+            if scoped:
+                with scope("step"):
+                    launch(x, y, out, 1024, BLOCK_SIZE=1024)
+            else:
+                launch(x, y, out, 1024, BLOCK_SIZE=1024)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / LAUNCHES * 1e6)
+    return statistics.median(times)
+
+
+def child(who: str, mode: str) -> None:
+    """Print one figure: ``who`` is deuteron, proton or none; ``mode`` is plain or scoped."""
+    import contextlib
+    import tempfile
+
+    name = str(Path(tempfile.mkdtemp()) / "tiny")
+    scope: Callable[..., object] = lambda _: contextlib.nullcontext()  # noqa: E731
+    if who == "deuteron":
+        import deuteron.profiler as proton
+
+        proton.start(name)
+        scope = proton.scope
+    elif who == "proton":
+        import triton.profiler as proton  # type: ignore[no-redef]
+
+        proton.start(name)
+        scope = proton.scope
+    figure = tiny_launches(mode == "scoped", scope)
+    if who != "none":
+        proton.finalize()
+    print(json.dumps(figure))
+
+
+def profile_examples(name: str) -> dict[str, float]:
+    """Profile three kernels under scopes; returns GPU milliseconds per scope by profiler and by CUDA events."""
+    import torch
+    from gpu_kernels import load_kernels
+
+    import deuteron.profiler as proton
+
+    add, softmax = (load_kernels(n, "deuteron") for n in ("vector_add", "softmax"))
+    x = torch.randn(4096, 4096, device="cuda")
+    out = torch.empty_like(x)
+    work = {
+        "vector_add": lambda: add.add(x.view(-1), x.view(-1), out.view(-1)),
+        "softmax": lambda: softmax.softmax(x, out, num_programs=4096),
+        "torch_mm": lambda: torch.mm(x, x, out=out),
+    }
+    for run in work.values():
+        run()
+    torch.cuda.synchronize()
+    session = proton.start(name, hook="triton")
+    events = {}
+    bytes_moved = {"vector_add": 12.0 * x.numel(), "softmax": 8.0 * x.numel()}
+    for scope, run in work.items():
+        metrics = (
+            {"bytes": bytes_moved[scope]} if scope in bytes_moved else {"flops32": 2.0 * 4096**3}
+        )
+        with proton.scope(scope, metrics):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(10):
+                run()
+            end.record()
+        torch.cuda.synchronize()
+        events[f"{scope} events"] = start.elapsed_time(end)
+    proton.finalize(session)
+    tree = json.loads(Path(f"{name}.hatchet").read_text())[0]
+    found = {f"{n['frame']['name']} profiler": total_time(n) / 1e6 for n in tree["children"]}
+    return {**found, **events}
+
+
+def total_time(node: dict) -> float:  # type: ignore[type-arg]
+    """Nanoseconds of kernels below a node of a .hatchet tree."""
+    own = node["metrics"].get("time (ns)", 0)
+    return own + sum(total_time(c) for c in node["children"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--profile", default="examples", help="profile to write, without suffix")
+    parser.add_argument("--child", nargs=2)
+    options = parser.parse_args()
+    if options.child:
+        child(*options.child)
+        return
+    record: dict[str, object] = {}
+    for mode in ("plain", "scoped"):
+        times = {}
+        for who in ("none", "deuteron", "proton"):
+            command = [sys.executable, __file__, "--child", who, mode]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode:
+                print(f"{who} {mode} failed:\n{done.stderr[-800:]}")
+                continue
+            times[who] = json.loads(done.stdout.splitlines()[-1])
+        record[f"tiny launches {mode}, us"] = times
+        ratios = {w: t / times["none"] for w, t in times.items() if "none" in times}
+        print(
+            f"tiny kernels {mode}: "
+            + ", ".join(f"{w} {times[w]:.2f} us ({r:.2f}x)" for w, r in ratios.items())
+        )
+    record["GPU time, ms"] = found = profile_examples(options.profile)
+    print("  ".join(f"{k} {v:.3f} ms" for k, v in found.items()))
+    if options.out:
+        options.out.write_text(json.dumps(record, indent=1))
+
+
+if __name__ == "__main__":
+    main()
