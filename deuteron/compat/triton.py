@@ -1,0 +1,135 @@
+"""Programs that ``import triton``, with deuteron in its place.
+
+``python -m deuteron.compat.triton SCRIPT [ARGS]`` runs a program; :func:`install` does the same from inside one (a
+conftest, a notebook). Only the names that exist in deuteron are there: a program that uses more of Triton gets an
+ImportError or AttributeError that names what is missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+from deuteron.compiler.errors import DeuteronError
+
+#: Triton's module -> ours. The root is deuteron itself: ``triton.jit`` is ``deuteron.jit``.
+ALIASES = {
+    "triton": "deuteron",
+    "triton.language": "deuteron.language",
+    "triton.language.core": "deuteron.language",
+    "triton.language.math": "deuteron.language",
+    "triton.language.extra": "deuteron.language.extra",
+    "triton.language.extra.libdevice": "deuteron.compiler.language.libdevice",
+    "triton.language.extra.cuda.libdevice": "deuteron.compiler.language.libdevice",
+    "triton.profiler": "deuteron.profiler",
+    "triton.profiler.viewer": "deuteron.profiler.viewer",
+    "triton.testing": "deuteron.testing",
+}
+
+
+def install() -> None:
+    """Make ``import triton`` give deuteron in this process.
+
+    Raises:
+        DeuteronError: Triton itself is imported already.
+    """
+    present = sys.modules.get("triton")
+    if present is not None and present.__name__ != "deuteron":
+        raise DeuteronError(
+            "triton is imported already", hint="call deuteron.compat.triton.install() before that"
+        )
+    for name, ours in ALIASES.items():
+        sys.modules[name] = importlib.import_module(ours)
+    cuda = ModuleType("triton.language.extra.cuda")
+    vars(cuda)["libdevice"] = sys.modules["triton.language.extra.libdevice"]
+    sys.modules["triton.language.extra.cuda"] = cuda
+    runtime = _runtime()
+    sys.modules["triton.runtime"] = runtime
+    vars(sys.modules["deuteron"])["runtime"] = runtime
+
+
+def _runtime() -> ModuleType:
+    """triton.runtime as programs use it: which device is active and what it has."""
+    runtime = ModuleType("triton.runtime")
+    runtime.__doc__ = "The part of triton.runtime that programs outside Triton use."
+    vars(runtime)["driver"] = SimpleNamespace(active=ActiveDriver())
+    return runtime
+
+
+@dataclass(frozen=True, slots=True)
+class GPUTarget:
+    """What Triton calls a target: backend, compute capability times ten, threads per warp."""
+
+    backend: str
+    arch: int
+    warp_size: int
+
+
+class ActiveDriver:
+    """``triton.runtime.driver.active``."""
+
+    @property
+    def utils(self) -> ActiveDriver:
+        return self
+
+    def get_current_device(self) -> int:
+        """Ordinal of the current GPU."""
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        """The target of the current GPU; a CPU counts as backend "cpu"."""
+        from deuteron.compiler.targets import Target
+
+        target = Target.parse(_device().target)
+        return GPUTarget(target.kind, target.capability, 32 if target.kind == "cuda" else 1)
+
+    def get_active_torch_device(self) -> object:
+        """The torch device that kernels of this process run on."""
+        torch = importlib.import_module("torch")
+        return torch.device(_device().name)
+
+    def get_device_properties(self, index: int) -> dict[str, int]:
+        """The entries that tuning heuristics read, in Triton's units (bytes, kHz, bits)."""
+        found = _device().properties
+        return {
+            "multiprocessor_count": found.sm_count or 0,
+            "max_shared_mem": found.shared_bytes_per_block or 0,
+            "max_num_regs": 65536,
+            "warpSize": 32,
+            "sm_clock_rate": found.clock_khz or 0,
+            "mem_clock_rate": found.memory_clock_khz or 0,
+            "mem_bus_width": found.memory_bus_bits or 0,
+        }
+
+
+def _device():  # type: ignore[no-untyped-def]
+    from deuteron.compiler import get_device
+
+    try:
+        return get_device("cuda:0")
+    except DeuteronError:
+        return get_device("cpu")
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``SCRIPT [ARGS]`` as __main__ with deuteron under Triton's name."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: python -m deuteron.compat.triton SCRIPT [ARGS]")
+        return 0 if arguments else 2
+    script = Path(arguments[0])
+    if not script.is_file():
+        print(f"error: there is no file {script}", file=sys.stderr)
+        return 2
+    install()
+    sys.argv = arguments
+    sys.path.insert(0, str(script.parent))
+    runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Programs written for Triton, run unchanged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+import numpy as np
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+from triton.language.extra.cuda import libdevice as cuda_libdevice
+import triton.testing
+
+@triton.jit
+def double(x):
+    return libdevice.fmax(x * 2, x)
+
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, double(x), mask=i < n)
+
+x = np.arange(100, dtype=np.float32)
+out = np.zeros_like(x)
+kernel[(triton.cdiv(100, 32),)](x, out, 100, BLOCK=32)
+assert (out == 2 * x).all()
+assert triton.runtime.driver.active.get_current_target().backend in ("cpu", "cuda")
+print(sys.argv[1:], __name__)
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deuteron.compat.triton", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_program_runs_with_its_arguments(tmp_path: Path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    done = run(str(script), "a", "--b")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['a', '--b'] __main__"
+
+
+def test_missing_script_is_a_message():
+    done = run("nowhere.py")
+    assert done.returncode == 2
+    assert done.stderr == "error: there is no file nowhere.py\n"
+
+
+def test_install_refuses_when_triton_is_there():
+    code = (
+        "import sys, types; sys.modules['triton'] = types.ModuleType('triton')\n"
+        "from deuteron.compat import triton\n"
+        "try: triton.install()\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "imported already" in done.stdout
