@@ -86,7 +86,7 @@ def compile_text(
         builder.getModulePassManager().run(module, builder)
         if emit == "object":
             return bytes(target.emit_object(module))
-        return target.emit_assembly(module).encode()
+        return str(target.emit_assembly(module)).encode()
 
 
 def optimized_text(text: str, machine: Machine, *, speed: int = 2) -> str:
@@ -137,7 +137,7 @@ class LoadedObject:
 def _parse(text: str) -> ModuleRef:
     llvm = _llvm()
     try:
-        module = llvm.parse_assembly(text)
+        module: ModuleRef = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         numbered = "\n".join(f"{i:5} {line}" for i, line in enumerate(text.split("\n"), 1))
@@ -150,13 +150,11 @@ def _parse(text: str) -> ModuleRef:
 
 @cache
 def _target_machine(machine: Machine, speed: int) -> TargetMachine:
-    return (
-        _llvm()
-        .Target.from_triple(machine.triple)
-        .create_target_machine(
-            cpu=machine.processor, features=machine.features, opt=speed, reloc="pic"
-        )
+    target = _llvm().Target.from_triple(machine.triple)
+    made: TargetMachine = target.create_target_machine(
+        cpu=machine.processor, features=machine.features, opt=speed, reloc="pic"
     )
+    return made
 
 
 @cache

@@ -187,9 +187,7 @@ def _region(low: Lowering, block: Block, slots: Slots) -> list[Typed | None]:
     return _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
 
 
-def _goes_on(
-    low: Lowering, op: control.For, index: Typed, upper: Typed, step: Uniform
-) -> Typed:
+def _goes_on(low: Lowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:
     signed = op.lower.type.scalar.is_signed
     upwards = low.e.compare("slt" if signed else "ult", index, upper)
     if not signed or (isinstance(step.number, int) and step.number > 0):

@@ -32,9 +32,7 @@ def _scalar(op: Op) -> Scalar:
     return op.operands[0].type.scalar
 
 
-def _in_float(
-    e: Emitter, elem: Scalar, compute: Callable[..., Typed], *operands: Typed
-) -> Typed:
+def _in_float(e: Emitter, elem: Scalar, compute: Callable[..., Typed], *operands: Typed) -> Typed:
     """Compute on wide values and round the result to ``elem``."""
     return narrow(e, compute(*(widen(e, x, elem) for x in operands)), elem)
 
@@ -244,5 +242,3 @@ def function(e: Emitter, op: Op, x: Typed) -> Typed:
     if is_narrow(elem) or x.element == "float":
         return _in_float(e, elem, lambda a: maths.emit(e, op.mnemonic, a), x)
     return maths.emit(e, op.mnemonic, x)
-
-

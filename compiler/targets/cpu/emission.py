@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 Coords = tuple[Coord, ...]
-ViewRule = Callable[["Emission", Op, Value, Coords], Chunk]
+ViewRule = Callable[..., Chunk]  # (Emission, op, value, coords)
 
 
 def row_strides(shape: Sequence[int]) -> list[int]:

@@ -170,5 +170,3 @@ def float_to_integer(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:
     made = e.cast(opcode, wide, f"i{through}")
     made = Typed(made.type, e.function.op(f"freeze {made}"))
     return e.cast("trunc", made, f"i{to.bits}")
-
-

@@ -16,8 +16,8 @@ from ...llvm.driver import LoadedObject
 from .arena import ALIGNMENT
 from .debug import STATUS_BYTES
 from .pool import thread_pool
-from .program import INFO_SYMBOL
 from .printing import PrintRecord, print_values
+from .program import INFO_SYMBOL
 
 _ENTRY = ctypes.CFUNCTYPE(
     None,
@@ -102,7 +102,7 @@ class LoadedKernel:
         if failures:
             raise self._assertion(grid, *min(failures))
 
-    def _printer(self, grid: tuple[int, int, int]) -> ctypes._FuncPointer:  # type: ignore[name-defined]
+    def _printer(self, grid: tuple[int, int, int]) -> ctypes._FuncPointer:
         def show(record: int, program: int, table: int) -> None:
             print_values(self.prints[record], position(grid, program), table)
 

@@ -55,9 +55,10 @@ class Liveness:
         stored = self.stored.pop(value, None)
         if stored is not None:
             self.free(stored.buffer)
-        elif value.op is not None and is_lazy(value.op):
-            if all(not self.uses.get(r) for r in value.op.results):
-                self.retire(value.op)
+            return
+        op = value.op
+        if op is not None and is_lazy(op) and all(not self.uses.get(r) for r in op.results):
+            self.retire(op)
 
     def retire(self, op: Op) -> None:
         """``op`` will not be computed (again)."""

@@ -95,7 +95,12 @@ class Nest:
             self.blocks.enter(outer)
 
     def open(
-        self, count: int, step: int = 1, start: int = 0, carried: Sequence[Typed] = (), stride: int = 0
+        self,
+        count: int,
+        step: int = 1,
+        start: int = 0,
+        carried: Sequence[Typed] = (),
+        stride: int = 0,
     ) -> tuple[Coord, list[Typed]]:
         """Begin a loop of ``count`` iterations; the index runs from ``start`` in steps.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...ir.core import Block, Effect, Function, Op, Value
+from ...ir.core import Block, Effect, Op, Value
 from ...ir.types import Element
 from ...llvm.text import FunctionText, ModuleText
 from ...llvm.typed import Emitter, Typed
@@ -21,7 +21,7 @@ from .liveness import Liveness
 from .loops import Blocks
 from .plan import Plan, is_lazy, reads_buffer
 
-Statement = Callable[["Lowering", Op], None]
+Statement = Callable[..., None]  # (Lowering, op)
 
 statements: RuleSet[Statement] = RuleSet("cpu")
 views: RuleSet[ViewRule] = RuleSet("cpu")
@@ -137,13 +137,17 @@ class Lowering:
                     self.store(needed)
 
     def _collect_saving(
-        self, value: Value, identity: bool, saving: dict[Value, Stored], seen: set[tuple[Value, bool]]
+        self,
+        value: Value,
+        identity: bool,
+        saving: dict[Value, Stored],
+        seen: set[tuple[Value, bool]],
     ) -> None:
         for child, same in self._children(value, identity, seen):
             self._collect_saving(child, same, saving, seen)
-        if value.type.rank and value in self.plan.kept and value not in self.stored and identity:
-            if value not in saving:
-                saving[value] = Stored(self.allocate(value), value.type.shape)
+        done = value in self.stored or value in saving
+        if identity and value.type.rank and value in self.plan.kept and not done:
+            saving[value] = Stored(self.allocate(value), value.type.shape)
 
     def _children(
         self, value: Value, identity: bool, seen: set[tuple[Value, bool]]
@@ -347,5 +351,3 @@ def root_pointer(value: Value) -> Value | None:
             case _:
                 return None
     return value
-
-

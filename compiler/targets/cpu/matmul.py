@@ -48,7 +48,9 @@ def dot(low: Lowering, op: matmul.Dot) -> None:
     left, right = low.store(source), low.store(op.b)
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)
-    transposed = source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
+    transposed = (
+        source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
+    )
     _Product(low, op, left.buffer, right.buffer, buffer, transposed).emit(start_at_zero=zero)
     low.define_stored(op.result, buffer)
 

@@ -22,11 +22,13 @@ def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
     elem = op.result.type.elem
     present = [c for c in (pointer, mask, other) if c is not None]
     level = max(c.level for c in present)
-    if isinstance(pointer, Uniform) and (mask is None or isinstance(mask, Uniform)):
-        if other is None or isinstance(other, Uniform):
-            with emission.nest.at(level):
-                value = _load_one(emission, pointer.value, elem, mask, other)
-            return Uniform(value, level)
+    everywhere = [c for c in present if isinstance(c, Uniform)]
+    if len(everywhere) == len(present):
+        where, *rest = (c.value for c in everywhere)
+        masked = rest[0] if mask is not None else None
+        default = rest[1] if other is not None else None
+        with emission.nest.at(level):
+            return Uniform(load_scalar(emission.low, where, elem, masked, default), level)
     masks = emission.as_vector(mask) if mask is not None else None
     others = emission.as_vector(other) if other is not None else None
     contiguous = isinstance(pointer, Affine) and pointer.stride == elem.bytes
@@ -43,13 +45,6 @@ def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
 
 def pointer_base(pointer: Chunk) -> Typed:
     return pointer.base if isinstance(pointer, Affine) else pointer.value
-
-
-def _load_one(
-    emission: Emission, pointer: Typed, elem: Element, mask: Uniform | None, other: Uniform | None
-) -> Typed:
-    default = other.value if other is not None else None
-    return load_scalar(emission.low, pointer, elem, mask.value if mask else None, default)
 
 
 def load_scalar(
@@ -270,9 +265,7 @@ _INTEGER_KINDS = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": 
 _ORDERS = {"relaxed": "monotonic"}
 
 
-def _read_modify_write(
-    low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed
-) -> Typed:
+def _read_modify_write(low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed) -> Typed:
     elem = op.value.type.elem
     order = _ORDERS.get(op.semantics, op.semantics)
     if isinstance(elem, Pointer) or elem.is_integer:
@@ -327,7 +320,10 @@ def compare_exchange(
     order = _ORDERS.get(op.semantics, op.semantics)
     failure = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
     integer = f"i{8 * elem.bytes}"
-    bits = [x if x.type in ("ptr", integer) else e.cast("bitcast", x, integer) for x in (expected, value)]
+    bits = [
+        x if x.type in ("ptr", integer) else e.cast("bitcast", x, integer)
+        for x in (expected, value)
+    ]
     made = low.function.op(
         f"cmpxchg {pointer}, {bits[0]}, {bits[1]} {order} {failure}, align {elem.bytes}"
     )
@@ -337,4 +333,3 @@ def compare_exchange(
     if found.type != expected.type:
         found = e.cast("bitcast", found, expected.type)
     return found, success
-

@@ -13,9 +13,7 @@ def prepare(function: Function) -> Function:
     env: dict[Value, Value] = {}
     copy = Function(function.name)
     copy.body = function.body.clone(env)
-    copy.parameters = [
-        Parameter(p.name, env[p.value], p.divisibility) for p in function.parameters
-    ]
+    copy.parameters = [Parameter(p.name, env[p.value], p.divisibility) for p in function.parameters]
     _rewrite(copy.body, {})
     fuse_accumulation(copy)
     return copy
@@ -46,9 +44,7 @@ def _widen_dot(block: Block, op: matmul.Dot) -> Value:
     elem, acc_elem = op.a.type.scalar, op.acc.type.scalar
     wide = I32 if elem.is_integer else F32 if elem.bits < 64 else elem
     wide_acc = acc_elem if acc_elem.bits >= 32 else F32
-    a, b, acc = (
-        _cast(block, x, to) for x, to in ((op.a, wide), (op.b, wide), (op.acc, wide_acc))
-    )
+    a, b, acc = (_cast(block, x, to) for x, to in ((op.a, wide), (op.b, wide), (op.acc, wide_acc)))
     made = matmul.Dot(a, b, acc, op.precision)
     made.location = op.location
     block.ops.append(made)

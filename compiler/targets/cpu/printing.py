@@ -78,7 +78,8 @@ def _dtype(name: str) -> np.dtype:
     if name.startswith("*"):
         return np.dtype(np.uint64)
     if name in special:
-        return special[name]
+        known: np.dtype = special[name]
+        return known
     kind = "float" if name[0] == "f" else "uint" if name[0] == "u" else "int"
     return np.dtype(f"{kind}{name[1:]}")
 

@@ -153,5 +153,3 @@ def program_id(low: Lowering, op: program.ProgramId) -> None:
 @statements(program.NumPrograms)
 def num_programs(low: Lowering, op: program.NumPrograms) -> None:
     low.set_scalar(op.result, low.grid[op.axis])
-
-

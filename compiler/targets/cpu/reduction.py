@@ -56,7 +56,11 @@ def _has_control(region: Block) -> bool:
 def neutral_element(op: reduction.Reduce) -> Typed | None:
     """What leaves the other operand as it is, for regions of one known operation on one operand; else None."""
     first = op.combine.ops[0]
-    if len(op.inputs) != 1 or len(op.combine.ops) != 2 or set(first.operands) != set(op.combine.args):
+    if (
+        len(op.inputs) != 1
+        or len(op.combine.ops) != 2
+        or set(first.operands) != set(op.combine.args)
+    ):
         return None
     elem = op.inputs[0].type.elem
     if not isinstance(elem, Scalar) or is_narrow(elem) or elem.bits < 8:
@@ -64,7 +68,9 @@ def neutral_element(op: reduction.Reduce) -> Typed | None:
     low, high = -math.inf, math.inf
     if elem.is_integer:
         low, high = _integer_range(elem)
-    silent = math.nan if elem.is_float else None  # min and max that skip NaN give back the other operand
+    silent = (
+        math.nan if elem.is_float else None
+    )  # min and max that skip NaN give back the other operand
     match first:
         case ops.Add():
             number: float | None = -0.0 if elem.is_float else 0
@@ -96,7 +102,11 @@ def reduce(low: Lowering, op: reduction.Reduce) -> None:
         return
     tile_shape = op.inputs[0].type.shape
     along = vector_axis(tile_shape) == op.axis
-    lanes = 1 if _has_control(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
+    lanes = (
+        1
+        if _has_control(op.combine)
+        else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
+    )
     saving = low.prepare([(v, True) for v in op.inputs])
     emission = Emission(low, lanes, saving)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]

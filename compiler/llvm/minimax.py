@@ -1,0 +1,262 @@
+"""Where the polynomials of :mod:`.coefficients` come from: ``python -m deuteron.compiler.llvm.minimax`` prints them.
+
+For f32 each is a minimax fit in the relative error of the function that it is used in, found by Lawson's iteration
+(least squares on a dense Chebyshev grid, reweighted by the error until it is level), in f64. The coefficients are then
+rounded to f32 one after the other, lowest first, refitting the rest. For f64 each is a truncated Chebyshev series,
+summed in extended precision where the function's own series is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """sum(c[i] * x**i) ~ target(x) on [low, high], with errors weighted by ``weight``."""
+
+    target: Callable[[Array], Array]
+    weight: Callable[[Array], Array]
+    low: float
+    high: float
+    degree: int
+
+
+def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
+    return lambda x: np.array([function(float(v)) for v in x])
+
+
+def _one(x: Array) -> Array:
+    return np.ones_like(x)
+
+
+def _series(x: Array, terms: list[float]) -> Array:
+    return np.asarray(np.polynomial.polynomial.polyval(x, terms), dtype=np.float64)
+
+
+def _log1p_tail(x: Array) -> Array:
+    """(log1p(x) - x + x**2/2) / x**3, by its series near 0."""
+    near = np.abs(x) < 0.02
+    series = _series(x, [(-1) ** k / (k + 3) for k in range(12)])
+    safe = np.where(near, 1.0, x)
+    return np.where(near, series, (np.log1p(safe) - safe + safe * safe / 2) / safe**3)
+
+
+def _log2_tail(x: Array) -> Array:
+    """(log2(1 + x) - x/ln 2) / x**2, by its series near 0."""
+    near = np.abs(x) < 0.02
+    series = _series(x, [-((-1) ** k) / (k + 2) for k in range(12)])
+    safe = np.where(near, 1.0, x)
+    return np.where(near, series, (np.log1p(safe) - safe) / safe**2) / math.log(2)
+
+
+def _sin_tail(z: Array) -> Array:
+    """(sin(r) - r) / r**3 with z = r**2: its own series is exact to f64 on [0, 0.62]."""
+    return _series(z, [(-1) ** (k + 1) / math.factorial(2 * k + 3) for k in range(10)])
+
+
+def _cos_tail(z: Array) -> Array:
+    """(cos(r) - 1 + r**2/2) / r**4 with z = r**2."""
+    return _series(z, [(-1) ** k / math.factorial(2 * k + 4) for k in range(10)])
+
+
+def _tanh_tail(z: Array) -> Array:
+    """(tanh(r) - r) / r**3 with z = r**2."""
+    r = np.sqrt(np.maximum(z, 1e-4))
+    near = -1 / 3 + z * (2 / 15 - z * (17 / 315 - z * 62 / 2835))
+    return np.where(z < 1e-4, near, (np.tanh(r) - r) / r**3)
+
+
+def _erf_ratio(z: Array) -> Array:
+    """erf(r)/r - 1 with z = r**2."""
+    r = np.sqrt(z)
+    ratio = _elementwise(math.erf)(r) / np.maximum(r, 1e-6)
+    return np.where(z < 1e-12, 2 / math.sqrt(math.pi), ratio) - 1
+
+
+def _erfc_exponent(x: Array) -> Array:
+    """-log(erfc(x))."""
+    return -np.log(_elementwise(math.erfc)(x))
+
+
+_QUARTER = (math.pi / 4) ** 2 * 1.001
+_HALF_OCTAVE = (math.sqrt(0.5) - 1.0005, math.sqrt(2) - 0.9995)
+
+FITS: dict[str, Fit] = {
+    "EXP": Fit(np.exp, lambda x: np.exp(-x), -0.34665, 0.34665, 6),
+    "EXP2": Fit(np.exp2, lambda x: np.exp2(-x), -0.5001, 0.5001, 6),
+    "LOG_TAIL": Fit(_log1p_tail, lambda x: x**2, *_HALF_OCTAVE, 8),
+    "LOG2_TAIL": Fit(_log2_tail, lambda x: np.abs(x), *_HALF_OCTAVE, 9),
+    "SIN_TAIL": Fit(_sin_tail, lambda z: z, 0.0, _QUARTER, 3),
+    "COS_TAIL": Fit(_cos_tail, lambda z: z**2, 0.0, _QUARTER, 3),
+    "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 0.626**2, 5),
+    "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 1.0, 6),
+    "ERFC_EXPONENT": Fit(_erfc_exponent, lambda x: np.exp(-_erfc_exponent(x)), 0.99, 4.0, 8),
+}
+
+
+def fit(problem: Fit) -> tuple[float, ...]:
+    """The coefficients of ``problem``, lowest first, each exactly an f32."""
+    nodes = np.cos(np.pi * (np.arange(2000) + 0.5) / 2000)
+    x = (problem.low + problem.high) / 2 + (problem.high - problem.low) / 2 * nodes
+    target, weight = problem.target(x), problem.weight(x)
+    found: list[float] = []
+    for first in range(problem.degree + 1):
+        rest = target - np.polynomial.polynomial.polyval(x, [*found, 0.0])
+        coefficients = _lawson(x, rest, weight, first, problem.degree)
+        found.append(float(np.float32(coefficients[0])))
+    return tuple(found)
+
+
+def _lawson(x: Array, target: Array, weight: Array, first: int, last: int) -> Array:
+    """Coefficients of x**first .. x**last."""
+    scale = float(np.max(np.abs(x)))
+    basis = np.stack([(x / scale) ** k for k in range(first, last + 1)], axis=1)
+    emphasis = np.full(x.shape, 1.0 / len(x))
+    best, best_error = np.zeros(last - first + 1), math.inf
+    for _ in range(60):
+        rows = np.sqrt(emphasis) * weight
+        solution = np.linalg.lstsq(basis * rows[:, None], target * rows, rcond=None)[0]
+        error = np.abs(basis @ solution - target) * weight
+        if error.max() < best_error:
+            best, best_error = solution, float(error.max())
+        emphasis = emphasis * np.maximum(error, error.max() * 1e-3)
+        emphasis /= emphasis.sum()
+    return best / scale ** np.arange(first, last + 1)
+
+
+Extended = NDArray[np.longdouble]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A function for f64: its power series terms(k), or values where it has none; kept up to ``degree``."""
+
+    low: float
+    high: float
+    degree: int
+    term: Callable[[int], np.longdouble] | None = None
+    values: Callable[[Array], Array] | None = None
+
+
+def _factorial(n: int) -> np.longdouble:
+    result = np.longdouble(1)
+    for k in range(2, n + 1):
+        result *= k
+    return result
+
+
+def _tanh_terms() -> list[np.longdouble]:
+    """Of (tanh(r) - r) / r**3 in z = r**2, from tanh' = 1 - tanh**2."""
+    t = [np.longdouble(1)]
+    for k in range(1, 60):
+        square = sum((t[i] * t[k - 1 - i] for i in range(k)), np.longdouble(0))
+        t.append(-square / (2 * k + 1))
+    return t[1:]
+
+
+_TANH = _tanh_terms()
+_PI = np.longdouble(np.pi) + np.longdouble(1.2246467991473532e-16)
+_TWO_OVER_ROOT_PI = np.longdouble(2) / np.sqrt(_PI)
+_LN2 = np.longdouble(0.6931471805599453) + np.longdouble(2.3190468138462996e-17)
+
+SERIES: dict[str, Series] = {
+    "EXP_64": Series(-0.3467, 0.3467, 11, lambda k: 1 / _factorial(k)),
+    "EXP2_64": Series(-0.5001, 0.5001, 12, lambda k: _LN2**k / _factorial(k)),
+    "ATANH_TAIL_64": Series(0.0, 0.02945, 7, lambda k: 2 / np.longdouble(2 * k + 3)),
+    "SIN_TAIL_64": Series(0.0, _QUARTER, 6, lambda k: (-1) ** (k + 1) / _factorial(2 * k + 3)),
+    "COS_TAIL_64": Series(0.0, _QUARTER, 6, lambda k: (-1) ** k / _factorial(2 * k + 4)),
+    "TANH_TAIL_64": Series(0.0, 0.626**2, 11, lambda k: _TANH[k]),
+    "ERF_RATIO_64": Series(
+        0.0,
+        1.0,
+        13,
+        lambda k: _TWO_OVER_ROOT_PI * (-1) ** k / (_factorial(k) * (2 * k + 1)) - (k == 0),
+    ),
+    # In t = (x - 3.5) / 2.5; 1 - exp(-p) needs it only where erfc is not small.
+    "ERFC_EXPONENT_64": Series(-1.0, 1.0, 24, values=lambda t: _erfc_exponent(3.5 + 2.5 * t)),
+}
+
+
+def expand(problem: Series) -> tuple[float, ...]:
+    """The coefficients of ``problem``, lowest power first."""
+    count = 96
+    angles = _PI * (np.arange(count) + np.longdouble(0.5)) / count
+    nodes: Extended = np.cos(angles)
+    middle, half = (
+        (np.longdouble(problem.high) + sign * np.longdouble(problem.low)) / 2 for sign in (1, -1)
+    )
+    x = middle + half * nodes
+    if problem.term is not None:
+        values = sum((problem.term(k) * x**k for k in range(40)), np.zeros_like(x))
+    elif problem.values is not None:
+        values = problem.values(x.astype(np.float64)).astype(np.longdouble)
+    chebyshev = [2 * np.sum(values * np.cos(k * angles)) / count for k in range(problem.degree + 1)]
+    chebyshev[0] /= 2
+    return tuple(float(c) for c in _monomials(chebyshev, middle, half))
+
+
+def _monomials(
+    chebyshev: list[np.longdouble], middle: np.longdouble, half: np.longdouble
+) -> list[np.longdouble]:
+    """sum c[k] T_k((x - middle) / half) as powers of x."""
+    line = np.array([-middle / half, 1 / half], dtype=np.longdouble)
+    before = np.array([1], dtype=np.longdouble)
+    current = line
+    total = np.zeros(len(chebyshev), dtype=np.longdouble)
+    total[0] += chebyshev[0]
+    for c in chebyshev[1:]:
+        total[: len(current)] += c * current
+        following = 2 * np.convolve(line, current)
+        following[: len(before)] -= before
+        before, current = current, following
+    return list(total)
+
+
+def main() -> None:
+    """Print the module of coefficients."""
+    print(
+        '"""Polynomials of :mod:`.maths`, lowest power first. Made by :mod:`.minimax`; do not edit."""\n'
+    )
+    print("from __future__ import annotations\n")
+    made = {name: fit(problem) for name, problem in FITS.items()}
+    made |= {name: expand(problem) for name, problem in SERIES.items()}
+    for name, values in made.items():
+        print(f"{name} = (")
+        for value in values:
+            print(f"    {value!r},")
+        print(")")
+    digits = two_over_pi()
+    print("# 2/pi in 64-bit digits, most significant first.")
+    print("TWO_OVER_PI = (")
+    for digit in digits:
+        print(f"    0x{digit:016X},")
+    print(")")
+
+
+def two_over_pi(digits: int = 21) -> list[int]:
+    """2/pi in base 2**64, by Machin's formula in integers."""
+    bits = 64 * digits + 128
+
+    def arctan_inverse(n: int) -> int:
+        total, power, k = 0, (1 << bits) // n, 0
+        while power:
+            total += (-1) ** k * (power // (2 * k + 1))
+            power //= n * n
+            k += 1
+        return total
+
+    pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))
+    fraction = (2 << 2 * bits) // pi
+    return [fraction >> (bits - 64 * (i + 1)) & ((1 << 64) - 1) for i in range(digits)]
+
+
+if __name__ == "__main__":
+    main()
