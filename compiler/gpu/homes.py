@@ -29,6 +29,7 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import ExpandDims, Join, Permute, Reshape, Split
 from .coalesce import Access, access_of, default_layout, merge
+from .scan import scan_layout
 from .tensorcore import accumulator_layout
 from .values import Costs, is_view
 
@@ -182,11 +183,11 @@ class Homes:
     def _derive(self, source: Value) -> LinearLayout | None:
         op = source.op
         match op:
-            case Reduce() | Scan():
+            case Scan():
+                return scan_layout(source.type.shape, op.axis, self.warps)
+            case Reduce():
                 operand = self._free_layout(op.inputs[0])
-                if operand is None:
-                    return None
-                return slice_layout(operand, op.axis) if isinstance(op, Reduce) else operand
+                return None if operand is None else slice_layout(operand, op.axis)
             case _:
                 return self._forward(op) if op is not None else None
 

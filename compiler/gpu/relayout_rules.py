@@ -15,6 +15,7 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
+from .scan import scan_layout
 from .tensorcore import choose, multiply_add_layout, needs_wide_accumulator
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _reduce(state: Relayout, reduce: Reduce) -> None:
 
 @_rule(Scan)
 def _scan(state: Relayout, scan: Scan) -> None:
-    layout = _reduction_layout(state, scan.inputs, scan.axis)
+    layout = scan_layout(scan.inputs[0].type.shape, scan.axis, state.warps)
     inputs = tuple(state.demand(v, layout) for v in scan.inputs)
     made = Scan(inputs, scan.axis, scan.reverse, scan.combine.clone({}))
     for result in made.results:

@@ -15,7 +15,7 @@ from ..layout.access import element_bytes_of
 from ..targets.target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
-from ..tile.reduction import Reduce, Scan
+from ..tile.reduction import Reduce
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
 
@@ -67,9 +67,6 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
         case ConvertLayout():
             return _conversion_bytes(op)
         case Reduce():
-            plan = plan_reduction(_layout(op.inputs[0]), op.axis)
-            return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
-        case Scan():
             plan = plan_reduction(_layout(op.inputs[0]), op.axis)
             return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
         case Dot():

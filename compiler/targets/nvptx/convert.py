@@ -209,14 +209,8 @@ def _from_lane(state: Lowering, value: str, word: str, lane: str) -> str:
     return _shuffle_word(state, "idx", value, word, lane)
 
 
-def shuffle_up(state: Lowering, value: str, word: str, distance: int) -> str:
-    """``value`` of the lane ``distance`` below; the lowest lanes keep their own."""
-    return _shuffle_word(state, "up", value, word, str(distance))
-
-
 def _shuffle_word(state: Lowering, mode: str, value: str, word: str, lane: str) -> str:
     text = state.text
-    clamp = "0" if mode == "up" else "31"
     if word == "i64":
         low = text.op(f"trunc i64 {value} to i32")
         shifted = text.op(f"lshr i64 {value}, 32")
@@ -226,7 +220,7 @@ def _shuffle_word(state: Lowering, mode: str, value: str, word: str, lane: str) 
         upper = text.op(f"shl i64 {wide[1]}, 32")
         return text.op(f"or disjoint i64 {upper}, {wide[0]}")
     kind = "f32" if word == "float" else "i32"
-    operands = [("i32", "-1"), (word, value), ("i32", lane), ("i32", clamp)]
+    operands = [("i32", "-1"), (word, value), ("i32", lane), ("i32", "31")]
     return text.call(word, f"llvm.nvvm.shfl.sync.{mode}.{kind}", operands)
 
 
@@ -238,3 +232,10 @@ def shuffle_element(state: Lowering, value: str, elem: Element, lane_xor: int) -
     unit = _join_unit(state, elem, [value])
     word = "i64" if elem.bits == 64 else "i32"
     return _split_unit(state, elem, butterfly(state, unit, word, lane_xor), 1)[0]
+
+
+def shuffle_from(state: Lowering, value: str, elem: Element, lane: str) -> str:
+    """One element of any type from the lane whose number (modulo 32) is ``lane``."""
+    unit = _join_unit(state, elem, [value])
+    word = "i64" if elem.bits == 64 else "i32"
+    return _split_unit(state, elem, _from_lane(state, unit, word, lane), 1)[0]

@@ -21,6 +21,7 @@ from . import (  # noqa: F401  (each registers its rules)
     mma,
     multiply_add,
     reduction,
+    scan,
     shape,
 )
 from .lowering import Lowering

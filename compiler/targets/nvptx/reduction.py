@@ -6,7 +6,7 @@ from ...errors import UnsupportedOp
 from ...gpu.reduction import ReductionPlan, bits_of, plan_reduction
 from ...ir.core import Block, Value
 from ...ir.types import Element
-from ...tile.reduction import Reduce, Scan
+from ...tile.reduction import Reduce
 from .convert import shuffle_element
 from .lowering import ELEMENT_RULES, RULES, Lowering, reach_of, rule
 from .registers import Registers
@@ -14,10 +14,6 @@ from .vectors import load_shared, store_shared
 
 #: One partial result: a value for each operand of the reduction.
 Item = tuple[str, ...]
-
-RULES.unsupported(
-    Scan, "prefix scans have no lowering for GPUs yet; use the interpreter or the cpu target"
-)
 
 
 def combine(state: Lowering, block: Block, left: Item, right: Item) -> Item:

@@ -5,6 +5,7 @@ that the caller chooses, so a missing barrier shows as a wrong result in some or
 arrays that were given, against alignment and against reading shared memory that nobody wrote.
 """
 
-from .machine import SimulationError, simulate
+from .machine import simulate
+from .values import SimulationError
 
 __all__ = ["SimulationError", "simulate"]

@@ -59,8 +59,12 @@ def _compute(text: str, outputs: int, inputs: Inputs) -> Compute:
         return lambda warp: multiply(shape, kind, [x(warp.env) for _, x in inputs])
     for pattern, convert in _CONVERSIONS.items():
         if text.startswith(pattern):
-            return lambda warp, convert=convert: [convert(*(x(warp.env) for _, x in inputs))]
+            return _applied(convert, inputs)
     raise SimulationError(f"the simulator does not know the instruction {text!r}")
+
+
+def _applied(convert: Callable[..., Array], inputs: Inputs) -> Compute:
+    return lambda warp: [convert(*(x(warp.env) for _, x in inputs))]
 
 
 def _predicate(match: re.Match[str], outputs: int, inputs: Inputs) -> Operand:
@@ -119,7 +123,7 @@ _ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
     "exch": lambda old, x: x,
     "min": min,
     "max": max,
-}  # type: ignore[dict-item]
+}
 _ATOMIC_TYPES = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
@@ -181,7 +185,7 @@ def _eight_bit_to_half(x: Array) -> Array:
 
 
 def _saturated(x: Array, dtype: type[np.generic]) -> Array:
-    limit = float(ml_dtypes.finfo(dtype).max)
+    limit = 448.0 if dtype is _E4M3 else 57344.0  # the largest finite values
     return np.clip(x, -limit, limit)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .assembly import parse_assembly
 from .intrinsics import parse_call
 from .parse import Step, split_commas
-from .values import Array, SimulationError, is_float, operand, split_type, unsigned
+from .values import Array, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
     from .machine import Warp
@@ -61,12 +61,17 @@ Compute = Callable[["Warp"], Array]
 
 
 def _truncated_division(x: Array, y: Array) -> Array:
-    wide_x, wide_y = x.astype(object), np.where(y == 0, 1, y).astype(object)
-    magnitude = [
-        abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-        for a, b in zip(wide_x, wide_y, strict=True)
-    ]
-    return np.array(magnitude, dtype=object).astype(x.dtype)
+    """Division by zero is undefined; the simulator gives 0 (remainders too), as the interpreter does."""
+    divisor = np.where(y == 0, 1, y)
+    quotient = x // divisor
+    inexact = quotient * divisor != x
+    towards_zero = quotient + (inexact & ((x < 0) != (divisor < 0)))
+    return np.where(y == 0, 0, towards_zero).astype(x.dtype)
+
+
+def _unsigned_division(x: Array, y: Array) -> Array:
+    divisor = np.where(y == 0, 1, unsigned(y)).astype(unsigned(y).dtype)
+    return np.where(y == 0, 0, unsigned(x) // divisor).astype(divisor.dtype).view(x.dtype)
 
 
 def _shift_amount(y: Array) -> Array:
@@ -78,9 +83,9 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
     "sdiv": _truncated_division,
-    "udiv": lambda x, y: (unsigned(x) // np.maximum(unsigned(y), 1)).view(x.dtype),
-    "srem": lambda x, y: x - _truncated_division(x, y) * y,
-    "urem": lambda x, y: (unsigned(x) % np.maximum(unsigned(y), 1)).view(x.dtype),
+    "udiv": _unsigned_division,
+    "srem": lambda x, y: np.where(y == 0, 0, x - _truncated_division(x, y) * y),
+    "urem": lambda x, y: np.where(y == 0, 0, x - _unsigned_division(x, y) * y),
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
@@ -98,7 +103,9 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 def _binary(opcode: str, rest: str) -> Compute:
     first, second = split_commas(rest)
     type, left = typed(first)
-    x, y, compute = operand(type, left), operand(type, second), _BINARY[opcode]
+    # One-bit integers wrap: addition and subtraction are exclusive or.
+    operation = "xor" if type == "i1" and opcode in ("add", "sub") else opcode
+    x, y, compute = operand(type, left), operand(type, second), _BINARY[operation]
     dtype = split_type(type)[1]
     return lambda warp: compute(x(warp.env), y(warp.env)).astype(dtype)
 
@@ -275,8 +282,3 @@ _MAKERS: dict[str, Callable[[str, str], Compute]] = {
     "extractelement": _extract,
     "extractvalue": _extract_value,
 }  # fmt: skip
-
-
-def is_float_type(type: str) -> bool:
-    """Whether LLVM prints ``type`` with floating-point instructions."""
-    return is_float(type)

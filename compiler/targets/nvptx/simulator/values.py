@@ -6,6 +6,7 @@ import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from ....errors import DeuteronError
 
 LANES = 32
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]  # the element type is known when the code runs
 #: What a name stands for: an array of shape (32,), a vector (32, n), or a struct as a tuple.
 Held = Array | tuple[Array, ...]
 Operand = Callable[[dict[str, Held]], Array]
