@@ -52,10 +52,17 @@ def _abs(value: Operand) -> object:
     return maths.abs(value) if isinstance(value, tensor) else abs(value)
 
 
+_FLOAT_WORDS = ("inf", "+inf", "-inf", "nan")
+
+
 def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operand], object]:
     def convert(value: Operand) -> object:
         if isinstance(value, tensor):
             return arithmetic.cast(value, dtype)
+        if not isinstance(value, int | float) and (
+            python is not float or value not in _FLOAT_WORDS
+        ):
+            raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
         return python(value)
 
     return builtin(convert)
@@ -140,7 +147,7 @@ def _invoke(
 ) -> object:
     try:
         result = function(*args, **kwargs)  # type: ignore[operator]
-    except TypeError as error:
+    except (TypeError, ValueError, ArithmeticError) as error:
         # A wrong call of a builtin shows as Python's own message, which names the function and the argument.
         raise UnsupportedSyntax(f"{_name(function)}: {error}") from error
     return result.value if isinstance(result, constexpr) else result

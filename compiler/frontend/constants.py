@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Integers beyond this many bits are refused; the widest type of the language has 64.
 MAX_BITS = 256
-#: Longest string or tuple that compile-time arithmetic may make.
+#: Longest string, and most leaves of a tuple, that a compilation may make.
 MAX_LENGTH = 10_000
 
 BINARY: dict[type[ast.operator], Callable[[object, object], object]] = {
@@ -57,9 +57,22 @@ def binary(op: ast.operator, lhs: object, rhs: object) -> object:
     """``lhs op rhs`` of compile-time values; raises UnsupportedSyntax with what Python said, or past the limits."""
     _guard(op, lhs, rhs)
     try:
-        return BINARY[type(op)](lhs, rhs)
+        return bounded(BINARY[type(op)](lhs, rhs))
     except (TypeError, ValueError, ArithmeticError, KeyError) as error:
         raise UnsupportedSyntax(f"{lhs!r} and {rhs!r} at compile time: {error}") from error
+
+
+def bounded(value: object) -> object:
+    """``value``, unless it is a string or tuple past MAX_LENGTH: nested tuples grow exponentially when doubled."""
+    if isinstance(value, str | tuple) and _leaves(value) > MAX_LENGTH:
+        raise UnsupportedSyntax(f"longer than {MAX_LENGTH} elements")
+    return value
+
+
+def _leaves(value: object) -> int:
+    if isinstance(value, tuple):
+        return sum(_leaves(v) for v in value)
+    return len(value) if isinstance(value, str) else 1
 
 
 def _guard(op: ast.operator, lhs: object, rhs: object) -> None:

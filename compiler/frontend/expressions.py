@@ -68,12 +68,14 @@ def _name(frame: Frame, node: ast.Name) -> object:
 
 @_rule(ast.Tuple)
 def _tuple(frame: Frame, node: ast.Tuple) -> object:
-    return _items(frame, node.elts)
+    with frame.at(node):
+        return constants.bounded(_items(frame, node.elts))
 
 
 @_rule(ast.List)
 def _list(frame: Frame, node: ast.List) -> object:
-    return _items(frame, node.elts)
+    with frame.at(node):
+        return constants.bounded(_items(frame, node.elts))
 
 
 def _items(frame: Frame, nodes: list[ast.expr]) -> tuple[object, ...]:
@@ -304,7 +306,7 @@ def _joined(frame: Frame, node: ast.JoinedStr) -> object:
         value = evaluate(frame, part.value)
         spec = evaluate(frame, part.format_spec) if part.format_spec else ""
         parts.append(_format(frame, part, value, str(spec)))
-    return "".join(parts)
+    return constants.bounded("".join(parts))
 
 
 def _format(frame: Frame, node: ast.FormattedValue, value: object, spec: str) -> str:

@@ -25,12 +25,34 @@ class Undefined:
     why: str
 
 
+#: Statements that one compilation may execute, inlined calls and unrolled loops included. A kernel takes hundreds.
+MAX_STEPS = 200_000
+
+
+class Budget:
+    """Bounds the work of one compilation: kernel text may come from anywhere."""
+
+    def __init__(self) -> None:
+        self.steps = MAX_STEPS
+
+    def spend(self, frame: Frame, node: ast.AST) -> None:
+        """Count one statement; raises UnsupportedSyntax when there were too many."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise frame.error(
+                node,
+                f"the kernel executes more than {MAX_STEPS} statements at compile time",
+                "use tl.range instead of tl.static_range, and fewer nested calls",
+            )
+
+
 @dataclass(eq=False)
 class Frame:
     """A function body under compilation."""
 
     source: KernelSource
     builder: Builder
+    budget: Budget
     scope: dict[str, object] = field(default_factory=dict)
 
     def lookup(self, node: ast.Name) -> object:

@@ -15,7 +15,7 @@ from ..runtime.signature import parse_argument_type
 from ..tile.control import Yield
 from .constants import evaluate_constant
 from .expressions import evaluate
-from .frame import Frame
+from .frame import Budget, Frame
 from .source import Argument, KernelSource
 from .statements import execute
 
@@ -40,7 +40,7 @@ def lower(
     """
     function = Function(source.name)
     compilation = Compilation(Builder(function.body), debug)
-    frame = Frame(source, compilation.builder)
+    frame = Frame(source, compilation.builder, compilation.budget)
     for argument in source.arguments:
         name = argument.name
         if name in constexprs:
@@ -79,6 +79,7 @@ class Compilation:
         self.builder = builder
         self.debug = debug
         self.depth = 0
+        self.budget = Budget()
 
     def call(
         self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
@@ -91,7 +92,7 @@ class Compilation:
             raise UnsupportedSyntax(
                 f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse"
             )
-        frame = Frame(callee, self.builder, bind(callee, args, kwargs))
+        frame = Frame(callee, self.builder, self.budget, bind(callee, args, kwargs))
         self.depth += 1
         location = self.builder.location
         try:
@@ -154,4 +155,4 @@ def bind(
 def _call_default(callee: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
-    return evaluate(Frame(callee, Builder(Block())), argument.default)
+    return evaluate(Frame(callee, Builder(Block()), Budget()), argument.default)

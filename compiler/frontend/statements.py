@@ -40,6 +40,7 @@ def _rule(kind: type[StatementT]) -> Callable[[Callable[[Frame, StatementT], obj
 def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
     """Compile statements in order; the result tells whether the function returned."""
     for position, statement in enumerate(body):
+        frame.budget.spend(frame, statement)
         if isinstance(statement, ast.If):
             outcome, finished = _if(frame, statement, body[position + 1 :])
             if finished:

@@ -83,6 +83,30 @@ CASES = [
     ),
     ("y = 2 ** 100000", errors.UnsupportedSyntax, "256 bits", "", "2 **"),
     ("y = 'a' * 10 ** 9", errors.UnsupportedSyntax, "10000 elements", "", "'a'"),
+    ("y = int('7' * 5000)", errors.TypeMismatch, "takes numbers", "", "int("),
+    ("y = tl.cdiv(4, 0)", errors.UnsupportedSyntax, "by zero", "", "tl.cdiv"),
+    ("y = int(float('inf'))", errors.UnsupportedSyntax, "infinity", "", "int("),
+    (
+        "t = (1, 2)\n    for i in tl.static_range(99):\n        t = (t, t)",
+        errors.UnsupportedSyntax,
+        "10000",
+        "",
+        "",
+    ),
+    (
+        "s = 'ab'\n    for i in tl.static_range(99):\n        s = s + s",
+        errors.UnsupportedSyntax,
+        "10000",
+        "",
+        "",
+    ),
+    (
+        "for i in tl.static_range(4000):\n        for j in tl.static_range(4000):\n            y = i",
+        errors.UnsupportedSyntax,
+        "200000 statements",
+        "tl.range",
+        "y = i",
+    ),
     ("tl.static_print(f'{n:>999999999}')", errors.UnsupportedSyntax, "64 wide", "", ""),
     ("y = tl.dot(tl.zeros((16, 16), tl.float16), x)", errors.TypeMismatch, "rank 2", "", "tl.dot"),
     (
@@ -173,3 +197,13 @@ def test_missing_signature_entry_names_the_parameter():
     source = KernelSource.from_text(HEAD + "    pass\n", "kernel")
     with pytest.raises(errors.UnsupportedSyntax, match="'n' of kernel needs a type"):
         lower(source, {"x": "*f32"}, {"B": 1})
+
+
+def test_calls_that_double_at_every_level_end_in_an_error():
+    levels = "".join(
+        f"@triton.jit\ndef f{i}(x):\n    a = f{i + 1}(x)\n    return f{i + 1}(a)\n"
+        for i in range(40)
+    )
+    text = f"import triton\n@triton.jit\ndef f40(x):\n    return x\n{levels}@triton.jit\ndef kernel(x):\n    f0(x)\n"
+    with pytest.raises(errors.UnsupportedSyntax, match="statements at compile time"):
+        lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})

@@ -1,0 +1,271 @@
+"""How a kernel uses its parameters, read off its syntax tree: which are addresses, which are real numbers, which size
+a tile. Nothing is compiled, so it works before any type is known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..language.inline import Inlinable, LibraryFunction
+from .source import KernelSource
+
+#: Calls that read or write memory; the address is their first argument.
+_ACCESSES = {"load", "store"}
+#: Calls whose result points where their first argument (or ``base``) points.
+_POINTER_KEEPERS = {"make_block_ptr", "make_tensor_descriptor", "advance", "multiple_of"} | {
+    "max_contiguous",
+    "max_constancy",
+}
+#: Calls whose arguments are whole numbers.
+_INTEGER_CALLS = {"range", "static_range", "cdiv", "arange", "num_programs"}
+#: Calls whose arguments are the shape of a tile.
+_SHAPE_CALLS = {"arange", "zeros", "full", "zeros_like", "reshape", "broadcast_to", "view"}
+#: Calls that make floating-point tiles.
+_FLOAT_CALLS = {"load", "rand", "randn", "rand4x", "exp", "exp2", "log", "sqrt", "rsqrt", "dot"}
+_MAX_DEPTH = 8
+
+
+@dataclass
+class Usage:
+    """Names of parameters by what they are used for. ``integer_pointers`` point to indices or offsets; ``loaded`` and
+    ``stored`` are the pointers that the kernel reads and writes."""
+
+    pointers: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
+    stored: set[str] = field(default_factory=set)
+    integer_pointers: set[str] = field(default_factory=set)
+    integers: set[str] = field(default_factory=set)
+    reals: set[str] = field(default_factory=set)
+    sizes: set[str] = field(default_factory=set)
+    conditions: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+    dtypes: set[str] = field(default_factory=set)
+    precisions: set[str] = field(default_factory=set)
+    has_dot: bool = False
+
+
+def usage_of(source: KernelSource) -> Usage:
+    """What a kernel does with each of its parameters. What cannot be told is in no set."""
+    return _Reader(source, 0).read()
+
+
+class _Reader:
+    """Reads one function; calls of other jit functions are read in turn and mapped to the caller's names."""
+
+    def __init__(self, source: KernelSource, depth: int) -> None:
+        self.source = source
+        self.depth = depth
+        self.parameters = {a.name for a in source.arguments}
+        self.found = Usage()
+        self.bindings: dict[str, list[ast.expr]] = {}
+        self.nodes = [node for statement in source.node.body for node in ast.walk(statement)]
+
+    def read(self) -> Usage:
+        for node in self.nodes:
+            self._bind(node)
+        for node in self.nodes:
+            match node:
+                case ast.Call():
+                    self._call(node)
+                case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                    self.found.conditions |= self._bare_names(test)
+                case ast.Compare(left=left, comparators=[right]):
+                    self._compare(left, right)
+                case _:
+                    pass
+        # Afterwards: whether an operand is a real number depends on which pointers hold indices.
+        for node in self.nodes:
+            if isinstance(node, ast.BinOp):
+                self._mix(node.left, node.right)
+            elif isinstance(node, ast.Compare):
+                self._mix(node.left, node.comparators[0])
+        self.found.integers -= self.found.pointers
+        self.found.reals -= self.found.pointers | self.found.integers
+        return self.found
+
+    def _bind(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self.bindings.setdefault(name, []).append(value)
+            case ast.AugAssign(target=ast.Name(id=name), value=value):
+                # x += y: x also stands for what it was, which its other bindings say.
+                self.bindings.setdefault(name, []).append(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                self.bindings.setdefault(name, []).append(value)
+            case _:
+                pass
+
+    # ---- calls ------------------------------------------------------------------------------------------------
+
+    def _call(self, call: ast.Call) -> None:
+        name = _called(call)
+        if name in _ACCESSES or name.startswith("atomic_") or name in _POINTER_KEEPERS:
+            self._access(call, name)
+        if name in _INTEGER_CALLS:
+            for argument in call.args:
+                self.found.integers |= self._reachable(argument)
+        if name in _SHAPE_CALLS:
+            for argument in call.args:
+                self.found.sizes |= self._bare_names(argument)
+        if name == "dot":
+            self.found.has_dot = True
+        if name == "to" and call.args:
+            self.found.dtypes |= self._bare_names(call.args[0])
+        for keyword in call.keywords:
+            if keyword.arg == "dtype":
+                self.found.dtypes |= self._bare_names(keyword.value)
+            if keyword.arg == "input_precision":
+                self.found.precisions |= self._bare_names(keyword.value)
+        self._inlined(call)
+
+    def _access(self, call: ast.Call, name: str) -> None:
+        address = _argument(call, 0, "pointer", "base")
+        if address is None:
+            return
+        pointer = self._pointer(address)
+        if pointer is not None:
+            self.found.pointers.add(pointer)
+            if name == "load" or name.startswith("atomic_"):
+                self.found.loaded.add(pointer)
+            if name == "store" or name.startswith("atomic_"):
+                self.found.stored.add(pointer)
+        self.found.integers |= self._reachable(address)
+        self._indices(address)
+        mask = _argument(call, 1 if name == "load" else 2, "mask")
+        if mask is not None and name in _ACCESSES:
+            self.found.integers |= self._reachable(mask)
+
+    def _indices(self, address: ast.expr) -> None:
+        """What is loaded to compute an address is an integer."""
+        for expression in self._closure(address):
+            for node in ast.walk(expression):
+                if isinstance(node, ast.Call) and _called(node) == "load" and node.args:
+                    pointer = self._pointer(node.args[0])
+                    if pointer is not None:
+                        self.found.integer_pointers.add(pointer)
+
+    def _inlined(self, call: ast.Call) -> None:
+        """Carry over what a called jit function does with its parameters."""
+        if not isinstance(call.func, ast.Name) or self.depth >= _MAX_DEPTH:
+            return
+        try:
+            callee = self.source.namespace.lookup(call.func.id)
+        except Exception:
+            return  # not a function of this text; the compilation says so at its place
+        if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction):
+            return
+        inner = _Reader(callee.source, self.depth + 1).read()
+        self.found.has_dot |= inner.has_dot
+        names = [a.name for a in callee.source.arguments]
+        given = [*zip(names, call.args, strict=False)]
+        given += [(k.arg, k.value) for k in call.keywords if k.arg]
+        for name, value in given:
+            if name in inner.pointers:
+                pointer = self._pointer(value)
+                for kind in ("pointers", "loaded", "stored", "integer_pointers"):
+                    if pointer and name in getattr(inner, kind):
+                        getattr(self.found, kind).add(pointer)
+            for kind in ("integers", "reals", "sizes", "conditions", "texts", "dtypes"):
+                if name in getattr(inner, kind):
+                    getattr(self.found, kind).update(self._bare_names(value))
+
+    # ---- expressions ------------------------------------------------------------------------------------------
+
+    def _compare(self, left: ast.expr, right: ast.expr) -> None:
+        for one, other in ((left, right), (right, left)):
+            if isinstance(other, ast.Constant) and isinstance(other.value, str):
+                self.found.texts |= self._bare_names(one)
+
+    def _mix(self, left: ast.expr, right: ast.expr) -> None:
+        """A scalar combined with a floating-point value is one itself, unless it is used as an integer elsewhere."""
+        for one, other in ((left, right), (right, left)):
+            if isinstance(one, ast.Name) and one.id in self.parameters and self._is_real(other):
+                self.found.reals.add(one.id)
+
+    def _is_real(self, expression: ast.expr) -> bool:
+        for part in self._closure(expression):
+            match part:
+                case ast.Constant(value=float()):
+                    return True
+                case ast.Call() if _called(part) in _FLOAT_CALLS:
+                    pointer = self._pointer(part.args[0]) if part.args else None
+                    if _called(part) != "load" or pointer not in self.found.integer_pointers:
+                        return True
+                case _:
+                    pass
+        return False
+
+    def _pointer(self, address: ast.expr) -> str | None:
+        """The parameter that an address is computed from: the one called a pointer, else the leftmost summand."""
+        summands = list(dict.fromkeys(self._summands(address, set())))
+        named = [name for name in summands if name.lower().endswith(("ptr", "ptrs", "pointer"))]
+        return next(iter(named or summands), None)
+
+    def _summands(self, expression: ast.expr, seen: set[str]) -> Iterator[str]:
+        match expression:
+            case ast.Name(id=name):
+                if name not in seen:
+                    seen.add(name)
+                    if name in self.parameters:
+                        yield name
+                    for value in self.bindings.get(name, ()):
+                        yield from self._summands(value, seen)
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                yield from self._summands(left, seen)
+                yield from self._summands(right, seen)
+            case ast.Subscript(value=value):
+                yield from self._summands(value, seen)
+            case ast.IfExp(body=body, orelse=orelse):
+                yield from self._summands(body, seen)
+                yield from self._summands(orelse, seen)
+            case ast.Call() if _called(expression) in _POINTER_KEEPERS | {"to"}:
+                inner = _argument(expression, 0, "base")
+                if _called(expression) == "to" and isinstance(expression.func, ast.Attribute):
+                    inner = expression.func.value
+                if inner is not None:
+                    yield from self._summands(inner, seen)
+            case _:
+                pass
+
+    def _closure(self, expression: ast.expr) -> Iterator[ast.expr]:
+        """An expression and all that its local names were assigned, transitively."""
+        pending, seen = [expression], set[str]()
+        while pending:
+            current = pending.pop()
+            for node in ast.walk(current):
+                if isinstance(node, ast.expr):
+                    yield node
+                if isinstance(node, ast.Name) and node.id not in seen:
+                    seen.add(node.id)
+                    pending.extend(self.bindings.get(node.id, ()))
+
+    def _reachable(self, expression: ast.expr) -> set[str]:
+        names = {node.id for node in self._closure(expression) if isinstance(node, ast.Name)}
+        return names & self.parameters
+
+    def _bare_names(self, expression: ast.expr) -> set[str]:
+        """Parameters that stand alone, in a tuple, or behind ``not``, ``and``, ``or``."""
+        match expression:
+            case ast.Name(id=name) if name in self.parameters:
+                return {name}
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.BoolOp(values=items):
+                return {name for item in items for name in self._bare_names(item)}
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self._bare_names(operand)
+            case _:
+                return set()
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case _:
+            return ""
+
+
+def _argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
+    if position < len(call.args):
+        return call.args[position]
+    return next((k.value for k in call.keywords if k.arg in names), None)
