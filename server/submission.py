@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner import JobSpec
+from deuteron.tuner import BUILTINS, STRATEGIES, JobSpec, builtin_workload
 from deuteron.tuner.errors import StrategyError
 from deuteron.tuner.json_fields import canonical_json
-from deuteron.tuner.strategies import STRATEGIES
-from deuteron.tuner.workloads import BUILTINS, builtin_workload
 
 from .dispatch.devices import resources_for
 from .problems import Problem

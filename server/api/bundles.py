@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
 
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
 _MEDIA_TYPE = "application/x-ndjson"
-_FILE = {
+_FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {_MEDIA_TYPE: {}}, "description": "The bundle."},
     206: {"description": "The part of the bundle that `Range` asked for."},
     304: {"description": "`If-None-Match` names this bundle: you have it."},

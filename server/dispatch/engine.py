@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, Nanny, Scheduler, SpecCluster
+from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from . import ConnectedWorker
 from .devices import resources_for, resources_of
@@ -48,10 +48,38 @@ def worker_options(bench: Bench, folder: Path) -> dict[str, Any]:
     }
 
 
+class Dispatched:
+    """A job at the scheduler. Dask is untyped; this is all that the supervisor needs of its futures."""
+
+    def __init__(self, ticket: str, future: Any) -> None:
+        self.ticket = ticket
+        self._future = future
+
+    @property
+    def done(self) -> bool:
+        return bool(self._future.done())
+
+    @property
+    def failure(self) -> str | None:
+        """Why the engine gave up, None when the run returned."""
+        if self._future.status == "finished":
+            return None
+        return str(self._future.exception() if self._future.status == "error" else "cancelled")
+
+    def result(self) -> str:
+        return str(self._future.result())
+
+    def cancel(self) -> None:
+        self._future.cancel()
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        self._future.add_done_callback(lambda _future: call())
+
+
 class Engine:
     """A connection to a Dask scheduler, and the cluster behind it when it is ours."""
 
-    def __init__(self, client: Client, cluster: SpecCluster | None) -> None:
+    def __init__(self, client: Any, cluster: Any | None) -> None:
         self._client = client
         self._cluster = cluster
 
@@ -68,7 +96,7 @@ class Engine:
             }
             for bench in benches
         }
-        cluster = SpecCluster(
+        cluster: Any = SpecCluster(  # type: ignore[no-untyped-call]
             workers=workers,
             scheduler={
                 "cls": Scheduler,
@@ -76,22 +104,22 @@ class Engine:
             },
             silence_logs=logging.WARNING,
         )
-        return cls(Client(cluster), cluster)
+        return cls(Client(cluster), cluster)  # type: ignore[no-untyped-call]
 
     @classmethod
     def connect(cls, address: str) -> Engine:
         """Raises:
         OSError: nobody answers at the address.
         """
-        return cls(Client(address, timeout=_CONNECT_TIMEOUT_S), None)
+        return cls(Client(address, timeout=_CONNECT_TIMEOUT_S), None)  # type: ignore[no-untyped-call]
 
     @property
     def connected(self) -> bool:
         return bool(self._client.status == "running")
 
-    def submit(self, job_id: str, ticket: str, device: str) -> Future:
+    def submit(self, job_id: str, ticket: str, device: str) -> Dispatched:
         """Queue a job at the scheduler."""
-        return self._client.submit(
+        future = self._client.submit(
             measure_here,
             job_id,
             ticket,
@@ -99,6 +127,7 @@ class Engine:
             resources=resources_for(device),
             pure=False,
         )
+        return Dispatched(ticket, future)
 
     def workers(self) -> list[ConnectedWorker]:
         found = self._client.scheduler_info(n_workers=-1)["workers"]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from deuteron.tuner import (
+from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
     JobFinished,

@@ -79,7 +79,7 @@ class Link:
         )
 
     def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
-        body = {
+        body: dict[str, object] = {
             "claim_id": claim_id,
             "events": [{"sequence": item.sequence, "event": item.event} for item in events],
         }
@@ -89,7 +89,8 @@ class Link:
         return _receipt(self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}))
 
     def announce(self, worker: str, fingerprints: Sequence[dict[str, object]]) -> None:
-        self._post("/v1/worker/devices", {"worker": worker, "devices": list(fingerprints)})
+        body: dict[str, object] = {"worker": worker, "devices": list(fingerprints)}
+        self._post("/v1/worker/devices", body)
 
     def upload_profile(self, job_id: str, path: Path) -> None:
         with path.open("rb") as file:

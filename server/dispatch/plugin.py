@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import cast
 
 from distributed import Worker, WorkerPlugin, get_worker
 
@@ -17,7 +18,7 @@ _PLUGIN = "deuteron-bench"
 _PAUSE_S = 2.0
 
 
-class BenchPlugin(WorkerPlugin):  # type: ignore[misc]
+class BenchPlugin(WorkerPlugin):
     """Holds the bench of a worker process and, in the background, announces its device and delivers what
     an earlier process left in the spool."""
 
@@ -54,5 +55,5 @@ class BenchPlugin(WorkerPlugin):  # type: ignore[misc]
 
 def measure_here(job_id: str, ticket: str) -> str:
     """The Dask task. Only names travel through the scheduler; spec and token do not."""
-    plugin = get_worker().plugins[_PLUGIN]
+    plugin = cast(BenchPlugin, get_worker().plugins[_PLUGIN])
     return measure(plugin.bench, job_id, ticket)

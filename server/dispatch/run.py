@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner import (
-    ConfigRecord,
+from deuteron.tuner import ConfigRecord, JobSpec, Trial
+from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
-    JobSpec,
-    Trial,
     TuneEvent,
 )
 

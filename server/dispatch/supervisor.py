@@ -22,9 +22,7 @@ from .run import Bench
 from .spool import leftovers
 
 if TYPE_CHECKING:
-    from distributed import Future
-
-    from .engine import Engine
+    from .engine import Dispatched, Engine
 
 logger = logging.getLogger("deuteron.dispatch")
 
@@ -44,7 +42,7 @@ class DaskDispatcher:
         self._embedded = settings.scheduler == EMBEDDED
         self._devices = detected_devices() if self._embedded else None
         self._engine: Engine | None = None
-        self._futures: dict[str, tuple[str, Future]] = {}
+        self._dispatched: dict[str, Dispatched] = {}
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -106,7 +104,7 @@ class DaskDispatcher:
     def _serve(self, engine: Engine) -> None:
         while not self._closing.is_set():
             if not engine.connected:
-                self._futures.clear()
+                self._dispatched.clear()
                 raise OSError("connection lost")
             self._guarded(self._reap)
             self._guarded(self._expire_leases)
@@ -157,44 +155,44 @@ class DaskDispatcher:
         with self._store.read() as tx:
             queued = tx.jobs.in_state(JobState.QUEUED)
         for job in queued:
-            if job.id not in self._futures:
+            if job.id not in self._dispatched:
                 self._submit(engine, job)
 
     def _submit(self, engine: Engine, job: Job) -> None:
-        ticket = uuid.uuid4().hex
         try:
-            future = engine.submit(job.id, ticket, job.device)
+            dispatched = engine.submit(job.id, uuid.uuid4().hex, job.device)
         except DeuteronError as error:
             self._ingest.fail(job.id, str(error))
             return
-        self._futures[job.id] = (ticket, future)
-        future.add_done_callback(lambda _future: self._wake.set())
+        self._dispatched[job.id] = dispatched
+        dispatched.when_done(self._wake.set)
         logger.info("job %s waits for a worker with %s", job.id, job.device)
 
     def _reap(self) -> None:
-        for job_id, (ticket, future) in list(self._futures.items()):
+        """Look at what the engine was given: runs that ended, and jobs that were cancelled in its queue."""
+        for job_id, dispatched in list(self._dispatched.items()):
             with self._store.read() as tx:
                 job = tx.jobs.get(job_id)
-            if not future.done():
-                if job.state is JobState.CANCELLED and job.attempts == 0:
-                    future.cancel()
-                    del self._futures[job_id]
-                continue
-            del self._futures[job_id]
-            if future.status == "finished":
-                logger.info("job %s: run ended: %s", job_id, future.result())
-            else:
-                logger.warning("job %s: the engine gave up: %s", job_id, future.exception())
-            if job.claim_id is not None and job.claim_id.startswith(ticket):
-                self._ingest.release(job_id, reason="the worker was lost", claim_id=job.claim_id)
-            elif job.state is JobState.QUEUED and future.status != "finished":
-                self._count_lost_dispatch(job)
+            if dispatched.done:
+                del self._dispatched[job_id]
+                self._end(job, dispatched)
+            elif job.state is JobState.CANCELLED and job.attempts == 0:
+                del self._dispatched[job_id]
+                dispatched.cancel()
 
-    def _count_lost_dispatch(self, job: Job) -> None:
-        """Workers that die before they can claim would otherwise be started for ever."""
-        self._ingest.fail(
-            job.id, "the workers for this job died before they could start it; see the server's log"
-        )
+    def _end(self, job: Job, dispatched: Dispatched) -> None:
+        failure = dispatched.failure
+        if failure is None:
+            logger.info("job %s: run ended: %s", job.id, dispatched.result())
+        else:
+            logger.warning("job %s: the engine gave up: %s", job.id, failure)
+        if job.claim_id is not None and job.claim_id.startswith(dispatched.ticket):
+            self._ingest.release(job.id, reason="the worker was lost", claim_id=job.claim_id)
+        elif job.state is JobState.QUEUED and failure is not None:
+            # Its workers died before they could claim it; they would be started again for ever.
+            self._ingest.fail(
+                job.id, f"the workers for this job died before they could start it: {failure}"
+            )
 
     def _expire_leases(self) -> None:
         now = datetime.now(UTC)

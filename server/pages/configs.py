@@ -40,6 +40,11 @@ def _group(config: StoredConfig) -> tuple[str, str]:
     return config.kernel_name, config.device_name
 
 
+def _size(config: StoredConfig) -> tuple[str, list[int]]:
+    """Numbers as numbers: K=512 comes before K=1024."""
+    return config.dtype, [int(part.partition("=")[2]) for part in config.shape_key.split(",")]
+
+
 def _section(name: str, device: str, configs: list[StoredConfig]) -> Child:
     first = configs[0]
     bundle = f"/v1/bundles/latest?kernel={first.kernel_hash}&device={first.device_key}"
@@ -51,5 +56,5 @@ def _section(name: str, device: str, configs: list[StoredConfig]) -> Child:
             tag("a", "Download bundle", href=bundle, class_="button"),
             class_="title",
         ),
-        result_table(sorted(configs, key=lambda config: (config.dtype, config.shape_key))),
+        result_table(sorted(configs, key=_size)),
     )

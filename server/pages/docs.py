@@ -37,6 +37,12 @@ def docs_page(request: Request) -> Response:
     )
 
 
+def with_code(text: str) -> list[Child]:
+    """Text in which `this` is code."""
+    parts = text.split("`")
+    return [tag("code", part) if index % 2 else part for index, part in enumerate(parts)]
+
+
 def _row(method: str, path: str, operation: dict[str, str]) -> Child:
     detail = operation.get("description", "").split("\n\n")[0]
     return tag(
@@ -46,6 +52,6 @@ def _row(method: str, path: str, operation: dict[str, str]) -> Child:
         tag(
             "td",
             tag("strong", operation["summary"]),
-            tag("p", detail, class_="muted") if detail else None,
+            tag("p", with_code(detail), class_="muted") if detail else None,
         ),
     )

@@ -81,7 +81,7 @@ def progress(job: Job) -> list[Child]:
 def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     with context.store.read() as tx:
         job, configs = tx.jobs.get(job_id), tx.configs.of_job(job_id)
-    facts = [
+    facts: list[tuple[str, Child]] = [
         ("Device", job.device),
         ("Worker", job.worker or "–"),
         ("Attempts", job.attempts),

@@ -70,7 +70,12 @@ def _form(*message: Child, status: int = 200) -> Response:
                 autocomplete="off",
             ),
             tag("button", "Sign in", type="submit"),
-            tag("p", "`deuteron token create NAME --scope read` makes one.", class_="muted"),
+            tag(
+                "p",
+                tag("code", "deuteron token create NAME --scope read"),
+                " makes one.",
+                class_="muted",
+            ),
             method="post",
             action="/login",
             class_="card",

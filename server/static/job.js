@@ -91,25 +91,28 @@ function draw() {
     const shade = wheel[index % wheel.length];
     traces.push({
       type: "scatter", mode: "markers", name: several ? name : "trial", legendgroup: name, showlegend: !several,
-      x: search.x, y: search.y, text: search.text,
+      x: [...search.x], y: [...search.y], text: [...search.text], // new arrays: Plotly compares identities
       marker: { size: 6, color: several ? shade : colour("--trial"), opacity: several ? 0.45 : 0.9 },
       hovertemplate: "%{y:.3~f} µs<br>%{text}<extra></extra>",
     });
     traces.push({
       type: "scatter", mode: "lines", name: several ? name : "best so far", legendgroup: name,
-      x: search.bestX, y: search.best, line: { shape: "hv", width: 2.5, color: shade },
+      x: [...search.bestX], y: [...search.best], line: { shape: "hv", width: 2.5, color: shade },
       hovertemplate: "best %{y:.3~f} µs<extra></extra>",
     });
   });
+  const times = [...searches.values()].flatMap((search) => search.y);
+  // A logarithmic axis over less than a decade has hardly any labels.
+  const type = Math.max(...times) > 10 * Math.min(...times) ? "log" : "linear";
   const grid = colour("--line");
   const axis = { gridcolor: grid, zeroline: false, linecolor: grid, tickcolor: grid };
   Plotly.react("chart", traces, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
-    margin: { l: 64, r: 16, t: 12, b: 44 },
+    margin: { l: 72, r: 24, t: 44, b: 56 },
     xaxis: { ...axis, title: { text: "trials of the shape" }, rangemode: "tozero" },
-    yaxis: { ...axis, title: { text: "time, µs" }, type: "log", dtick: "D2", minor: { showgrid: false } },
-    legend: { orientation: "h", x: 0, y: 1.08 },
+    yaxis: { ...axis, title: { text: "time, µs" }, type, rangemode: "tozero" },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     hoverlabel: { font: { family: "monospace" } },
   }, { responsive: true, displaylogo: false, displayModeBar: false });
 }

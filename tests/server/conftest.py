@@ -21,8 +21,8 @@ from fastapi.testclient import TestClient
 
 from deuteron import migrations
 from deuteron.server import Settings, create_app
-from deuteron.tuner import (
-    ConfigRecord,
+from deuteron.tuner import ConfigRecord
+from deuteron.tuner.events import (
     JobFinished,
     JobStarted,
     ShapeFinished,
@@ -31,7 +31,7 @@ from deuteron.tuner import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent))
-import paced_runner  # noqa: E402 - a module for worker processes, which find it on PYTHONPATH
+import paced_runner  # type: ignore[import-not-found]  # noqa: E402 - a module for worker processes, which find it on PYTHONPATH
 
 
 @pytest.fixture(scope="session")
@@ -270,4 +270,5 @@ def tune_events() -> Callable[..., list[dict[str, Any]]]:
 
 @pytest.fixture
 def make_record() -> Callable[..., ConfigRecord]:
-    return paced_runner.make_record
+    factory: Callable[..., ConfigRecord] = paced_runner.make_record
+    return factory

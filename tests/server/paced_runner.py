@@ -12,16 +12,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from deuteron.tuner import (
-    ConfigRecord,
-    DeviceFingerprint,
-    Interval,
+from deuteron.tuner import ConfigRecord, DeviceFingerprint, Interval, JobSpec, Trial
+from deuteron.tuner.events import (
     JobCancelled,
     JobFinished,
-    JobSpec,
     JobStarted,
     ShapeFinished,
-    Trial,
     TrialFinished,
     TuneEvent,
 )
@@ -94,7 +90,7 @@ def run(
     workdir: Path,
 ) -> list[ConfigRecord]:
     """Try configurations 0 ... budget.trials - 1 for every shape; those in ``finished`` are not repeated."""
-    records = []
+    records: list[ConfigRecord] = []
     done = list(finished)
     trials, seconds = spec.budget.trials or 1, spec.budget.seconds or 0.0
     emit(JobStarted(spec.workload.kernel.name, DEVICE.key, spec.strategy, 1, trials, seconds))

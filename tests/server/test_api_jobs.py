@@ -23,7 +23,7 @@ def events_of(client: TestClient, job_id: str, **headers: str) -> list[dict[str,
     """The events of an ended job."""
     text = client.get(f"/v1/jobs/{job_id}/events", headers=headers).text
     blocks = [block for block in text.split("\n\n") if block.startswith("id:")]
-    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]  # type: ignore[misc]
+    return [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
 
 
 def claim(client: TestClient, job_id: str, claim_id: str = "ticket.run") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def new_job(**changes: object) -> NewJob:
     return NewJob(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def new_trial(**changes: object) -> NewTrial:
+def new_trial(**changes: Any) -> NewTrial:
     trial = NewTrial(
         trial_id=str(uuid.uuid4()),
         phase="screen",
@@ -55,7 +56,7 @@ def new_trial(**changes: object) -> NewTrial:
     return replace(trial, **changes)
 
 
-def new_config(**changes: object) -> StoredConfig:
+def new_config(**changes: Any) -> StoredConfig:
     config = StoredConfig(
         id=str(uuid.uuid4()),
         kernel_hash="a" * 64,
