@@ -15,7 +15,7 @@ from .errors import ProfilerError, UsageError
 from .hooks import LaunchMetadata
 from .mode import Mode, parse_mode
 from .recorder import recorder
-from .session import Session, check_writable, registry
+from .session import Session, check_writable, registry, suffix_for
 
 DEFAULT_PROFILE_NAME = "proton"
 
@@ -64,6 +64,7 @@ def start_session(
     """As :func:`start`, also under the proton command."""
     _check(context, data, backend)
     parsed = parse_mode(mode)
+    suffix_for(data, parsed.format)
     metadata = _metadata_hook(hook)
     name = (DEFAULT_PROFILE_NAME if name is None else name).replace("{pid}", str(os.getpid()))
     check_writable(name)
@@ -77,8 +78,6 @@ def start_session(
         session = registry.create(
             name, context=context, data=data, mode=parsed, metadata_hook=metadata
         )
-        if parsed.format:
-            session.suffix(parsed.format)
         if hook is not None and metadata is None:
             recorder.add_custom_hook(session, cast(LaunchHook, hook))
         recorder.sessions_changed()

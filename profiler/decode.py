@@ -42,7 +42,7 @@ def decode(data: bytes, where: str) -> list[dict[str, object]]:
 
 def _decode_json(data: bytes, where: str) -> object:
     try:
-        return json.loads(data)
+        return cast(object, json.loads(data.decode()))
     except json.JSONDecodeError as error:
         if b'"traceEvents"' in data[:200_000]:
             raise MalformedProfile(

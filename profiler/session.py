@@ -36,6 +36,19 @@ class Phase:
     complete: bool = False
 
 
+def suffix_for(data: str, output_format: str) -> str:
+    """The file suffix for ``output_format`` ("" is the default of the kind of data). Raises UsageError."""
+    suffix = output_format or ("chrome_trace" if data == "trace" else "hatchet")
+    if suffix not in SUFFIXES:
+        raise UsageError(f"unknown output format {suffix!r}", hint=f"one of {', '.join(SUFFIXES)}")
+    if (suffix == "chrome_trace") != (data == "trace"):
+        raise UsageError(
+            f"a session with data={data!r} cannot be written as {suffix}",
+            hint="start the session with data='trace' for chrome_trace, data='tree' for the others",
+        )
+    return suffix
+
+
 class Session:
     """One profiling session: its settings, its phases of data, and whether it records now."""
 
@@ -82,19 +95,8 @@ class Session:
         return found
 
     def suffix(self, output_format: str) -> str:
-        """The file suffix for ``output_format`` ("" is the default of the kind of data)."""
-        default = "chrome_trace" if self.data == "trace" else "hatchet"
-        suffix = output_format or default
-        if suffix not in SUFFIXES:
-            raise UsageError(
-                f"unknown output format {suffix!r}", hint=f"one of {', '.join(SUFFIXES)}"
-            )
-        if (suffix == "chrome_trace") != (self.data == "trace"):
-            raise UsageError(
-                f"a session with data={self.data!r} cannot be written as {suffix}",
-                hint="start the session with data='trace' for chrome_trace, data='tree' for the others",
-            )
-        return suffix
+        """As :func:`suffix_for`, for this session's kind of data."""
+        return suffix_for(self.data, output_format)
 
     def encode(self, phase: Phase, suffix: str) -> bytes:
         """The file contents for one phase."""

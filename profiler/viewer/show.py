@@ -156,9 +156,10 @@ def _render(gf: ht.GraphFrame, columns: list[str], depth: int, color: bool) -> s
 
 def _sorted_lines(gf: ht.GraphFrame, metric: str) -> list[str]:
     """All frames but the roots by one metric, largest first, those without a value last."""
+    # Sorted before the roots are dropped, and with pandas' default algorithm: ties then come in Proton's order.
+    rows = gf.dataframe.sort_values(by=metric, ascending=False)
     roots = {id(root) for root in gf.graph.roots}
-    rows = gf.dataframe[[id(node) not in roots for node in gf.dataframe.index]]
-    rows = rows.sort_values(by=metric, ascending=False, kind="stable")
+    rows = rows[[id(node) not in roots for node in rows.index]]
     lines = [f"Sorted kernels by metric {metric}\n"]
     for name, value in zip(rows["name"].tolist(), rows[metric].tolist(), strict=True):
         short = name[:100] + "..." if len(name) > 100 else name

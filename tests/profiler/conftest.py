@@ -1,0 +1,117 @@
+"""Fixtures: sessions that never leak into the next test, launches without a compiler, a GPU source without a GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import deuteron.profiler as proton
+from deuteron.compiler.runtime.hooks import LaunchEvent, launch_with_hooks
+from deuteron.profiler.recorder import recorder
+from deuteron.profiler.session import registry
+from deuteron.profiler.sources import records
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def h200_profile() -> Path:
+    return DATA / "proton-h200.hatchet"
+
+
+@pytest.fixture(autouse=True)
+def no_sessions_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test runs in its own folder and ends without sessions."""
+    monkeypatch.chdir(tmp_path)
+    yield
+    for session in list(registry.sessions.values()):
+        session.active = False
+        registry.remove(session)
+        recorder.session_removed(session)
+    registry.command_line = False
+
+
+@pytest.fixture
+def launch() -> Callable[..., None]:
+    """Launches a kernel that does nothing: ``launch("name", metadata=..., device="cpu")``."""
+
+    def do(
+        name: str,
+        metadata: dict[str, object] | Callable[[], dict[str, object]] | None = None,
+        device: str = "cpu",
+        duration_ns: int = 1000,
+        body: Callable[[], None] = lambda: None,
+    ) -> None:
+        evaluate = metadata if callable(metadata) else lambda: dict(metadata or {})
+        event = LaunchEvent(
+            name=name,
+            device=SimpleNamespace(name=device),  # type: ignore[arg-type]
+            stream=0,
+            grid=(1, 1, 1),
+            metadata=evaluate,
+        )
+
+        def run() -> None:
+            body()
+            if device == "cpu":
+                event.start_ns = time.perf_counter_ns()
+                event.end_ns = event.start_ns + duration_ns
+
+        launch_with_hooks(event, run)
+
+    return do
+
+
+def find(node: dict, *path: str) -> dict:
+    """The node at ``path`` in a literal."""
+    for name in path:
+        matches = [child for child in node["children"] if child["frame"]["name"] == name]
+        assert len(matches) == 1, f"{name!r} in {[c['frame']['name'] for c in node['children']]}"
+        node = matches[0]
+    return node
+
+
+@pytest.fixture
+def tree() -> Callable[..., dict]:
+    """``tree("A", "B")`` is the node under ROOT at that path in session 0 (or in a file's literal)."""
+
+    def at(*path: str, literal: list | None = None, session: int = 0) -> dict:
+        data = literal if literal is not None else proton.data.get(session)
+        return find(data[0], *path)
+
+    return at
+
+
+def kernel_bytes(size: int, **fields: int) -> bytes:
+    """One synthetic kernel record of ``size`` bytes; every byte that is not a field is 0xEE."""
+    raw = np.full(size, 0xEE, np.uint8)
+    layout = {name: (form, offset) for name, form, offset in records.KERNEL_FIELDS}
+    for name, value in {"kind": records.KIND_CONCURRENT_KERNEL, **fields}.items():
+        form, offset = layout[name]
+        width = np.dtype(form).itemsize
+        raw[offset : offset + width] = np.frombuffer(np.array(value, form).tobytes(), np.uint8)
+    return raw.tobytes()
+
+
+def correlation_bytes(correlation: int, external: int, kind: int = 3) -> bytes:
+    """One synthetic external correlation record."""
+    fields = np.zeros(
+        1, np.dtype([("kind", "<u4"), ("ext", "<u4"), ("id", "<u8"), ("corr", "<u4"), ("r", "<u4")])
+    )
+    fields[0] = (records.KIND_EXTERNAL_CORRELATION, kind, external, correlation, 0)
+    return fields.tobytes()
+
+
+@pytest.fixture
+def synthetic() -> SimpleNamespace:
+    """Builders of CUPTI records as bytes."""
+
+    def buffer(*parts: bytes) -> np.ndarray:
+        return np.frombuffer(b"".join(parts), np.uint8)
+
+    return SimpleNamespace(kernel=kernel_bytes, correlation=correlation_bytes, buffer=buffer)

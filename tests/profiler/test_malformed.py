@@ -1,0 +1,110 @@
+"""Files that are not profiles: each has a message that names the place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deuteron.profiler import MalformedProfile, Profile, ProfileFileError
+from deuteron.profiler.cli import viewer_main
+
+GOOD = {"frame": {"name": "ROOT", "type": "function"}, "metrics": {"time (ns)": 1}, "children": []}
+
+
+def with_child(**changes: object) -> str:
+    child = {"frame": {"name": "k", "type": "function"}, "metrics": {}, "children": []} | changes
+    return json.dumps([GOOD | {"children": [child]}, {}])
+
+
+CASES = {
+    "empty": (b"", "is empty"),
+    "blank": (b" \n", "is empty"),
+    "text": (b"hello", "is not JSON: Expecting value at line 1, column 1"),
+    "binary": (b"\xff\xfe\x00\x01", "neither JSON nor MessagePack"),
+    "object": (b"{}", "it holds dict"),
+    "number": (b"3", "it holds int"),
+    "no tree": (b"[]", "it holds a list of 0"),
+    "three": (json.dumps([GOOD, {}, {}]).encode(), "it holds a list of 3"),
+    "root is a list": (b"[[], {}]", "the root is list, not a frame"),
+    "no frame": (json.dumps([{"metrics": {}}, {}]).encode(), "the root has no frame with a name"),
+    "frame without name": (
+        with_child(frame={"type": "function"}).encode(),
+        "child 0 of the root has no frame",
+    ),
+    "no metrics": (
+        with_child(metrics=None).encode(),
+        "child 0 of the root ('k') has no metrics object",
+    ),
+    "bad metric": (
+        with_child(metrics={"a": {}}).encode(),
+        "metric 'a' of child 0 of the root ('k') is dict",
+    ),
+    "bad vector": (
+        with_child(metrics={"a": ["x"]}).encode(),
+        "metric 'a' of child 0 of the root ('k') is list",
+    ),
+    "bad children": (
+        with_child(children={}).encode(),
+        "the children of child 0 of the root ('k') are not a list",
+    ),
+    "bad devices": (json.dumps([GOOD, {"CUDA": 3}]).encode(), "the device section is damaged"),
+    "devices are a list": (json.dumps([GOOD, []]).encode(), "the device section is damaged"),
+    "chrome trace": (b'{"displayTimeUnit":"us","traceEvents":[]}', "is a chrome trace"),
+    "two traces": (b'{"traceEvents":[]}\n{"traceEvents":[]}', "is a chrome trace"),
+    "too deep": (b"[" * 200_000, "deeper than this reader can follow"),
+    "msgpack, cut": (Profile().to_msgpack()[:-4], "is not whole MessagePack"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message_names_the_place(case: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    data, message = CASES[case]
+    path = tmp_path / "p.hatchet"
+    path.write_bytes(data)
+    with pytest.raises(MalformedProfile) as caught:
+        Profile.read(path)
+    assert message in caught.value.message
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    assert viewer_main(["-m", "time/ms", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_called_truncated(
+    part: float, tmp_path: Path, h200_profile: Path
+) -> None:
+    data = h200_profile.read_bytes().rstrip()
+    path = tmp_path / "cut.hatchet"
+    path.write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(MalformedProfile, match="truncated|is not JSON"):
+        Profile.read(path)
+
+
+def test_every_truncation_is_refused(tmp_path: Path) -> None:
+    profile = Profile()
+    profile.add(("a", "b"), {"x": 1.5, "v": [1, 2]})
+    text = profile.to_hatchet().strip()
+    path = tmp_path / "cut.hatchet"
+    for length in range(1, len(text)):
+        path.write_text(text[:length])
+        with pytest.raises(MalformedProfile):
+            Profile.read(path)
+
+
+def test_a_missing_file_and_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(ProfileFileError, match="No such file"):
+        Profile.read(tmp_path / "absent.hatchet")
+    assert viewer_main(["-m", "time", str(tmp_path)]) == 2
+    assert "Is a directory" in capsys.readouterr().err
+
+
+def test_null_is_nan_and_devices_may_be_absent(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps([GOOD | {"metrics": {"time (ns)": None}}]))
+    profile = Profile.read(path)
+    value = profile.root.metrics["time (ns)"]
+    assert value != value
+    assert profile.devices == {}
