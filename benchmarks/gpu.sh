@@ -9,8 +9,10 @@ mkdir -p "$OUT"
 if [ -z "${PYTHON:-}" ]; then
     if [ -x .venv/bin/python ] && .venv/bin/python -c 'import torch, triton' 2>/dev/null; then PYTHON=.venv/bin/python; else PYTHON=python3; fi
 fi
-# An interpreter that has torch but not deuteron sees the checkout through the links for type checkers.
-"$PYTHON" -c 'import deuteron' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
+# The checkout's own deuteron/ folder is only part of the package: keep the working directory off the path. An interpreter
+# that has torch but not deuteron sees the checkout through the links for type checkers.
+export PYTHONSAFEPATH=1
+"$PYTHON" -c 'import deuteron.compiler' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1 DEUTERON_CACHE_DIR=${DEUTERON_CACHE_DIR:-$(mktemp -d)} DEUTERON_HOME=${DEUTERON_HOME:-$(mktemp -d)}
 
 summary=""

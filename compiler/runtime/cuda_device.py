@@ -199,7 +199,8 @@ _FEATURE_ARCHS = {"90": "90a", "100": "100a"}
 
 
 def _text(raw: object) -> str:
-    return raw.decode().rstrip("\0") if isinstance(raw, bytes) else str(raw)
+    # The bindings return the whole buffer, of which the text ends at the first zero.
+    return raw.partition(b"\0")[0].decode() if isinstance(raw, bytes) else str(raw)
 
 
 def _uuid(raw: bytes) -> str:

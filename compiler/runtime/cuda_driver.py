@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 
@@ -160,8 +161,15 @@ def make_current(index: int) -> None:
 
 def current_stream(index: int) -> int:
     """The stream to launch on: torch's current one once a program uses torch on the GPU, else the default one."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return 0
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-    return int(raw(index) if raw else torch.cuda.current_stream(index).cuda_stream)
+    global _torch_stream
+    if _torch_stream is None:
+        torch = sys.modules.get("torch")
+        if torch is None or not torch.cuda.is_initialized():
+            return 0
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        _torch_stream = raw or (lambda i: int(torch.cuda.current_stream(i).cuda_stream))
+    return _torch_stream(index)
+
+
+#: Kept once torch uses the GPU, because looking for it costs as much as asking it.
+_torch_stream: Callable[[int], int] | None = None

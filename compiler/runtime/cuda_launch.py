@@ -1,7 +1,8 @@
 """Loading cubins and launching them, with as little Python as a launch can do with.
 
-Arguments are packed by one ``struct`` call into a buffer that the driver reads before the launch returns. Buffers are taken
-from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads never share one.
+Launch configuration and arguments are packed by one ``struct`` call into a buffer that the driver reads before the launch
+returns. Buffers are taken from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads never share
+one. What ctypes passes is made once: converting a Python number costs it more than passing an object of its own.
 """
 
 from __future__ import annotations
@@ -41,26 +42,33 @@ _LETTERS = {
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 
 
-class ArgumentPack:
-    """A buffer for the arguments of one launch, and the array of pointers into it that the driver takes."""
+# cuda.h, CUlaunchConfig: three grid sizes, three block sizes, shared bytes, stream, attributes, number of attributes.
+_CONFIG = "7I4xQQI4x"
+_CONFIG_BYTES = struct.calcsize("@" + _CONFIG)
 
-    __slots__ = ("buffer", "pointers", "address")
+
+class ArgumentPack:
+    """Memory for one launch: its CUlaunchConfig, the arguments after it, and pointers to each argument, which the driver
+    takes as an array."""
+
+    __slots__ = ("buffer", "config", "pointers", "arguments")
 
     def __init__(self, size: int, offsets: list[int]) -> None:
-        self.buffer = ctypes.create_string_buffer(max(size, 1))
+        self.buffer = ctypes.create_string_buffer(size)
         base = ctypes.addressof(self.buffer)
         self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
-        self.address = ctypes.addressof(self.pointers)
+        self.config = ctypes.c_void_p(base)
+        self.arguments = ctypes.c_void_p(ctypes.addressof(self.pointers))
 
 
 def packing(signature: list[ArgumentType]) -> tuple[struct.Struct, list[int]]:
-    """The struct that packs arguments of these types, and the offset of each in it."""
+    """The struct that packs a launch configuration and arguments of these types, and the offset of each argument in it."""
     letters = ["Q" if kind.pointer else _LETTERS.get(kind.dtype, "H") for kind in signature]
     offsets = [
-        struct.calcsize("@" + "".join(letters[: i + 1])) - struct.calcsize(letters[i])
+        struct.calcsize("@" + _CONFIG + "".join(letters[: i + 1])) - struct.calcsize(letters[i])
         for i in range(len(letters))
     ]
-    return struct.Struct("@" + "".join(letters)), offsets
+    return struct.Struct("@" + _CONFIG + "".join(letters)), offsets
 
 
 def load_on_cuda(kernel: CompiledKernel, device: Device) -> LoadedOnCuda:
@@ -126,9 +134,8 @@ class LoadedOnCuda:
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self._shared,
             )
-        self._launch = lib.cuLaunchKernel
-        unsigned, pointer = ctypes.c_uint, ctypes.c_void_p
-        self._launch.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
+        self._launch = lib.cuLaunchKernelEx
+        self._handle = ctypes.c_void_p(self._function)
         self._check_context = cuda.cuda_device_count() > 1
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
@@ -141,28 +148,25 @@ class LoadedOnCuda:
         if self._bf16:
             values = self._with_bf16_bits(values)
         try:
-            self._struct.pack_into(pack.buffer, 0, *values)
+            self._struct.pack_into(
+                pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, 0, 0, *values
+            )
         except struct.error as error:
             raise LaunchError(
                 f"{self._name}: an argument does not fit its type: {error}"
             ) from error
         if self._check_context:
             cuda.make_current(self.device.index)
-        x, y, z = grid
-        code = self._launch(
-            self._function, x, y, z, self._threads, 1, 1, self._shared, stream, pack.address, None
-        )
+        code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
-            self._retry(code, grid, stream, pack)
+            self._retry(code, grid, pack)
         self._packs.append(pack)
 
-    def _retry(self, code: int, grid: GridShape, stream: int, pack: ArgumentPack) -> None:
+    def _retry(self, code: int, grid: GridShape, pack: ArgumentPack) -> None:
         """A thread that never used the GPU has no current context: give it one and launch again."""
         if code in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             cuda.make_current(self.device.index)
-            code = self._launch(
-                self._function, *grid, self._threads, 1, 1, self._shared, stream, pack.address, None
-            )
+            code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
             cuda.raise_error(code, f"launching {self._name} on a grid of {grid}")
 

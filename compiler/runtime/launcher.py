@@ -49,9 +49,10 @@ class Launcher:
         shape = grid_of(grid)
         if 0 not in shape:
             if installed.hooks:
-                self._observed(shape, self._pick(values), arguments)
+                self._observed(shape, self._pick(values) if self._pick else values, arguments)
             else:
-                self._loaded.launch(shape, self._pick(values), None)
+                pick = self._pick
+                self._loaded.launch(shape, values if pick is None else pick(values), None)
         return self._kernel
 
     def _observed(
@@ -79,10 +80,10 @@ class Launcher:
         return dict(self._metadata(shape, self._kernel.metadata, bound))
 
 
-def _picker(passed: tuple[int, ...], count: int) -> Pick:
-    """A function from all values to those that the variant takes."""
+def _picker(passed: tuple[int, ...], count: int) -> Pick | None:
+    """A function from all values to those that the variant takes; None when it takes all."""
     if passed == tuple(range(count)):
-        return lambda values: values
+        return None
     if not passed:
         return lambda values: ()
     if len(passed) == 1:

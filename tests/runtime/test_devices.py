@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 
 import ml_dtypes
@@ -100,14 +101,29 @@ def test_driver_errors_say_what_they_mean(code: int, kind: str, message: str) ->
         assert "context is lost" in (caught.value.hint or "")
 
 
-def test_packing_follows_the_abi() -> None:
-    kinds = [
-        parse_argument_type(t) for t in ("i8", "*f32", "i32", "u64", "i1", "f16", "bf16", "f64")
+class LaunchConfig(ctypes.Structure):
+    """cuda.h, CUlaunchConfig."""
+
+    _fields_ = [
+        *[(f"size{i}", ctypes.c_uint) for i in range(7)],
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
     ]
-    packer, offsets = packing(kinds)
-    assert offsets == [0, 8, 16, 24, 32, 34, 36, 40]
-    assert packer.size == 48
-    raw = packer.pack(-1, 2**63, -5, 2**64 - 1, True, 1.5, 0x3F80, 2.5)
+
+
+def test_packing_follows_the_abi() -> None:
+    names = ("i8", "*f32", "i32", "u64", "i1", "f16", "bf16", "f64")
+    packer, offsets = packing([parse_argument_type(t) for t in names])
+    start = ctypes.sizeof(LaunchConfig)
+    assert [o - start for o in offsets] == [0, 8, 16, 24, 32, 34, 36, 40]
+    values = (-1, 2**63, -5, 2**64 - 1, True, 1.5, 0x3F80, 2.5)
+    raw = packer.pack(9, 8, 7, 6, 5, 4, 3, 2**40, 0, 0, *values)
+    config = LaunchConfig.from_buffer_copy(raw)
+    assert [getattr(config, f"size{i}") for i in range(7)] == [9, 8, 7, 6, 5, 4, 3]
+    assert (config.stream, config.attributes, config.count) == (2**40, None, 0)
+    raw = raw[start:]
+    assert len(raw) == 48
     assert raw[0:1] == b"\xff"
     assert int.from_bytes(raw[8:16], "little") == 2**63
     assert np.frombuffer(raw[34:36], np.float16)[0] == 1.5
