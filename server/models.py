@@ -91,6 +91,8 @@ class JobRow(Base):
     spec: Mapped[str] = mapped_column(Text)
     trials_total: Mapped[int] = mapped_column(Integer)
     trials_done: Mapped[int] = mapped_column(Integer, default=0)
+    # Of those, the ones that the budget counts; races and finals come on top.
+    screened: Mapped[int] = mapped_column(Integer, default=0)
     last_event: Mapped[int] = mapped_column(Integer, default=0)
     attempts: Mapped[int] = mapped_column(Integer, default=0)
     claim_id: Mapped[str | None] = mapped_column(String(80))

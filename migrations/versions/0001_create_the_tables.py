@@ -2,7 +2,7 @@
 
 Revision: 0001
 Follows: nothing
-Date: 2026-11-21 03:59:30.540009
+Date: 2026-11-21 04:17:43.867268
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("trials_total", sa.Integer(), nullable=False),
         sa.Column("trials_done", sa.Integer(), nullable=False),
+        sa.Column("screened", sa.Integer(), nullable=False),
         sa.Column("last_event", sa.Integer(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("claim_id", sa.String(length=80), nullable=True),

@@ -102,8 +102,12 @@ class JobBody(Body):
 
 
 class Progress(BaseModel):
-    trials: int = Field(description="Trials finished so far.")
-    trials_total: int = Field(description="Upper bound from the budget; a job may need fewer.")
+    trials: int = Field(description="Trials finished so far, races and finals included.")
+    screened: int = Field(description="Configurations tried so far; the budget limits these.")
+    trials_total: int = Field(
+        description="The most that will be screened, 0 when the budget is the whole space; a job may "
+        "need fewer."
+    )
 
 
 class JobAnswer(BaseModel):

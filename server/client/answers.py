@@ -13,7 +13,7 @@ FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class RemoteJob:
-    """A job as the service describes it. ``trials_total`` is an upper bound."""
+    """A job as the service describes it. ``trials_total`` is the most that will be ``screened``."""
 
     id: str
     state: str
@@ -21,6 +21,7 @@ class RemoteJob:
     kernel_hash: str
     device: str
     trials: int
+    screened: int
     trials_total: int
     attempts: int
     worker: str | None
@@ -43,6 +44,7 @@ class RemoteJob:
             kernel_hash=str(document["kernel_hash"]),
             device=str(document["device"]),
             trials=int(counts.get("trials", 0)),
+            screened=int(counts.get("screened", 0)),
             trials_total=int(counts.get("trials_total", 0)),
             attempts=int(str(document["attempts"])),
             worker=_optional(document.get("worker")),

@@ -105,9 +105,7 @@ class Ingest:
                 if item.sequence not in known:
                     self._apply(tx, job, claim_id, item, event)
                     job = tx.jobs.get(job_id)
-            tx.jobs.advance(
-                job_id, trials=tx.trials.count(job_id), last_event=tx.events.last_id(job_id)
-            )
+            self._advance(tx, job_id)
             receipt = self._receipt(tx, job_id, claim_id)
         self.signals.notify(job_id)
         return receipt
@@ -210,8 +208,16 @@ class Ingest:
             "cancel_requested": job.cancel_requested,
             "reason": reason or job.error,
         }
-        last = tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
-        tx.jobs.advance(job.id, trials=tx.trials.count(job.id), last_event=last)
+        tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
+        self._advance(tx, job.id)
+
+    def _advance(self, tx: Transaction, job_id: str) -> None:
+        tx.jobs.advance(
+            job_id,
+            trials=tx.trials.count(job_id),
+            screened=tx.trials.count_screened(job_id),
+            last_event=tx.events.last_id(job_id),
+        )
 
     def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
         renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)

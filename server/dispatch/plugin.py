@@ -29,6 +29,8 @@ class BenchPlugin(WorkerPlugin):
         self._closing: threading.Event | None = None
 
     def setup(self, worker: Worker) -> None:
+        # One line a request would bury what matters in a worker's log.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         self._closing = threading.Event()
         threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
 

@@ -70,9 +70,9 @@ def _job_row(job: Job) -> Markup:
 
 
 def progress(job: Job) -> list[Child]:
-    total = job.trials_done if job.state.is_final else job.trials_total
+    total = job.screened if job.state.is_final else job.trials_total
     return [
-        bar(job.trials_done, total, label=f"Trials of {job.kernel_name}"),
+        bar(job.screened, total, label=f"Trials of {job.kernel_name}"),
         tag("span", f"{job.trials_done} trials", class_="count"),
     ]
 
@@ -213,8 +213,8 @@ async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
                 "id": job.id,
                 "state": job.state.value,
                 "trials": job.trials_done,
-                "total": job.trials_done if job.state.is_final else job.trials_total,
-                "final": job.state.is_final,
+                "screened": job.screened,
+                "total": job.screened if job.state.is_final else job.trials_total,
             }
             yield f"event: job\ndata: {json.dumps(data)}\n\n".encode()
         quiet = 0 if changed else quiet + 1

@@ -9,6 +9,7 @@ const searches = new Map(); // "shape dtype" -> {x, y, text, best, bestX}
 const seen = new Set();
 const body = document.getElementById("trials");
 let drawn = null;
+let screened = 0;
 
 function cell(text, className) {
   const td = document.createElement("td");
@@ -45,7 +46,9 @@ function addTrial(shape, dtype, trial) {
   const time = trial.time_ns ? trial.time_ns.median : null;
   if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [] });
   const search = searches.get(name);
-  if (time !== null && trial.status === "ok") {
+  if (trial.phase === "screen") screened += 1;
+  // Races and finals measure the same configurations again: they are in the table, not in the convergence.
+  if (time !== null && trial.phase === "screen") {
     const last = search.best.length ? search.best[search.best.length - 1] : Infinity;
     const position = search.x.length + 1;
     search.x.push(position);
@@ -127,13 +130,13 @@ function showState(state) {
   cancel.hidden = final;
   cancel.disabled = state.cancel_requested;
   const bar = document.querySelector("#progress progress");
-  if (final) bar.max = Math.max(seen.size, 1);
+  if (final) bar.max = Math.max(screened, 1);
   showProgress();
 }
 
 function showProgress() {
   const bar = document.querySelector("#progress progress");
-  bar.value = Math.min(seen.size, bar.max);
+  bar.value = Math.min(screened, bar.max);
   document.querySelector("#progress .count").textContent = `${seen.size} trials`;
 }
 

@@ -10,7 +10,7 @@ function show(row, job) {
   pill.className = "pill " + job.state;
   const bar = row.querySelector("progress");
   bar.max = Math.max(job.total, 1);
-  bar.value = Math.min(job.trials, bar.max);
+  bar.value = Math.min(job.screened, bar.max);
   row.querySelector(".count").textContent = `${job.trials} trials`;
 }
 

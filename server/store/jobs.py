@@ -33,6 +33,7 @@ class Jobs:
                 spec=new.spec,
                 trials_total=new.trials_total,
                 trials_done=0,
+                screened=0,
                 last_event=0,
                 attempts=0,
                 cancel_requested=False,
@@ -159,9 +160,9 @@ class Jobs:
         )
         return self.get(job_id)
 
-    def advance(self, job_id: str, *, trials: int, last_event: int) -> None:
+    def advance(self, job_id: str, *, trials: int, screened: int, last_event: int) -> None:
         """Record how many trials and events the job now has."""
-        self._set(job_id, trials_done=trials, last_event=last_event)
+        self._set(job_id, trials_done=trials, screened=screened, last_event=last_event)
 
     def attach_profile(self, job_id: str, sha256: str) -> None:
         self._set(job_id, profile_sha256=sha256)

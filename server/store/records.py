@@ -36,7 +36,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a submission fixes. ``spec`` is a JobSpec as JSON; ``trials_total`` an upper bound."""
+    """What a submission fixes. ``spec`` is a JobSpec as JSON; ``trials_total`` the most it will screen."""
 
     id: str
     kernel_name: str
@@ -57,6 +57,7 @@ class Job:
     spec: str
     trials_total: int
     trials_done: int
+    screened: int
     last_event: int
     attempts: int
     claim_id: str | None

@@ -63,6 +63,11 @@ class Trials:
         )
         return int(self.connection.execute(query).scalar_one())
 
+    def count_screened(self, job_id: str) -> int:
+        """Trials that the budget counts: races and finals come on top of it."""
+        query = select(func.count()).where(TrialRow.job_id == job_id, TrialRow.phase == "screen")
+        return int(self.connection.execute(query).scalar_one())
+
     def count_by_status(self) -> dict[str, int]:
         query = select(TrialRow.status, func.count()).group_by(TrialRow.status)
         return {str(status): int(count) for status, count in self.connection.execute(query)}

@@ -54,7 +54,7 @@ def deliver(
 def test_a_submission_is_stored_with_its_kernel(client: TestClient) -> None:
     job = submit(client)
     assert job["state"] == "queued"
-    assert job["progress"] == {"trials": 0, "trials_total": 5}
+    assert job["progress"] == {"trials": 0, "screened": 0, "trials_total": 5}
     detail = client.get(job["links"]["self"]).json()
     assert detail["spec"]["workload"]["name"] == "softmax"
     assert detail["spec"]["shapes"] == [{"M": 64, "N": 64}]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 TRIALS = 12
@@ -198,3 +199,38 @@ def test_cancel_reaches_the_worker(
     following = service.submit(budget={"trials": 1, "seconds": 0.1})
     wait_until(lambda: service.job(following)["state"] == "succeeded", 30)
     assert len(service.trials(job_id)) == count
+
+
+def test_killed_worker_with_the_real_tuner(
+    make_service: Callable[..., Any], wait_until: Callable[..., None]
+) -> None:
+    """The same with kernels compiled, checked and measured on the CPU."""
+    service = make_service(DEUTERON_RUNNER="deuteron.tuner:run_job")
+    job_id = service.submit(shapes=[{"M": 64, "N": 128}], budget={"trials": 6, "seconds": 60})
+    wait_until(
+        lambda: len(service.trials(job_id)) >= 2,
+        90,
+        lambda: (service.home / "server.log").read_text(),
+    )
+    seen = service.trials(job_id)
+    pid = worker_pid(service.job(job_id))
+    children = [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: service.job(job_id)["finished_at"] is not None,
+        120,
+        lambda: (service.home / "server.log").read_text(),
+    )
+    job = service.job(job_id)
+    assert job["state"] == "succeeded", job
+    assert job["attempts"] == 2
+    trials = service.trials(job_id)
+    assert trials[: len(seen)] == seen
+    screened = [
+        str(item["trial"]["config"]) for item in trials if item["trial"]["phase"] == "screen"
+    ]
+    assert len(screened) == len(set(screened)) == 6
+    assert len({item["trial"]["id"] for item in trials}) == len(trials)
+    (record,) = job["configs"]
+    assert record["checked"]
+    wait_until(lambda: not any(is_alive(child) for child in children), 20)
