@@ -23,12 +23,13 @@ def round_to(value: float, type: Scalar) -> float:
     if type.bits == 64 or value != value or value == 0:
         return value
     precision, smallest, largest, saturates = FORMATS[type.name]
-    if not math.isinf(value):
-        exponent = max(math.frexp(value)[1] - precision, smallest)
-        value = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
-    if abs(value) > largest:
-        value = math.copysign(largest if saturates else math.inf, value)
-    return value
+    size = abs(value)
+    if size < 2 * largest:
+        exponent = max(math.frexp(size)[1] - precision, smallest)
+        size = math.ldexp(round(math.ldexp(size, -exponent)), exponent)
+    if size > largest:
+        size = largest if saturates else math.inf
+    return math.copysign(size, value)
 
 
 def _quotient(a: Number, b: Number) -> Number | None:
