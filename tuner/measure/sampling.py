@@ -158,8 +158,7 @@ def interleaved_rounds(
         for index in rng.sample(range(len(launches)), len(launches)):
             launches[index]()
             taken = [
-                stopwatch.sample(launches[index], per_sample[index])
-                for _ in range(samples[index])
+                stopwatch.sample(launches[index], per_sample[index]) for _ in range(samples[index])
             ]
             result.times[index].append(sorted(taken)[len(taken) // 2])
         result.sm_mhz.append(_sm_mhz(stopwatch.device))

@@ -1,0 +1,249 @@
+"""Showing a running search: a live view on a terminal, plain lines elsewhere, and the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from .events import (
+    JobCancelled,
+    JobFailed,
+    JobFinished,
+    JobStarted,
+    ShapeFinished,
+    ShapeStarted,
+    TrialFinished,
+    TuneEvent,
+)
+from .job import shape_key
+from .measure.statistics import Interval
+from .records import ConfigRecord
+from .search_profile import config_label
+from .trial import Trial
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.table import Table
+
+RECENT = 6
+
+
+class ProgressView(Protocol):
+    """Takes a job's events; a context manager. Feed it as ``emit``."""
+
+    def __call__(self, event: TuneEvent) -> None: ...
+
+    def __enter__(self) -> ProgressView: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def progress_view(stream: TextIO | None = None) -> ProgressView:
+    """A live view where ``stream`` (stdout) is a terminal, else plain lines."""
+    stream = stream or sys.stdout
+    return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
+
+
+def time_text(ns: float) -> str:
+    """``12.3 us``: three digits and the fitting unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns / size < 1000 else f"{ns / size:.0f} {unit}"
+    return f"{ns:.3g} ns"
+
+
+def speedup_text(speedup: Interval) -> str:
+    """``1.31x [1.29, 1.33]``."""
+    return f"{speedup.median:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]"
+
+
+def trial_text(trial: Trial) -> str:
+    """One line about a trial."""
+    outcome = trial.status if trial.time_ns is None else time_text(trial.time_ns.median)
+    line = f"#{trial.number} {trial.phase} {outcome}  {config_label(trial.config)}"
+    return line if trial.error is None else f"{line}  ({trial.error.splitlines()[0][:100]})"
+
+
+def event_text(event: TuneEvent) -> str | None:
+    """One line about an event; None for trials, which come in numbers."""
+    match event:
+        case JobStarted():
+            return f"tuning {event.kernel_name} on {event.device} with {event.strategy}: {event.tasks} shapes"
+        case ShapeStarted():
+            size = "many" if event.space_size is None else event.space_size
+            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations"
+        case TrialFinished():
+            return None
+        case ShapeFinished(record=record):
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}"
+        case JobFinished():
+            return f"finished after {event.duration_s:.1f} s"
+        case JobFailed():
+            return f"failed: {event.error}" + (f"\nhint: {event.hint}" if event.hint else "")
+        case JobCancelled():
+            return "cancelled"
+
+
+def _record_text(record: ConfigRecord) -> str:
+    if record.verdict == "FASTER":
+        return (
+            f"{speedup_text(record.speedup)} over the default, {time_text(record.time_ns.median)}, "
+            f"{config_label(record.config)}"
+        )
+    return f"the default is best ({record.verdict}), {time_text(record.time_ns.median)}"
+
+
+class PlainProgress:
+    """Lines for logs: every event but trials, and the trials that became the incumbent."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: TuneEvent) -> None:
+        text = event_text(event)
+        if isinstance(event, TrialFinished):
+            if event.incumbent == event.trial.id and event.trial.phase == "screen":
+                text = f"  best so far: {trial_text(event.trial)}"
+            elif event.trial.status != "ok":
+                text = f"  {trial_text(event.trial)}"
+        if text is not None:
+            print(text, file=self._stream, flush=True)
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+class LiveProgress:
+    """A progress bar, the incumbent and the latest trials, redrawn in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeElapsedColumn as Elapsed
+
+        self._console: Console = Console(file=stream)
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()
+        )
+        self._live = Live(console=self._console, refresh_per_second=8)
+        self._bar = self._progress.add_task("waiting", total=None)
+        self._budget: int | None = None
+        self._trials: list[Trial] = []
+
+    def __call__(self, event: TuneEvent) -> None:
+        match event:
+            case JobStarted():
+                self._budget = event.trials
+            case ShapeStarted():
+                self._trials = []
+                limits = [n for n in (self._budget, event.space_size) if n is not None]
+                self._progress.reset(
+                    self._bar,
+                    description=f"{shape_key(event.shape)} {event.dtype}",
+                    total=min(limits) if limits else None,
+                )
+            case TrialFinished(trial=trial):
+                self._trials.append(trial)
+                if trial.phase == "screen":
+                    self._progress.advance(self._bar)
+            case _:
+                pass
+        text = event_text(event)
+        if text is not None:
+            self._live.console.print(text, highlight=False, markup=False)
+        self._live.update(self._view())
+
+    def __enter__(self) -> LiveProgress:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.update("")
+        self._live.__exit__(kind, error, trace)
+
+    def _view(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(box=None, padding=(0, 1))
+        for heading in ("trial", "phase", "time", "configuration"):
+            table.add_column(heading)
+        screened = [t for t in self._trials if t.time_ns is not None and t.phase == "screen"]
+        best = min(screened, key=_median, default=None)
+        for trial in ([best] if best else []) + self._trials[-RECENT:]:
+            outcome = trial.status if trial.time_ns is None else time_text(trial.time_ns.median)
+            style = "bold green" if trial is best else "red" if trial.status != "ok" else ""
+            number = f"best #{trial.number}" if trial is best else f"#{trial.number}"
+            table.add_row(number, trial.phase, outcome, config_label(trial.config), style=style)
+        return Group(self._progress, table)
+
+
+def summary_rows(records: Sequence[ConfigRecord]) -> list[dict[str, str]]:
+    """The result of a job as text, a row per shape: shape, dtype, default time, best time, speed-up, verdict,
+    configuration."""
+    return [
+        {
+            "shape": record.shape_key,
+            "dtype": record.dtype,
+            "default": time_text(record.default_time_ns.median),
+            "best": time_text(record.time_ns.median),
+            "speed-up": speedup_text(record.speedup) if record.verdict == "FASTER" else "1.00x",
+            "verdict": record.verdict
+            if record.verdict == "FASTER"
+            else f"default kept: {record.verdict}",
+            "configuration": config_label(record.config),
+        }
+        for record in records
+    ]
+
+
+def summary_table(records: Sequence[ConfigRecord], title: str | None = None) -> Table:
+    """:func:`summary_rows` as a rich table."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    rows = summary_rows(records)
+    for heading in rows[0] if rows else ("shape", "dtype", "default", "best", "configuration"):
+        right = heading in ("default", "best", "speed-up")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=heading == "shape")
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def summary_text(records: Sequence[ConfigRecord]) -> str:
+    """:func:`summary_rows` as aligned plain text."""
+    rows = summary_rows(records)
+    if not rows:
+        return "no records\n"
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
+    lines = ["  ".join(name.ljust(width) for name, width in widths.items()).rstrip()]
+    lines += [
+        "  ".join(row[name].ljust(width) for name, width in widths.items()).rstrip() for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _median(trial: Trial) -> float:
+    return trial.time_ns.median if trial.time_ns is not None else float("inf")

@@ -1,0 +1,213 @@
+"""``tuned``: a kernel that picks its configuration from stored records at launch, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import LaunchError
+
+from .errors import BundleError
+from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
+from .workloads.spec import parse_dim_source
+
+if TYPE_CHECKING:
+    from deuteron.compiler import JITFunction
+    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.grid import Grid, GridFunction
+    from deuteron.compiler.runtime.runner import Runner
+
+FETCH_SECONDS = 30.0
+
+Kernel: TypeAlias = "JITFunction | Runner"
+
+_Reader: TypeAlias = Callable[[Mapping[str, object]], int]
+
+
+class TunedKernel:
+    """A kernel with a :class:`~.records.RecordIndex`; made by :func:`tuned`.
+
+    ``kernel[grid](*args, **constexprs)`` launches with the configuration found for shape, dtype and device of the
+    arguments; what it sets wins over ``constexprs``, which serve where there is no record. The answer is kept per shape, so
+    only the first launch of a shape looks it up. ``last_answer`` says what was chosen and why.
+    """
+
+    def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
+        self.kernel = kernel
+        from deuteron.compiler import JITFunction
+
+        base = kernel if isinstance(kernel, JITFunction) else kernel.base_fn
+        self._base = base
+        self.last_answer: Answer | None = None
+        self._index = index
+        self._strict = strict
+        self._answers: dict[tuple[object, ...], Answer] = {}
+        self._devices: dict[str, tuple[DeviceFingerprint, dict[str, str]]] = {}
+        self._hash = base.source.hash
+        self._names = [argument.name for argument in base.source.arguments]
+        record = index.of_kernel(self._hash)
+        self._dims: dict[str, _Reader] = {}
+        self._dtype_argument: str | None = None
+        if record is not None:
+            self._dims = {
+                dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.shape
+            }
+            self._dtype_argument = record.dtype_argument
+
+    def __getitem__(self, grid: Grid | GridFunction) -> Callable[..., object]:
+        return lambda *args, **constexprs: self.launch(grid, *args, **constexprs)
+
+    def launch(self, grid: Grid | GridFunction, *args: object, **constexprs: object) -> object:
+        """Launch on ``grid`` (a tuple, or a function of the compile-time values)."""
+        answer = self.answer(*args, **constexprs)
+        if answer.record is None:
+            return self.kernel[grid](*args, **constexprs)
+        # Under @autotune the stored configuration takes the place of the search.
+        return self._base[grid](*args, **{**constexprs, **answer.config})
+
+    def answer(self, *args: object, **constexprs: object) -> Answer:
+        """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict
+        mode when there is no exact record."""
+        bound = {**dict(zip(self._names, args, strict=False)), **constexprs}
+        device = _device_of(bound)
+        dtype = self._dtype(bound)
+        sizes = tuple(read(bound) for read in self._dims.values())
+        key = (device.name, dtype, sizes)
+        answer = self._answers.get(key)
+        if answer is None:
+            shape = dict(zip(self._dims, sizes, strict=True))
+            fingerprint, toolchain = self._identity(device)
+            answer = lookup(
+                self._index,
+                self._hash,
+                fingerprint,
+                shape,
+                dtype,
+                strict=self._strict,
+                toolchain=toolchain,
+            )
+            self._answers[key] = answer
+        self.last_answer = answer
+        return answer
+
+    def _identity(self, device: Device) -> tuple[DeviceFingerprint, dict[str, str]]:
+        if device.name not in self._devices:
+            self._devices[device.name] = (
+                DeviceFingerprint.of(device.properties),
+                current_toolchain(device),
+            )
+        return self._devices[device.name]
+
+    def _dtype(self, bound: Mapping[str, object]) -> str:
+        if self._dtype_argument is None:
+            return ""
+        from deuteron.compiler.runtime.dtypes import canonical_dtype
+
+        value = bound.get(self._dtype_argument)
+        return canonical_dtype(getattr(value, "dtype", type(value).__name__))
+
+
+def tuned(kernel: Kernel, cache: str | Path | RecordIndex, *, strict: bool = False) -> TunedKernel:
+    """``kernel`` with the configurations in ``cache``: a bundle file, a URL of one, or an index.
+
+    A URL is fetched once, here; a copy is kept, revalidated by ETag, and used when the server cannot be reached.
+    ``strict``: launches without an exact record raise instead of falling back. Raises :class:`~.errors.BundleError`.
+    """
+    if isinstance(cache, RecordIndex):
+        return TunedKernel(kernel, cache, strict=strict)
+    text = str(cache)
+    path = fetch_bundle(text) if text.startswith(("http://", "https://")) else Path(cache)
+    return TunedKernel(kernel, read_bundle(path).index(), strict=strict)
+
+
+def fetch_bundle(url: str, folder: Path | None = None) -> Path:
+    """Download a bundle unless the copy kept in ``folder`` is still current; the copy's path. Raises
+    :class:`BundleError` when there is neither a connection nor a copy."""
+    folder = folder or knobs.home.get() / "bundles"
+    path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
+    etag_path = path.with_suffix(".etag")
+    request = urllib.request.Request(url)
+    if path.exists() and etag_path.exists():
+        request.add_header("If-None-Match", etag_path.read_text())
+    try:
+        with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as response:
+            folder.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(f".{os.getpid()}.part")
+            with part.open("wb") as file:
+                while chunk := response.read(1 << 20):
+                    file.write(chunk)
+            try:
+                read_bundle(part)
+            except BundleError:
+                part.unlink()
+                raise
+            part.replace(path)
+            etag_path.write_text(response.headers.get("ETag", ""))
+    except urllib.error.HTTPError as error:
+        if error.code != 304:
+            raise BundleError(
+                f"{url} answered {error.code}: {_detail(error)}", hint="check address and token"
+            ) from None
+    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        if not path.exists():
+            raise BundleError(
+                f"cannot fetch {url}: {error}", hint="pull a bundle to a file and pass its path"
+            ) from None
+    return path
+
+
+def _detail(error: urllib.error.HTTPError) -> str:
+    """The detail of an RFC 9457 problem, or the reason phrase."""
+    try:
+        problem = json.loads(error.read(1 << 16))
+        return str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        return str(error.reason)
+
+
+def _reader(source: str | None, dim: str) -> _Reader:
+    """How a dim's size is read off the arguments."""
+    if source is None:
+        raise LaunchError(
+            f"the records do not say which argument gives the size {dim!r}",
+            hint="tune again with dims_from_arguments in the workload",
+        )
+    name, axis = parse_dim_source(source)
+
+    def read(bound: Mapping[str, object]) -> int:
+        value = bound.get(name)
+        if axis is not None:
+            shape = getattr(value, "shape", None)
+            if shape is None or len(shape) <= axis:
+                raise LaunchError(
+                    f"the argument {name!r} has no axis {axis}, which gives the size {dim!r}"
+                )
+            return int(shape[axis])
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise LaunchError(
+                f"the argument {name!r} is {value!r}; it gives the size {dim!r}",
+                hint="pass a whole number",
+            )
+        return int(value.__index__())
+
+    return read
+
+
+def _device_of(bound: Mapping[str, object]) -> Device:
+    """The device that the array arguments are on."""
+    from deuteron.compiler.runtime.arguments import readers
+    from deuteron.compiler.runtime.devices import default_device, get_device
+
+    for value in bound.values():
+        if getattr(value, "shape", None) is not None:
+            key, _ = readers[type(value)](value)
+            _, at, place = str(key).partition("@")
+            return get_device(place if at else "cpu")
+    return default_device()
