@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deuteron.tuner import Problem, resolve_workload
+from deuteron.tuner.errors import ExpressionError, SchemaError, WorkloadError
+
+KERNEL = """
+import deuteron as triton
+import deuteron.language as tl
+
+raise SystemExit("this file must never be executed")
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) * factor, mask=offsets < n)
+"""
+
+DESCRIPTION = {
+    "dims": ["n"],
+    "tensors": [
+        {"name": "x_ptr", "shape": ["n"]},
+        {"name": "y_ptr", "shape": ["n"], "role": "output"},
+    ],
+    "scalars": {"n": "n", "factor": "2.5"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "bytes": "2 * n * element_bytes",
+    "space": {"parameters": {"BLOCK": [64, 128, 256]}},
+    "default": {"BLOCK": 128},
+}
+
+
+@pytest.fixture
+def write(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def write_file(text: str, name: str = "mine.py") -> str:
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write_file
+
+
+def test_builtin_by_name() -> None:
+    assert resolve_workload("matmul").name == "matmul"
+
+
+def test_literal_in_the_file(write) -> None:  # type: ignore[no-untyped-def]
+    file = write(f"{KERNEL}\nworkload = {DESCRIPTION!r}\n")
+    spec = resolve_workload(f"{file}:scale")
+    assert (spec.name, spec.kernel.name, spec.reference) == ("scale", "scale", "interpreter")
+    assert spec.kernel.filename == file and "def scale" in spec.kernel.source
+    problem = Problem(spec, {"n": 1000}, "f32")
+    variant = problem.variant({"BLOCK": 64})
+    assert variant.signature == {
+        "x_ptr": "*f32:16",
+        "y_ptr": "*f32:16",
+        "n": "i32",
+        "factor": "f32",
+    }
+    assert (variant.grid, variant.constexprs) == ((16,), {"BLOCK": 64})
+    assert spec.dims_from_arguments == {"n": "n"}
+
+
+def test_several_kernels_in_one_file(write) -> None:  # type: ignore[no-untyped-def]
+    file = write(f"{KERNEL}\nworkloads = {{'scale': {DESCRIPTION!r}}}\n")
+    assert resolve_workload(f"{file}:scale").dims == ("n",)
+    with pytest.raises(WorkloadError, match="does not describe how other is launched"):
+        resolve_workload(f"{file}:other")
+
+
+def test_json_beside_the_file(write) -> None:  # type: ignore[no-untyped-def]
+    file, spec = write(KERNEL), write(json.dumps(DESCRIPTION), "spec.json")
+    assert resolve_workload(f"{file}:scale", spec).default_for("cpu") == {"BLOCK": 128}
+
+
+def test_description_is_a_literal_not_code(write) -> None:  # type: ignore[no-untyped-def]
+    file = write(f"{KERNEL}\nworkload = dict(dims=['n'])\n")
+    with pytest.raises(WorkloadError, match=r"mine.py:\d+: a workload is a literal"):
+        resolve_workload(f"{file}:scale")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dims": None}, "workload.dims: expected a list"),
+        ({"grid": ["cdiv(n, BLOK)"]}, "the grid .* uses the unknown name 'BLOK'"),
+        ({"grid": []}, "one to three axes"),
+        ({"scalars": {"n": "n +"}}, "not an expression"),
+        ({"tensors": [{"name": "x_ptr", "shape": ["n"], "role": "outptu"}]}, "role 'outptu'"),
+        ({"tensors": [{"name": "x_ptr", "shape": ["n"]}]}, "no tensor has the role output"),
+        ({"tensors": [{"name": "n", "shape": ["n"], "role": "output"}]}, "'n' is described twice"),
+        ({"dtypes": ["f31"]}, "unknown dtype 'f31'"),
+        ({"colour": 1}, "unknown field 'colour'"),
+        ({"dims_from_arguments": {"n": "x_ptr[0]"}}, "does not say where a dim comes from"),
+        ({"space": {"parameters": {"BLOCK": [64]}, "constraints": ["BLOCK < m"]}}, "name 'm'"),
+        ({"kernel": "other"}, "remove the field 'kernel'"),
+        ({"shapes": [{"m": 4}]}, "lacks 'n'"),
+    ],
+)
+def test_wrong_descriptions_name_the_place(write, change, message) -> None:  # type: ignore[no-untyped-def]
+    file = write(f"{KERNEL}\nworkload = { ({**DESCRIPTION, **change})!r}\n")
+    with pytest.raises((WorkloadError, SchemaError, ExpressionError), match=message):
+        resolve_workload(f"{file}:scale")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scalars": {"n": "n"}}, "does not describe the argument 'factor'"),
+        ({"scalars": {"n": "n", "factor": "1.0", "m": "n"}}, "has no run-time argument 'm'"),
+        (
+            {"space": {"parameters": {"WARPS": [1]}}, "grid": ["n"]},
+            "nothing gives the constexpr 'BLOCK'",
+        ),
+        (
+            {"space": {"parameters": {"BLOCK": [64], "WHAT": [1]}}},
+            "'WHAT' is no constexpr of scale, no schedule option",
+        ),
+    ],
+)
+def test_descriptions_that_contradict_the_kernel(write, change, message) -> None:  # type: ignore[no-untyped-def]
+    file = write(f"{KERNEL}\nworkload = { ({**DESCRIPTION, 'default': {}, **change})!r}\n")
+    problem = Problem(resolve_workload(f"{file}:scale"), {"n": 64}, "f32")
+    with pytest.raises(WorkloadError, match=message):
+        problem.variant(next(problem.spec.space_for("cpu").configurations()))
+
+
+def test_unknown_names(write, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(WorkloadError, match="neither a built-in workload nor FILE.py:KERNEL"):
+        resolve_workload("softmx")
+    with pytest.raises(WorkloadError, match="cannot read"):
+        resolve_workload(f"{tmp_path}/absent.py:k")
+    file = write("def broken(:\n")
+    with pytest.raises(WorkloadError, match="mine.py:1: not valid Python"):
+        resolve_workload(f"{file}:broken")
