@@ -100,7 +100,7 @@ def optimized_text(text: str, machine: Machine, *, speed: int = 2) -> str:
         options = llvm.create_pipeline_tuning_options(speed_level=speed)
         builder = llvm.create_pass_builder(target, options)
         builder.getModulePassManager().run(module, builder)
-        return str(module)
+        return f"{module}"
 
 
 class LoadedObject:
@@ -165,4 +165,5 @@ def _llvm() -> ModuleType:
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    return llvm
+    binding: ModuleType = llvm
+    return binding

@@ -43,19 +43,11 @@ def _f8_bits(x: float, elem: Scalar) -> int:
     sign = (_f32_bits(x) >> 31) << 7
     if x != x:
         return f.nan
-    size = abs(x)
+    size = min(abs(x), 1e6)
     quantum = 2.0 ** (1 - f.bias - f.mantissa)
-    best = 0
-    # 126 codes: the nearest one, the even one on a tie.
-    for code in range(1, f.largest + 1):
-        value = _f8_value(code, f.mantissa, quantum)
-        known = abs(_f8_value(best, f.mantissa, quantum) - size)
-        if abs(value - size) < known or (abs(value - size) == known and code % 2 == 0):
-            best = code
-    largest = _f8_value(f.largest, f.mantissa, quantum)
-    half_step = (largest - _f8_value(f.largest - 1, f.mantissa, quantum)) / 2
-    if size > largest + half_step or (size == largest + half_step and f.largest % 2):
-        best = f.overflow
+    # 126 codes: the nearest one, the even one on a tie; beyond the largest it stays there.
+    codes = range(f.largest + 1)
+    best = min(codes, key=lambda k: (abs(_f8_value(k, f.mantissa, quantum) - size), k % 2))
     return sign | best
 
 

@@ -17,6 +17,7 @@ from .chunk import llvm_element, memory_element
 from .formats import (
     convert_float,
     float_to_integer,
+    fma_narrow,
     integer_to_float,
     is_narrow,
     narrow,
@@ -55,7 +56,11 @@ def div(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.Fma)
 def fma(e: Emitter, op: Op, x: Typed, y: Typed, z: Typed) -> Typed:
-    return _in_float(e, _scalar(op), e.fma, x, y, z)
+    elem = _scalar(op)
+    if is_narrow(elem):
+        wide = widen(e, x, elem), widen(e, y, elem), widen(e, z, elem)
+        return fma_narrow(e, *wide, elem)
+    return e.fma(x, y, z)
 
 
 @rules(ops.Neg)

@@ -13,17 +13,16 @@ from ...llvm.typed import Emitter, Typed, constant
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """An 8-bit format: mantissa bits, exponent bias, largest finite code, code of overflow and of NaN."""
+    """An 8-bit format: mantissa bits, exponent bias, largest finite code (overflow saturates there), code of NaN."""
 
     mantissa: int
     bias: int
     largest: int
-    overflow: int
     nan: int
 
 
-#: OCP 8-bit floating point specification; overflow of E4M3 gives NaN because it has no infinity.
-FORMATS = {F8E4M3: Format(3, 7, 0x7E, 0x7F, 0x7F), F8E5M2: Format(2, 15, 0x7B, 0x7C, 0x7E)}
+#: OCP 8-bit floating point specification (OFP8), revision 1.0.
+FORMATS = {F8E4M3: Format(3, 7, 0x7E, 0x7F), F8E5M2: Format(2, 15, 0x7B, 0x7E)}
 
 
 def compute_element(elem: Scalar) -> str:
@@ -108,8 +107,7 @@ def _narrow_f8(e: Emitter, x: Typed, f: Format) -> Typed:
     tiny = e.binary("sub", tiny, e.cast("bitcast", magic, "i32"))
     is_tiny = e.compare("ult", magnitude, constant(i32, (127 - f.bias + 1) << 23))
     code = e.select(is_tiny, tiny, normal)
-    too_large = e.compare("ugt", code, constant(i32, f.largest))
-    code = e.select(too_large, constant(i32, f.overflow), code)
+    code = e.intrinsic("umin", code, constant(i32, f.largest))
     code = e.select(e.compare("uno", x, x), constant(i32, f.nan), code)
     sign = e.binary("lshr", e.binary("and", bits, constant(i32, -0x80000000)), constant(i32, 24))
     return e.cast("trunc", e.binary("or", code, sign), "i8")
@@ -135,6 +133,29 @@ def double_to_odd_float(e: Emitter, x: Typed) -> Typed:
     bits = e.cast("bitcast", chopped, "i32")
     odd = e.binary("or", bits, e.cast("zext", inexact, "i32"))
     return e.cast("bitcast", odd, "float")
+
+
+def fma_narrow(e: Emitter, x: Typed, y: Typed, z: Typed, elem: Scalar) -> Typed:
+    """x * y + z of values of a narrow format (given in f32), rounded once.
+
+    The product is exact in f64; the sum is rounded to odd there by the sign of its error (Knuth's two-sum).
+    """
+    plain = Emitter(e.function)
+    product = plain.floating("fmul", e.cast("fpext", x, "double"), e.cast("fpext", y, "double"))
+    addend = e.cast("fpext", z, "double")
+    total = plain.floating("fadd", product, addend)
+    part = plain.floating("fsub", total, product)
+    lost = plain.floating("fsub", product, plain.floating("fsub", total, part))
+    error = plain.floating("fadd", lost, plain.floating("fsub", addend, part))
+    zero = constant(error.type, 0.0)
+    bits = e.cast("bitcast", total, "i64")
+    one = constant(bits.type, 1)
+    even = e.compare("eq", e.binary("and", bits, one), constant(bits.type, 0))
+    outward = e.compare("ogt", plain.floating("fmul", error, total), zero)
+    moved = e.select(outward, e.binary("add", bits, one), e.binary("sub", bits, one))
+    inexact = e.binary("and", even, e.compare("one", error, zero))
+    odd = e.cast("bitcast", e.select(inexact, moved, bits), "double")
+    return narrow(e, double_to_odd_float(e, odd), elem)
 
 
 def convert_float(e: Emitter, x: Typed, source: Scalar, to: Scalar, rounding: str) -> Typed:

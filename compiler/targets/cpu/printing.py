@@ -1,4 +1,4 @@
-"""What tl.device_print shows: one line for a scalar, one for each element of a tile."""
+"""What tl.device_print shows: one line for each element."""
 
 from __future__ import annotations
 
@@ -31,20 +31,15 @@ class PrintRecord:
 def print_values(record: PrintRecord, program: tuple[int, int, int], table: int) -> None:
     """Print the values whose addresses stand at ``table``."""
     where = f"pid ({', '.join(map(str, program))})"
-    lines = []
-    if not record.values:
-        lines.append(f"{where} {record.prefix}")
+    lines = [] if record.values else [f"{where} idx () {record.prefix}"]
     for number, (name, shape) in enumerate(record.values):
         address = ctypes.c_uint64.from_address(table + 8 * number).value
         array = _array(address, name, shape)
         operand = f"(operand {number}) " if len(record.values) > 1 else ""
-        if not shape:
-            lines.append(f"{where} {record.prefix}: {operand}{_text(array[()], record.hex)}")
-            continue
+        in_hex = record.hex or name.startswith("*")
         for index in _indices(shape):
             place = f"idx ({', '.join(map(str, index))})"
-            text = _text(array[index], record.hex)
-            lines.append(f"{where} {place} {record.prefix}: {operand}{text}")
+            lines.append(f"{where} {place} {record.prefix}: {operand}{_text(array[index], in_hex)}")
     print("\n".join(lines), flush=True)
 
 
@@ -84,10 +79,13 @@ def _dtype(name: str) -> np.dtype:
     return np.dtype(f"{kind}{name[1:]}")
 
 
-def _text(value: object, as_hex: bool) -> str:
+def _text(value: np.generic, in_hex: bool) -> str:
+    """Floats with six decimals as printf's %f, the rest as integers; the interpreter prints the same."""
     import numpy as np
 
-    if as_hex and isinstance(value, np.integer):
-        digits = value.dtype.itemsize * 2
-        return f"0x{int(value) & ((1 << 4 * digits) - 1):0{digits}x}"
-    return str(value)
+    if in_hex:
+        digits = 2 * value.dtype.itemsize
+        bits = np.asarray(value).view(f"uint{4 * digits}").item()
+        return f"0x{bits:0{digits}x}"
+    kind = value.dtype.kind
+    return f"{float(value):f}" if kind in "fV" else str(int(value))

@@ -6,10 +6,11 @@ from ...ir.core import Value
 from ...llvm.typed import Typed
 from ...tile import elementwise as ops
 from ...tile import memory, shape
+from .arena import Stored
 from .chunk import ZERO, Affine, Chunk, Coord, Uniform
 from .constants import constant_value
 from .emission import Coords, Emission, row_strides
-from .lower import views
+from .lower import Lowering, statements, views
 from .memory import load_chunk
 from .plan import is_same_order
 
@@ -78,3 +79,64 @@ def split(emission: Emission, op: shape.Split, value: Value, coords: Coords) -> 
 @views(memory.Load)
 def load(emission: Emission, op: memory.Load, value: Value, coords: Coords) -> Chunk:
     return load_chunk(emission, op, coords)
+
+
+# Scalar results: views that end in one element ---------------------------------------------------------------
+
+
+@statements(shape.Permute, shape.Broadcast, shape.Reshape)
+def scalar_view(low: Lowering, op: shape.Permute | shape.Broadcast | shape.Reshape) -> None:
+    """Rank 0 from a scalar or from a tile with one element."""
+    low.scalars[op.results[0]] = one_element(low, op.x)
+
+
+def one_element(low: Lowering, value: Value) -> Uniform:
+    """The element of a tile of size 1."""
+    if not value.type.rank:
+        return low.scalar(value)
+    saving = low.prepare([(value, True)])
+    emission = Emission(low, 1, saving)
+    chunk = emission.chunk(value, (ZERO,) * value.type.rank)
+    emission.finish()
+    low.saved(emission)
+    return Uniform(emission.as_vector(chunk), 0)
+
+
+@statements(shape.Split)
+def scalar_split(low: Lowering, op: shape.Split) -> None:
+    """Two scalars from a tile of two elements."""
+    stored = low.store(op.x)
+    emission = Emission(low, 1, {})
+    for index, result in enumerate(op.results):
+        half = Coord(Typed("i32", str(index)), 0, 0, 1)
+        low.scalars[result] = Uniform(
+            emission.as_vector(emission.read_flat(stored, result.type.elem, [(half, 1)])), 0
+        )
+    emission.finish()
+
+
+@statements(shape.Join)
+def join(low: Lowering, op: shape.Join) -> None:
+    """Chunks of both operands, lanes interleaved."""
+    buffer = low.allocate(op.result)
+    tile_shape, elem = op.lhs.type.shape, op.result.type.elem
+    result = Stored(buffer, op.result.type.shape)
+
+    def body(emission: Emission, coords: Coords) -> None:
+        pair = [emission.vector(v, coords) for v in (op.lhs, op.rhs)]
+        strides = [2 * n for n in row_strides(tile_shape)]
+        pointer = emission.address(result.buffer, elem, list(zip(coords, strides, strict=True)))
+        e = emission.e
+        with emission.nest.at(emission.nest.depth):
+            held = [emission.to_memory(x, elem) for x in pair]
+            if emission.lanes == 1:
+                e.store(held[0], pointer, elem.bytes)
+                second = e.offset(pointer, Typed("i64", "1"), held[1].type)
+                e.store(held[1], second, elem.bytes)
+                return
+            order = [i + half * emission.lanes for i in range(emission.lanes) for half in (0, 1)]
+            e.store(e.shuffle(held[0], held[1], order), pointer, elem.bytes)
+
+    lanes = low.lanes(tile_shape, elem)
+    low.loop([(op.lhs, True), (op.rhs, True)], tile_shape, lanes, body)
+    low.define_stored(op.result, buffer)
