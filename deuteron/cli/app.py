@@ -1,0 +1,65 @@
+"""The commands of ``deuteron``, each in its own small module that imports what it needs when it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import bench, cache, compile, database, demo, devices, jobs, serve, submit, token, tune
+from . import watch as watching
+from . import worker as working
+
+app = typer.Typer(
+    name="deuteron",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Compile tile kernels, tune them, and keep the best configuration for every device and shape.",
+    epilog="Start with `deuteron demo`, or `deuteron tune softmax --shape M=1024,N=781`.",
+)
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Compile tile kernels, tune them, and keep the best configuration for every device and shape."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        typer.echo(f"deuteron {version_of('deuteron')}")
+        raise typer.Exit
+
+
+for name, function in (
+    ("demo", demo.demo),
+    ("tune", tune.tune),
+    ("compile", compile.compile_kernel),
+    ("serve", serve.serve),
+    ("worker", working.worker),
+    ("submit", submit.submit),
+    ("jobs", jobs.jobs),
+    ("watch", watching.watch),
+    ("cancel", jobs.cancel),
+    ("devices", devices.devices),
+    ("bench", bench.bench),
+):
+    app.command(name)(function)
+app.add_typer(cache.app, name="cache")
+app.add_typer(token.app, name="token")
+app.add_typer(database.app, name="db")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line and return its exit code.
+
+    Raises:
+        DeuteronError: the command failed; usage errors are reported here and give 2.
+    """
+    command = typer.main.get_command(app)
+    try:
+        command.main(arguments, prog_name="deuteron")
+    except SystemExit as finished:
+        return finished.code if isinstance(finished.code, int) else 1
+    return 0

@@ -1,0 +1,114 @@
+"""``deuteron compile``: any stage of a kernel, from its text."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import CommandError
+
+if TYPE_CHECKING:
+    from deuteron.compiler.frontend.assume import Assumptions
+
+
+class Stage(StrEnum):
+    """What ``--emit`` can print."""
+
+    TILE = "tile"
+    GPU = "gpu"
+    LLVM = "llvm"
+    PTX = "ptx"
+    CUBIN = "cubin"
+    OBJECT = "object"
+    ASM = "asm"
+
+
+def compile_kernel(
+    kernel: Annotated[
+        str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")
+    ],
+    target: Annotated[
+        str, typer.Option(help="cpu, or cuda:80 86 89 90a 100a 120. No GPU is needed.")
+    ] = "cpu",
+    emit: Annotated[Stage | None, typer.Option(help="Default: ptx on a GPU, asm on a CPU.")] = None,
+    signature: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TYPE", help='Argument types such as "x=*f32:16" or "n=i32".'),
+    ] = None,
+    constexpr: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Compile-time values such as BLOCK=1024."),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="What pointers without a type point to.")] = "f32",
+    num_warps: Annotated[int | None, typer.Option(help="Warps of a program.")] = None,
+    num_stages: Annotated[int | None, typer.Option(help="Depth of software pipelines.")] = None,
+    maxnreg: Annotated[int | None, typer.Option(help="Most registers of a thread.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Keep tl.device_assert.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not list assumptions.")] = False,
+) -> None:
+    """Compile a kernel and print one stage of it.
+
+    Types and values that are not given are inferred from the text; stderr says what was assumed.
+
+    Example: `deuteron compile examples/matmul.py:matmul_kernel --target cuda:90a --emit ptx --dtype f16`
+    """
+    from deuteron.compiler import compile as compile_source
+    from deuteron.compiler.frontend.assume import assume
+
+    from .kernel_file import read_kernel
+    from .pairs import parse_pairs, parse_value
+
+    source = read_kernel(kernel)
+    schedule = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+    found = assume(
+        source,
+        signature=parse_pairs(signature or (), "--signature"),
+        constexprs={
+            name: parse_value(value)
+            for name, value in parse_pairs(constexpr or (), "--constexpr").items()
+        },
+        schedule={name: value for name, value in schedule.items() if value is not None}
+        | ({"debug": True} if debug else {}),
+        dtype=dtype,
+    )
+    stage = emit.value if emit else ("asm" if target == "cpu" else "ptx")
+    if not quiet:
+        _report(found)
+    compiled = compile_source(
+        source,
+        signature=found.signature,
+        constexprs=found.constexprs,
+        target=target,
+        stop_after=None if stage == "asm" and target != "cpu" else stage,
+        **found.schedule,  # type: ignore[arg-type]
+    )
+    _write(compiled.asm[stage], output)
+
+
+def _report(found: Assumptions) -> None:
+    if not found.assumed:
+        return
+    from .output import say
+
+    values = ", ".join(f"{name}={value}" for name, value in found.assumed.items())
+    say(f"assumed {values}")
+    say("(--signature NAME=TYPE, --constexpr NAME=VALUE and --dtype say otherwise)")
+
+
+def _write(content: str | bytes, output: Path | None) -> None:
+    if output is not None:
+        try:
+            output.write_bytes(content if isinstance(content, bytes) else content.encode())
+        except OSError as error:
+            raise CommandError(f"cannot write {output}: {error.strerror}") from None
+    elif isinstance(content, str):
+        sys.stdout.write(content if content.endswith("\n") else content + "\n")
+    elif sys.stdout.isatty():
+        raise CommandError("the terminal cannot show binary code", hint="-o FILE, or a pipe")
+    else:
+        sys.stdout.buffer.write(content)

@@ -1,0 +1,141 @@
+"""Launches from a bundle, with nothing else at hand: ``python -m deuteron.cli.demo.offline BUNDLE DEVICE``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CommandError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deuteron.compiler import Device
+    from deuteron.compiler.runtime.devices import DeviceArray
+    from deuteron.tuner import TunedKernel
+
+#: Relative error of an f32 result against float64.
+_TOLERANCE = 1e-4
+
+
+def run_in_new_process(bundle: Path, device: str) -> None:
+    """Run :func:`main` in a fresh interpreter, which knows nothing of the service.
+
+    Raises:
+        CommandError: it failed; its messages are on stderr already.
+    """
+    sys.stdout.flush()
+    finished = subprocess.run(
+        [sys.executable, "-P", "-m", "deuteron.cli.demo.offline", str(bundle), device], check=False
+    )
+    if finished.returncode:
+        raise CommandError("launching from the bundle failed", hint=f"the bundle is {bundle}")
+
+
+def main(bundle: str, device_name: str) -> None:
+    """A tuned shape, one near to it, and a kernel that was never tuned: three reasons for a configuration."""
+    import deuteron
+    from deuteron.tuner.workloads.kernels.matmul import matmul_kernel
+    from deuteron.tuner.workloads.kernels.softmax import softmax_kernel
+    from deuteron.tuner.workloads.kernels.vector_add import vector_add_kernel
+
+    from .search import SHAPES
+
+    device = deuteron.get_device(device_name)
+    shapes = SHAPES["cpu" if device_name == "cpu" else "cuda"]
+    softmax = deuteron.tuned(softmax_kernel, cache=bundle)
+    rows, columns = shapes["softmax"][0].values()
+    launch_softmax(softmax, device, rows, columns)
+    launch_softmax(softmax, device, rows // 2 + 7, columns - 100)
+    matmul = deuteron.tuned(matmul_kernel, cache=bundle)
+    launch_matmul(matmul, device, shapes["matmul"][0]["M"])
+    launch_add(deuteron.tuned(vector_add_kernel, cache=bundle), device, 1 << 20)
+
+
+def launch_softmax(kernel: TunedKernel, device: Device, rows: int, columns: int) -> None:
+    """Softmax of a random matrix [rows, columns]."""
+    import numpy as np
+
+    import deuteron
+
+    x = np.random.default_rng(0).standard_normal((rows, columns), dtype=np.float32)
+    source, target = device.array(x), device.empty(x.shape, "f32")
+    block = deuteron.next_power_of_2(columns)
+    kernel[_grid("cdiv(rows, ROWS * TILES)", rows=rows)](
+        *(target, source, columns, columns, rows, columns), BLOCK_SIZE=block, ROWS=1, TILES=1
+    )
+    exact = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    _report(f"softmax {rows} x {columns}", kernel, target, exact / exact.sum(axis=1, keepdims=True))
+
+
+def launch_matmul(kernel: TunedKernel, device: Device, size: int) -> None:
+    """The product of two random square matrices."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in range(2))
+    product = device.empty((size, size), "f32")
+    kernel[_grid("cdiv(size, BLOCK_M) * cdiv(size, BLOCK_N)", size=size)](
+        *(device.array(a), device.array(b), product),
+        *(size, size, size, size, 1, size, 1, size, 1),
+        BLOCK_M=64,
+        BLOCK_N=64,
+        BLOCK_K=32,
+        GROUP_M=8,
+        PRECISION="ieee",
+    )
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    _report(f"matmul {size} x {size} x {size}", kernel, product, exact)
+
+
+def launch_add(kernel: TunedKernel, device: Device, size: int) -> None:
+    """The sum of two vectors, which nobody has tuned."""
+    import numpy as np
+
+    x = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
+    total = device.empty(x.shape, "f32")
+    kernel[_grid("cdiv(size, BLOCK_SIZE)", size=size)](
+        device.array(x), device.array(x), total, size, BLOCK_SIZE=1024
+    )
+    _report(f"vector add {size}", kernel, total, 2 * x.astype(np.float64))
+
+
+def _grid(text: str, **sizes: int) -> Callable[[Mapping[str, Any]], tuple[int]]:
+    """A grid of one axis as an expression over the sizes and the compile-time values of the launch."""
+    from deuteron.tuner import Expression
+
+    programs = Expression.parse(text)
+
+    def grid(meta: Mapping[str, Any]) -> tuple[int]:
+        names = {name: meta[name] for name in programs.names if name not in sizes}
+        return (programs.evaluate_int({**sizes, **names}),)
+
+    return grid
+
+
+def _report(what: str, kernel: TunedKernel, result: DeviceArray, exact: np.ndarray) -> None:
+    """Print why the configuration was chosen, after checking what it computed."""
+    import numpy as np
+
+    from ..output import format_config
+
+    error = float(np.abs(result.to_numpy() - exact).max() / np.abs(exact).max())
+    if not error <= _TOLERANCE:
+        raise CommandError(f"{what}: relative error {error:.1e} is above {_TOLERANCE:.0e}")
+    answer = kernel.last_answer
+    if answer is None:
+        raise CommandError(f"{what}: the launch looked nothing up")
+    print(f"{what}: {answer.match}: {answer.reason}")
+    print(f"    {format_config(answer.config)}; relative error {error:.0e}")
+
+
+if __name__ == "__main__":
+    from deuteron.compiler.errors import DeuteronError
+
+    try:
+        main(*sys.argv[1:])
+    except DeuteronError as failure:
+        sys.exit(f"error: {failure}")

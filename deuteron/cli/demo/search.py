@@ -1,0 +1,104 @@
+"""The two searches of the demo, through the service's client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ..errors import CommandError
+from ..output import say
+
+if TYPE_CHECKING:
+    from deuteron.server import Client
+    from deuteron.tuner import ConfigRecord
+
+#: Shapes by kind of device: large enough to be worth tuning, small enough for two cores. The odd one has rows that
+#: fill no power of two.
+SHAPES = {
+    "cpu": {
+        "softmax": [{"M": 2048, "N": 1024}, {"M": 1823, "N": 781}],
+        "matmul": [{"M": 512, "N": 512, "K": 512}],
+    },
+    "cuda": {
+        "softmax": [{"M": 4096, "N": 1024}, {"M": 1823, "N": 781}],
+        "matmul": [{"M": 2048, "N": 2048, "K": 2048}],
+    },
+}
+TRIALS = 60
+
+#: Deepest level of the tree that is printed: kernel, shape, phase, configuration.
+_TREE_DEPTH = 5
+#: Configurations that took a smaller share of the measured time than this are not printed.
+_TREE_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A workload's name and the id of its job."""
+
+    name: str
+    id: str
+
+
+def best_device() -> str:
+    """The first GPU of this machine, else its CPU."""
+    from deuteron.compiler import list_devices
+
+    names = [device.name for device in list_devices()]
+    return next((name for name in names if name.startswith("cuda")), "cpu")
+
+
+def submit(client: Client, device: str, seconds: float) -> list[Submitted]:
+    """Submit both jobs; each shape gets the same share of the time."""
+    shapes = SHAPES["cpu" if device == "cpu" else "cuda"]
+    total = sum(len(sizes) for sizes in shapes.values())
+    jobs = []
+    for name, sizes in shapes.items():
+        job = client.submit(
+            {
+                "workload": name,
+                "shapes": sizes,
+                "dtypes": ["f32"],
+                "device": device,
+                "budget": {"trials": TRIALS, "seconds": seconds * len(sizes) / total},
+            }
+        )
+        say(f"    {name}: job {job.id}")
+        jobs.append(Submitted(name, job.id))
+    return jobs
+
+
+def watch(client: Client, jobs: list[Submitted]) -> list[ConfigRecord]:
+    """Show both jobs to their end; what they found.
+
+    Raises:
+        CommandError: a job did not succeed.
+    """
+    from ..watch import show_events
+
+    records = []
+    for job in jobs:
+        state = show_events(client, job.id)
+        if state != "succeeded":
+            raise CommandError(f"the {job.name} job {state}: {client.job(job.id).error}")
+        records += client.records(job.id)
+    return records
+
+
+def print_profile(client: Client, job: Submitted, path: Path) -> None:
+    """Save a job's profile and print its tree as ``proton-viewer`` does."""
+    from deuteron.profiler import viewer
+
+    client.profile(job.id, path)
+    typer.echo(f"proton-viewer -m time/us,flop/s {path}")
+    tree = viewer.render(
+        path, ["time/us", "flop/s"], depth=_TREE_DEPTH, threshold=_TREE_SHARE, exclude=_HOST_STEPS
+    )
+    typer.echo(tree)
+
+
+#: What the host did for a trial; it has no GPU time and would triple the tree.
+_HOST_STEPS = "^(compile|check|measure)$"

@@ -1,0 +1,45 @@
+"""``deuteron devices``: what this machine can measure on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def devices(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """List the devices of this machine, as `--device` takes them.
+
+    Example: `deuteron devices`
+    """
+    from deuteron.compiler import list_devices
+    from deuteron.tuner import DeviceFingerprint
+
+    from .output import console, format_bytes, make_table
+
+    found = list_devices()
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        rows = [
+            {"device": d.name, "target": d.target, **asdict(d.properties)}
+            | {"key": DeviceFingerprint.of(d.properties).key}
+            for d in found
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = make_table("device", "name", "target", ">cores or SMs", ">memory", "key")
+    for device in found:
+        properties = device.properties
+        table.add_row(
+            device.name,
+            properties.name,
+            device.target,
+            str(properties.sm_count or "-"),
+            format_bytes(properties.memory_bytes),
+            DeviceFingerprint.of(properties).key,
+        )
+    console().print(table)

@@ -1,0 +1,220 @@
+"""What ``tune`` and ``submit`` share: the options that describe a job, and the job that they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import CommandError
+from .kernel_file import split_kernel
+
+if TYPE_CHECKING:
+    from deuteron.tuner import JobSpec
+    from deuteron.tuner.workloads import WorkloadSpec
+
+Workload = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKLOAD",
+        help="vector_add, softmax, layer_norm or matmul; a workload as FILE.json; or FILE.py:KERNEL.",
+    ),
+]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="M=512,N=512", help="May be repeated. Default: the workload's own shapes."
+    ),
+]
+Dtype = Annotated[
+    list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")
+]
+DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
+Trials = Annotated[
+    int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")
+]
+Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole job.")]
+Strategy = Annotated[
+    str, typer.Option(help="random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
+]
+Description = Annotated[
+    Path | None,
+    typer.Option(
+        "--workload",
+        metavar="FILE.json",
+        help="FILE:KERNEL: how the kernel is launched, where neither the kernel's file nor options say it.",
+    ),
+]
+Seed = Annotated[int, typer.Option(help="The same seed proposes the same configurations.")]
+TensorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=M,N", help="FILE:KERNEL: shape of a pointer argument, over the dims."
+    ),
+]
+ScalarOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=EXPR", help="FILE:KERNEL: value of a scalar argument, over the dims."
+    ),
+]
+GridOption = Annotated[
+    str | None,
+    typer.Option(metavar="EXPR[;EXPR]", help="FILE:KERNEL: the grid, such as cdiv(M, BLOCK)."),
+]
+SearchOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=1,2,4", help="FILE:KERNEL: choices of a constexpr or num_warps."),
+]
+ConstexprOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape."),
+]
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """What only FILE:KERNEL needs, as it was typed."""
+
+    description: Path | None = None
+    tensor: Sequence[str] = ()
+    scalar: Sequence[str] = ()
+    grid: str | None = None
+    search: Sequence[str] = ()
+    constexpr: Sequence[str] = ()
+
+    @property
+    def given(self) -> list[str]:
+        """The options that were given."""
+        options = {
+            "--workload": self.description,
+            "--tensor": self.tensor,
+            "--scalar": self.scalar,
+            "--grid": self.grid,
+            "--search": self.search,
+            "--constexpr": self.constexpr,
+        }
+        return [option for option, value in options.items() if value]
+
+
+def make_job(
+    workload: str,
+    *,
+    shapes: Sequence[str],
+    dtypes: Sequence[str],
+    device: str,
+    trials: int | None,
+    seconds: float | None,
+    strategy: str,
+    seed: int,
+    kernel: KernelOptions,
+) -> JobSpec:
+    """The job that the options describe.
+
+    Raises:
+        DeuteronError: the message names the option, the field of the file, or the place in the kernel.
+    """
+    from deuteron.tuner import Budget, JobSpec
+    from deuteron.tuner.job import parse_shape
+
+    sizes = [parse_shape(text) for text in shapes]
+    spec = read_workload(workload, dims=tuple(sizes[0]) if sizes else (), kernel=kernel)
+    return JobSpec(
+        workload=spec,
+        shapes=tuple(sizes) or spec.shapes,
+        dtypes=tuple(dtypes) or spec.dtypes[:1],
+        device=device,
+        budget=Budget(trials if trials is not None else 100, seconds),
+        strategy=strategy,
+        seed=seed,
+    )
+
+
+def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:
+    """A built-in workload, one from a JSON file, or one inferred from a kernel's text."""
+    from deuteron.tuner.workloads import BUILTINS, builtin_workload
+
+    path, name = split_kernel(text)
+    if path.suffix == ".py" or name is not None:
+        return _from_kernel(text, dims, kernel)
+    if kernel.given:
+        raise CommandError(
+            f"{kernel.given[0]} describes a kernel of a file, and {text!r} is not one",
+            hint="deuteron tune FILE.py:KERNEL ...",
+        )
+    if path.suffix == ".json" or path.is_file():
+        return _from_json(path)
+    if text not in BUILTINS:
+        raise CommandError(
+            f"there is no workload {text!r}",
+            hint=f"{', '.join(BUILTINS)}, a FILE.json, or FILE.py:KERNEL",
+        )
+    return builtin_workload(text)
+
+
+def _from_json(path: Path) -> WorkloadSpec:
+    from deuteron.tuner import WorkloadSpec
+    from deuteron.tuner.json_fields import parse_json
+
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(
+            f"cannot read the workload {path}: {error.strerror}",
+            hint="`deuteron tune FILE.py:KERNEL --save-workload FILE.json` writes one",
+        ) from None
+    return WorkloadSpec.from_json(parse_json(content, str(path)), str(path))
+
+
+def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> WorkloadSpec:
+    """A kernel of the user's: described in its file or in a JSON file, else by options and inference."""
+    from deuteron.tuner import resolve_workload
+    from deuteron.tuner.workloads.inferred import infer_workload
+
+    from .kernel_file import is_described, read_kernel
+    from .pairs import parse_pairs, parse_value, split_outside
+
+    source = read_kernel(text)
+    full_name = f"{source.filename}:{source.name}"
+    if options.description is not None:
+        return resolve_workload(full_name, options.description)
+    if not options.given and is_described(Path(source.filename)):
+        return resolve_workload(full_name)
+    if not dims:
+        raise CommandError(
+            f"{source.name} needs a shape: what are its sizes called, and how large are they?",
+            hint="--shape M=512,N=512",
+        )
+    return infer_workload(
+        source,
+        dims=dims,
+        tensors={
+            n: tuple(split_outside(v)) for n, v in _one_each(options.tensor, "--tensor").items()
+        },
+        scalars=parse_pairs(options.scalar, "--scalar"),
+        grid=tuple(options.grid.split(";")) if options.grid else None,
+        choices={
+            name: tuple(parse_value(part) for part in split_outside(value))
+            for name, value in _one_each(options.search, "--search").items()
+        },
+        constexprs=parse_pairs(options.constexpr, "--constexpr"),
+    )
+
+
+def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Pairs whose values contain commas: one pair a use of the option."""
+    from .pairs import parse_pair
+
+    return dict(parse_pair(text, option) for text in texts)
+
+
+def save_workload(spec: WorkloadSpec, path: Path) -> None:
+    """Write a workload as JSON: to be edited, tuned, submitted."""
+    try:
+        path.write_text(json.dumps(spec.to_json(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None

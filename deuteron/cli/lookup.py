@@ -1,0 +1,109 @@
+"""Finding a configuration in a bundle or at a service, for ``deuteron cache lookup``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import CommandError
+
+if TYPE_CHECKING:
+    from deuteron.tuner import Bundle
+
+_SHORTEST_HASH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A configuration and why it is the one; ``config`` is text for people."""
+
+    match: str
+    reason: str
+    config: str
+
+
+def from_bundle(
+    bundle: Bundle,
+    kernel: str,
+    device: str,
+    shape: Mapping[str, int],
+    dtype: str,
+    *,
+    strict: bool,
+) -> Found:
+    """Look in a file, for a device of this machine.
+
+    Raises:
+        CommandError: the bundle has no such kernel.
+        RecordNotFound: ``strict``, and no record matches exactly.
+    """
+    from deuteron.compiler import get_device
+    from deuteron.tuner.records import DeviceFingerprint, current_toolchain, lookup
+
+    from .output import format_config
+
+    here = get_device(device)
+    answer = lookup(
+        bundle.index(),
+        _hash_in(bundle, kernel),
+        DeviceFingerprint.of(here.properties),
+        shape,
+        dtype,
+        strict=strict,
+        toolchain=current_toolchain(here),
+    )
+    return Found(answer.match, answer.reason, format_config(answer.config))
+
+
+def from_service(
+    server: str | None,
+    kernel: str,
+    device: str,
+    shape: Mapping[str, int],
+    dtype: str,
+    *,
+    strict: bool,
+) -> Found:
+    """Ask a service. ``device`` may be one of this machine, whose key is then sent."""
+    from .output import format_config
+    from .settings import connect
+
+    with connect(server) as client:
+        answer = client.lookup(
+            _hash_of_file(kernel) or kernel, _key_of(device), shape, dtype, strict=strict
+        )
+    return Found(answer.match, answer.reason, format_config(answer.config or {}))
+
+
+def _hash_of_file(kernel: str) -> str | None:
+    if ":" not in kernel and not kernel.endswith(".py"):
+        return None
+    from .kernel_file import read_kernel
+
+    return read_kernel(kernel).hash
+
+
+def _hash_in(bundle: Bundle, kernel: str) -> str:
+    """The hash of a kernel that is named, abbreviated, or given as a file."""
+    of_file = _hash_of_file(kernel)
+    if of_file is not None:
+        return of_file
+    names: dict[str, str] = {}
+    for record in bundle.records():
+        is_hash = len(kernel) >= _SHORTEST_HASH and record.kernel_hash.startswith(kernel)
+        if record.kernel_name == kernel or is_hash:
+            return record.kernel_hash
+        names[record.kernel_name] = record.kernel_hash
+    raise CommandError(
+        f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}"
+    )
+
+
+def _key_of(device: str) -> str:
+    if device != "cpu" and not device.startswith("cuda"):
+        return device
+    from deuteron.compiler import get_device
+    from deuteron.tuner import DeviceFingerprint
+
+    return DeviceFingerprint.of(get_device(device).properties).key

@@ -1,0 +1,71 @@
+"""Tables and figures as every command shows them. Data go to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from deuteron.tuner import ConfigRecord
+
+#: Columns for output that no terminal shows: tables in logs and pipes are not to be cut at 80.
+_WIDE = 180
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for stdout or stderr, made anew so that redirected streams are honoured."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _WIDE
+    return Console(stderr=stderr, width=width, highlight=False)
+
+
+def say(text: str = "") -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def make_table(*columns: str) -> Table:
+    """An empty table; a column whose name starts with ``>`` is aligned to the right."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+        )
+    return table
+
+
+def print_records(records: Iterable[ConfigRecord]) -> None:
+    """Default time, best time, speed-up with its interval and configuration; a table per kernel and device."""
+    from deuteron.tuner import summary_table
+
+    groups: dict[str, list[ConfigRecord]] = {}
+    for record in records:
+        groups.setdefault(f"{record.kernel_name} on {record.device.key}", []).append(record)
+    for title, members in groups.items():
+        console().print(summary_table(members, title))
+
+
+def format_config(config: Mapping[str, object]) -> str:
+    """``BLOCK=128 num_warps=4``; ``-`` for an empty one."""
+    return " ".join(f"{name}={value}" for name, value in config.items()) or "-"
+
+
+def format_bytes(count: float | None) -> str:
+    """A size in binary units; ``-`` where it is not known."""
+    if count is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

@@ -1,0 +1,62 @@
+"""The service's settings with what the command line changes, and the connection that client commands use."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from deuteron.server import Client, Settings
+
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        help="Address of the service. Default: DEUTERON_PUBLIC_URL, else this machine's.",
+    ),
+]
+
+
+def settings_with(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    home: Path | None = None,
+    database_url: str | None = None,
+    scheduler: str | None = None,
+) -> Settings:
+    """The settings of the environment, changed where a value is given.
+
+    Raises:
+        SettingsError: a value cannot be used; the message names its variable.
+    """
+    from deuteron.server import Settings
+
+    settings = Settings.from_environment()
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "home": home,
+        "database_url": database_url,
+        "scheduler": scheduler,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if home is not None and settings.database_url == _database_in(settings.home):
+        # The default database moves with the home.
+        changes.setdefault("database_url", _database_in(home))
+    return dataclasses.replace(settings, **changes)
+
+
+def _database_in(home: Path) -> str:
+    return f"sqlite:///{home / 'deuteron.db'}"
+
+
+def connect(server: str | None) -> Client:
+    """A client of the service, with the token of DEUTERON_TOKEN."""
+    from deuteron.server import Client, Settings
+
+    settings = Settings.from_environment()
+    return Client(server or settings.base_url, token=settings.token)

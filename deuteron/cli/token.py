@@ -1,0 +1,122 @@
+"""``deuteron token``: who may use the service. These commands work on the database of the service's machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import CommandError
+
+if TYPE_CHECKING:
+    from deuteron.server import Store
+    from deuteron.server.store import Token
+
+app = typer.Typer(
+    no_args_is_help=True, help="Create, list and revoke bearer tokens of the service."
+)
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Scope(StrEnum):
+    """What a token allows."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    WORKER = "worker"
+    ADMIN = "admin"
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="Whose it is, for the list.")],
+    scope: Annotated[
+        list[Scope] | None, typer.Option(help="May be repeated. Default: read.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Lifetime such as 90d, 12h or 30m.")
+    ] = None,
+) -> None:
+    """Create a token and print its secret, which cannot be shown again.
+
+    Example: `deuteron token create ci --scope read --scope submit --expires 90d`
+    """
+    from .output import say
+
+    until = None if expires is None else datetime.now(UTC) + _lifetime(expires)
+    with _store() as store, store.write() as tx:
+        scopes = [chosen.value for chosen in scope or [Scope.READ]]
+        token, secret = tx.tokens.create(name, scopes, expires_at=until)
+    say(f"token {token.id} for {name}: {_scopes(token)}, {_state(token)}")
+    typer.echo(secret)
+
+
+@app.command("list")
+def list_tokens() -> None:
+    """List all tokens, without their secrets.
+
+    Example: `deuteron token list`
+    """
+    from .output import console, make_table
+
+    with _store() as store, store.read() as tx:
+        tokens = tx.tokens.all()
+    table = make_table("id", "name", "scopes", "created (UTC)", "state")
+    for token in tokens:
+        created = f"{token.created_at:%Y-%m-%d %H:%M}"
+        table.add_row(token.id, token.name, _scopes(token), created, _state(token))
+    console().print(table)
+
+
+@app.command()
+def revoke(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")],
+) -> None:
+    """End a token now.
+
+    Example: `deuteron token revoke 3f0c…`
+    """
+    with _store() as store, store.write() as tx:
+        token = tx.tokens.revoke(token_id)
+    typer.echo(f"token {token.id} of {token.name} is {_state(token)}")
+
+
+@contextmanager
+def _store() -> Iterator[Store]:
+    from deuteron import migrations
+    from deuteron.server import Settings, Store
+
+    settings = Settings.from_environment()
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    migrations.upgrade(settings.database_url)
+    store = Store.open(settings.database_url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _lifetime(text: str) -> timedelta:
+    match = re.fullmatch(r"(\d{1,5})([smhd])", text)
+    if match is None or int(match[1]) == 0:
+        raise CommandError(f"--expires {text!r} is not a lifetime", hint="90d, 12h, 30m or 60s")
+    return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+
+
+def _scopes(token: Token) -> str:
+    return " ".join(sorted(token.scopes))
+
+
+def _state(token: Token) -> str:
+    if token.revoked_at is not None:
+        return f"revoked {token.revoked_at:%Y-%m-%d %H:%M} UTC"
+    if token.expires_at is None:
+        return "does not expire"
+    expired = token.expires_at <= datetime.now(UTC)
+    return f"{'expired' if expired else 'expires'} {token.expires_at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,100 @@
+"""``deuteron tune``: a search on this machine, without a service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .job_options import (
+    ConstexprOption,
+    Description,
+    DeviceOption,
+    Dtype,
+    GridOption,
+    KernelOptions,
+    ScalarOption,
+    SearchOption,
+    Seconds,
+    Seed,
+    Shape,
+    Strategy,
+    TensorOption,
+    Trials,
+    Workload,
+    make_job,
+    save_workload,
+)
+
+
+def tune(
+    workload: Workload,
+    shape: Shape = None,
+    dtype: Dtype = None,
+    device: DeviceOption = "cpu",
+    trials: Trials = None,
+    seconds: Seconds = None,
+    strategy: Strategy = "random",
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for journal, bundle and profile. Default: in DEUTERON_HOME."),
+    ] = None,
+    description: Description = None,
+    tensor: TensorOption = None,
+    scalar: ScalarOption = None,
+    grid: GridOption = None,
+    search: SearchOption = None,
+    constexpr: ConstexprOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save-workload", help="Write the workload as JSON and do not tune."),
+    ] = None,
+) -> None:
+    """Find the best configuration of a kernel on this machine.
+
+    Every configuration is checked against a reference before it is timed. A search that was interrupted
+    goes on where it stopped when the same command is given again.
+
+    Example: `deuteron tune matmul --shape M=512,N=512,K=512 --dtype f32 --device cpu --seconds 60`
+
+    A kernel of your own: `deuteron tune examples/vector_add.py:add_kernel --shape n_elements=1048576`
+    """
+    job = make_job(
+        workload,
+        shapes=shape or (),
+        dtypes=dtype or (),
+        device=device,
+        trials=trials,
+        seconds=seconds,
+        strategy=strategy,
+        seed=seed,
+        kernel=KernelOptions(
+            description, tensor or (), scalar or (), grid, search or (), constexpr or ()
+        ),
+    )
+    if save is not None:
+        save_workload(job.workload, save)
+        typer.echo(f"workload: {save}")
+        return
+    import sys
+
+    from deuteron.compiler import get_device
+    from deuteron.tuner import progress_view, tune_locally
+    from deuteron.tuner.journal import FILE_NAME as JOURNAL_NAME
+    from deuteron.tuner.local import default_folder
+
+    from .output import print_records, say
+
+    get_device(
+        job.device
+    )  # before the folder is made: a device that is not there leaves nothing behind
+    with progress_view(sys.stderr) as view:
+        result = tune_locally(job, emit=view, folder=out or default_folder(job))
+    if result.resumed:
+        say(f"{result.resumed} trials were taken over from an earlier run")
+    print_records(result.records)
+    typer.echo(f"journal  {result.folder / JOURNAL_NAME}")
+    typer.echo(f"bundle   {result.bundle}")
+    typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")

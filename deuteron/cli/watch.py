@@ -1,0 +1,53 @@
+"""``deuteron watch``: a service's job as it happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .settings import Server
+
+if TYPE_CHECKING:
+    from deuteron.server import Client
+
+
+def watch(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")], server: Server = None
+) -> None:
+    """Follow a job until it ends, then print what it found. Ctrl-C stops watching, not the job.
+
+    Example: `deuteron watch 6f1c...`
+    """
+    from .settings import connect
+
+    with connect(server) as client:
+        follow(client, job)
+
+
+def follow(client: Client, job_id: str) -> None:
+    """Show every event of a job from its beginning, then its records. Exits with 1 when it did not succeed."""
+    from .output import print_records
+
+    state = show_events(client, job_id)
+    print_records(client.records(job_id))
+    if state != "succeeded":
+        raise typer.Exit(1)
+
+
+def show_events(client: Client, job_id: str) -> str:
+    """Show a job's progress on stderr until it ends; the state in which it ended."""
+    import sys
+
+    from deuteron.tuner import event_from_json, progress_view
+
+    from .output import say
+
+    with progress_view(sys.stderr) as view:
+        for event in client.watch(job_id):
+            if event.kind == "job_state":
+                reason = event.data.get("reason")
+                say(f"job {job_id} {event.data['state']}{f': {reason}' if reason else ''}")
+            else:
+                view(event_from_json(event.data))
+    return client.job(job_id).state
