@@ -23,10 +23,8 @@ def _assume(state: Lowering, op: Assume) -> None:
     state.text.call("void", "llvm.assume", [("i1", state.scalar(op.condition))])
 
 
-def _modifiers(cache: str, eviction: str, volatile: bool = False) -> str:
+def _modifiers(cache: str, eviction: str) -> str:
     """The PTX spelling of a cache operator and an eviction priority; they exclude each other."""
-    if volatile:
-        return ".volatile"
     if cache:
         return cache
     return f".L1::{eviction}" if eviction else ""
@@ -43,16 +41,16 @@ def _load(state: Lowering, op: VectorLoad) -> None:
     mask = state.values[op.mask] if op.mask is not None else None
     other = state.values[op.other] if op.other is not None else None
     words = words_of(op.result.type.elem, op.vector)
-    modifiers = _modifiers(op.cache, op.eviction, op.volatile)
+    space = ".volatile.global" if op.volatile else f".global{_modifiers(op.cache, op.eviction)}"
     names: list[str | None] = [None] * len(pointer)
     for first in _groups(pointer, op.vector):
         members = range(first, first + op.vector)
-        if mask is None and not modifiers:
+        if mask is None and space == ".global":
             loaded = _plain_load(state, words, pointer[first])
         else:
             preset = [other[i] for i in members] if other is not None else None
             predicate = mask[first] if mask is not None else None
-            loaded = _predicated_load(state, words, pointer[first], predicate, preset, modifiers)
+            loaded = _predicated_load(state, words, pointer[first], predicate, preset, space)
         names[first : first + op.vector] = loaded
     state.define(op.result, names)
 
@@ -77,11 +75,11 @@ def _predicated_load(
     address: str,
     predicate: str | None,
     other: list[str] | None,
-    modifiers: str,
+    space: str,
 ) -> list[str]:
     outputs = ", ".join(f"${i}" for i in range(words.count))
     place = f"{{{outputs}}}" if words.count > 1 else outputs
-    instruction = f"ld.global{modifiers}{words.suffix} {place}, [${words.count}];"
+    instruction = f"ld{space}{words.suffix} {place}, [${words.count}];"
     constraints = ",".join([f"={words.constraint}"] * words.count) + ",l"
     operands = [("ptr addrspace(1)", address)]
     if predicate is not None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .machine import Warp
 
 _ASM = re.compile(r'call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: convergent)?$')
-_MEMORY = re.compile(r"(?:@\$(\d+) )?(ld|st)\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) ")
+_MEMORY = re.compile(
+    r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
+)
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 

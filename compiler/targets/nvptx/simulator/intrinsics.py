@@ -50,6 +50,11 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.nvvm.sqrt.approx.f": np.sqrt,
     "llvm.nvvm.sqrt.rn.f": np.sqrt,
     "llvm.nvvm.rsqrt.approx.f": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
+    # Functions that the templates of compiler/llvm define in the module; their own tests measure them.
+    "deuteron_sin_f32": lambda x: np.sin(x.astype(np.float64)),
+    "deuteron_cos_f32": lambda x: np.cos(x.astype(np.float64)),
+    "deuteron_sin_f64": np.sin,
+    "deuteron_cos_f64": np.cos,
     "llvm.nvvm.shfl.sync.bfly": lambda _, x, lane, __: x[np.arange(32) ^ lane],
     "llvm.nvvm.shfl.sync.idx": lambda _, x, lane, __: x[lane & 31],
 }

@@ -1,0 +1,100 @@
+"""PTX for every architecture, accepted by ptxas, and what its instructions are. No GPU is needed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from deuteron.compiler.errors import AssemblerError, OutOfResources
+from deuteron.compiler.gpu import lower_to_gpu
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.targets import Target
+from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
+
+ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120")
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_standard_kernels_assemble_without_spills(standard_kernel, arch) -> None:
+    _, sample = standard_kernel
+    target = Target.parse(f"cuda:{arch}")
+    ptx = emit_ptx(sample.program(str(target)), target, sample.schedule)
+    cubin = assemble(ptx, target, sample.schedule)
+    assert cubin.image[:4] == b"\x7fELF"
+    assert cubin.spill_bytes == 0, cubin.log
+    assert cubin.stack_bytes == 0, cubin.log
+    assert "ld.local" not in ptx and ".local" not in ptx
+
+
+@pytest.fixture
+def ptx_of(standard_kernels):
+    def emit(name: str, target: str = "cuda:90a") -> str:
+        sample = standard_kernels[name]
+        parsed = Target.parse(target)
+        return emit_ptx(sample.program(target), parsed, sample.schedule)
+
+    return emit
+
+
+def test_vector_add_moves_16_bytes_a_thread(ptx_of) -> None:
+    ptx = ptx_of("vector_add")
+    assert len(re.findall(r"ld\.global\.v4\.b32", ptx)) == 4
+    assert len(re.findall(r"st\.global\.v4\.b32", ptx)) == 2
+    assert not re.findall(r"ld\.global\.b32", ptx)
+    assert "bar" not in ptx
+
+
+def test_softmax_reads_once_and_needs_one_barrier_per_reduction(ptx_of) -> None:
+    ptx = ptx_of("softmax")
+    assert len(re.findall(r"ld\.global\.v4\.b32", ptx)) == 2
+    assert len(re.findall(r"bar(?:rier)?\.\S*sync", ptx)) == 2
+    # Two reductions, five shuffles each.
+    assert len(re.findall(r"shfl\.sync\.bfly", ptx)) == 10
+
+
+def test_matmul_runs_on_tensor_cores(ptx_of) -> None:
+    # 128x128x32 by 4 warps: (4 x 8 tiles of 16x8 ... a warp has 64x64) x 2 steps of 16.
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx_of("matmul_f16"))) == 64
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k8.*tf32", ptx_of("matmul_f32"))) == 32
+    assert "m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of("matmul_bf16")
+
+
+def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
+    assert '.pragma "nounroll"' in ptx_of("matmul_f16")
+
+
+def test_register_cap_and_threads_are_in_the_ptx(standard_kernels) -> None:
+    sample, target = standard_kernels["vector_add"], Target.parse("cuda:90a")
+    schedule = Schedule(num_warps=8, maxnreg=64)
+    function = lower_to_gpu(sample.tile(), target, schedule)
+    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target, schedule)
+    assert ".reqntid 256" in ptx
+    assert ".maxnreg 64" in ptx
+
+
+def test_fusion_can_be_turned_off(from_text) -> None:
+    text = """
+def k(x_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.store(x_ptr + offs, x * x + x)
+"""
+    target = Target.parse("cuda:90a")
+    found = {}
+    for fused in (True, False):
+        sample = from_text(text, {"x_ptr": "*fp32:16"}, {"N": 128}, enable_fp_fusion=fused)
+        found[fused] = emit_ptx(sample.program(), target, sample.schedule)
+    assert "fma.rn.f32" in found[True]
+    assert "fma.rn.f32" not in found[False] and "mul.rn.f32" in found[False]
+
+
+def test_rejected_code_shows_the_assemblers_log() -> None:
+    with pytest.raises(AssemblerError, match="ptxas cannot assemble.*\n.*error"):
+        assemble(".version 8.0\n.target sm_90a\nnonsense\n", Target.parse("cuda:90a"), Schedule())
+
+
+def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> None:
+    sample = matmul("fp32", (512, 512, 512), (256, 256, 16), 8)
+    with pytest.raises(OutOfResources, match="shared memory.*the target has 101376"):
+        sample.gpu("cuda:86")

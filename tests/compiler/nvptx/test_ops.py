@@ -1,0 +1,365 @@
+"""Single operations on the simulator, against NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from deuteron.compiler.errors import UnsupportedOp
+from deuteron.compiler.targets import Target
+from deuteron.compiler.targets.nvptx import assemble, emit_ptx
+
+DTYPES = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp32": np.float32,
+    "fp64": np.float64,
+    "i8": np.int8,
+    "i32": np.int32,
+    "u8": np.uint8,
+    "fp8e4nv": ml_dtypes.float8_e4m3fn,
+    "fp8e5": ml_dtypes.float8_e5m2,
+}
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+@pytest.fixture
+def check_ptx():
+    """ptxas takes the code without spills; returns the PTX."""
+
+    def check(sample, target: str = "cuda:90a") -> str:
+        parsed = Target.parse(target)
+        ptx = emit_ptx(sample.program(target), parsed, sample.schedule)
+        assert assemble(ptx, parsed, sample.schedule).spill_bytes == 0
+        return ptx
+
+    return check
+
+
+# Maths -------------------------------------------------------------------------------------------------------
+
+UNARY = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, {expression}.to(y_ptr.dtype.element_ty))
+"""
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("fp32", 4e-7), ("fp64", 1e-14), ("fp16", 1e-3)])
+@pytest.mark.parametrize(
+    "function",
+    ["exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs"],
+)
+def test_maths(from_text, simulated, check_ptx, rng, function, dtype, tolerance) -> None:
+    wide = {"fp16": "tl.load(x_ptr + offs).to(tl.float32)"}.get(dtype, "tl.load(x_ptr + offs)")
+    sample = from_text(
+        UNARY.format(expression=f"tl.{function}({wide})"),
+        {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"},
+        {"N": 256},
+    )
+    x = rng.uniform(-8, 8, 256).astype(DTYPES[dtype])
+    x = np.abs(x) if function in ("log", "log2", "sqrt", "rsqrt") else x
+    y = np.zeros_like(x)
+    simulated(sample.program(), (1,), [x, y])
+    reference = {"rsqrt": lambda v: 1 / np.sqrt(v), "erf": np.vectorize(math.erf)}
+    exact = reference.get(function, getattr(np, function, None))(x.astype(np.float64))
+    # ex2.approx(x log2(e)): the product is rounded, so the error grows with |x|.
+    growth = 8 if function == "exp" else 1
+    np.testing.assert_allclose(y.astype(np.float64), exact, rtol=growth * tolerance, atol=tolerance)
+    check_ptx(sample)
+
+
+@pytest.mark.parametrize(
+    "source, to",
+    [
+        ("fp32", "fp16"), ("fp32", "bf16"), ("fp64", "bf16"), ("bf16", "fp16"), ("fp16", "bf16"),
+        ("fp32", "fp8e4nv"), ("fp32", "fp8e5"), ("fp8e4nv", "fp32"), ("fp8e5", "fp16"), ("i8", "fp16"),
+        ("i32", "bf16"), ("fp32", "i8"), ("u8", "fp32"), ("fp16", "i32"), ("i32", "u8"), ("fp64", "fp32"),
+    ],
+)  # fmt: skip
+def test_casts(from_text, simulated, check_ptx, rng, source, to) -> None:
+    sample = from_text(
+        UNARY.format(expression="tl.load(x_ptr + offs)"),
+        {"x_ptr": f"*{source}:16", "y_ptr": f"*{to}:16"},
+        {"N": 512},
+    )
+    x = rng.uniform(0, 100, 512).astype(DTYPES[source])
+    y = np.zeros(512, DTYPES[to])
+    simulated(sample.program(), (1,), [x, y])
+    wanted = x.astype(np.float64).astype(DTYPES[to])  # ml_dtypes and NumPy round to nearest even
+    np.testing.assert_array_equal(y.astype(np.float64), wanted.astype(np.float64))
+    check_ptx(sample)
+
+
+def test_fp8_needs_sm_89(from_text) -> None:
+    sample = from_text(
+        UNARY.format(expression="tl.load(x_ptr + offs)"),
+        {"x_ptr": "*fp32:16", "y_ptr": "*fp8e4nv:16"},
+        {"N": 512},
+    )
+    with pytest.raises(UnsupportedOp, match="cuda:80 has no conversions of f8e4m3"):
+        sample.program("cuda:80")
+
+
+# Reductions and scans ----------------------------------------------------------------------------------------
+
+REDUCE = """
+def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr):
+    rows = tl.arange(0, M)
+    columns = tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
+    if AXIS == 0:
+        tl.store(y_ptr + columns, {reduction})
+    else:
+        tl.store(y_ptr + rows, {reduction})
+"""
+
+
+@pytest.mark.parametrize("shape", [(1, 64), (8, 8), (64, 2), (128, 32), (16, 256)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_reductions(from_text, simulated, rng, shape, axis, warps) -> None:
+    for name, dtype in (("sum", "i32"), ("max", "fp32"), ("argmin", "fp32")):
+        sample = from_text(
+            REDUCE.format(reduction=f"tl.{name}(x, AXIS)"),
+            {"x_ptr": f"*{dtype}:16", "y_ptr": "*i32:16" if name == "argmin" else f"*{dtype}:16"},
+            {"M": shape[0], "N": shape[1], "AXIS": axis},
+            warps,
+        )
+        x = (rng.standard_normal(shape) * 50).astype(DTYPES[dtype])
+        y = np.zeros(shape[1 - axis], np.int32 if name == "argmin" else DTYPES[dtype])
+        simulated(sample.program(), (1,), [x, y])
+        np.testing.assert_array_equal(y, getattr(np, name)(x, axis=axis))
+
+
+SCAN = """
+def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y_ptr + offs, tl.cumsum(tl.load(x_ptr + offs), AXIS, reverse=REVERSE))
+"""
+
+
+@pytest.mark.parametrize("shape", [(1, 1024), (8, 16), (256, 4), (2, 64)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans(from_text, simulated, check_ptx, rng, shape, axis, reverse) -> None:
+    constants = {"M": shape[0], "N": shape[1], "AXIS": axis, "REVERSE": reverse}
+    sample = from_text(SCAN, {"x_ptr": "*i32:16", "y_ptr": "*i32:16"}, constants)
+    x = rng.integers(-9, 9, shape, dtype=np.int32)
+    y = np.zeros_like(x)
+    simulated(sample.program(), (1,), [x, y])
+    wanted = np.flip(np.cumsum(np.flip(x, axis), axis), axis) if reverse else np.cumsum(x, axis)
+    np.testing.assert_array_equal(y, wanted)
+    check_ptx(sample)
+
+
+# Matrix products ---------------------------------------------------------------------------------------------
+
+DOT = """
+def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    c = tl.dot(a, b, input_precision=P)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+"""
+
+
+@pytest.mark.parametrize(
+    "dtype, precision, instruction, tolerance",
+    [
+        ("fp16", "tf32", "m16n8k16", 1e-6), ("bf16", "tf32", "m16n8k16", 1e-6),
+        ("fp32", "tf32", "m16n8k8", 2e-3), ("fp32", "tf32x3", "m16n8k8", 2e-6), ("fp32", "ieee", "fma", 1e-6),
+        ("fp64", "ieee", "fma", 1e-15), ("i8", "tf32", "m16n8k32", 0), ("fp8e5", "tf32", "m16n8k32", 1e-6),
+        ("fp8e4nv", "tf32", "m16n8k32", 1e-6),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(32, 32, 32), (64, 16, 64)])
+def test_dot(
+    from_text, simulated, check_ptx, rng, dtype, precision, instruction, tolerance, shape
+) -> None:
+    m, n, k = shape
+    accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
+    out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
+    sample = from_text(
+        DOT,
+        {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
+        {"M": m, "N": n, "K": k, "P": precision},
+    )
+    a, b = (
+        (rng.standard_normal(s) * (50 if dtype == "i8" else 1)).astype(DTYPES[dtype])
+        for s in ((m, k), (k, n))
+    )
+    c = np.zeros((m, n), accumulator)
+    simulated(sample.program(), (1,), [a, b, c])
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
+    ptx = check_ptx(sample)
+    assert ("mma.sync" in ptx) == (instruction != "fma")
+    assert instruction in ptx
+
+
+def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(
+    from_text, simulated, rng
+) -> None:
+    sample = from_text(
+        DOT,
+        {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"},
+        {"M": 4, "N": 32, "K": 16, "P": "ieee"},
+    )
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((4, 16), (16, 32)))
+    c = np.zeros((4, 32), np.float32)
+    simulated(sample.program(), (1,), [a, b, c])
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
+
+
+# Atomics -----------------------------------------------------------------------------------------------------
+
+ATOMIC = """
+def k(out_ptr, old_ptr, x_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    old = tl.atomic_{kind}(out_ptr + offs % 4, tl.load(x_ptr + offs), mask=offs % 3 != 0)
+    tl.store(old_ptr + offs, old, mask=offs % 3 != 0)
+"""
+
+
+@pytest.mark.parametrize("n", [16, 256])
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [
+        ("add", "i32"),
+        ("add", "fp32"),
+        ("max", "fp32"),
+        ("min", "fp32"),
+        ("max", "i32"),
+        ("xor", "i32"),
+    ],
+)
+def test_atomics_happen_once_an_element(
+    from_text, simulated, check_ptx, rng, kind, dtype, n
+) -> None:
+    sample = from_text(
+        ATOMIC.format(kind=kind),
+        {"out_ptr": f"*{dtype}:16", "old_ptr": f"*{dtype}:16", "x_ptr": f"*{dtype}:16"},
+        {"N": n},
+    )
+    x = rng.integers(-50, 50, n).astype(DTYPES[dtype])
+    out, old = np.zeros(4, x.dtype), np.zeros(n, x.dtype)
+    program = sample.program()
+    from deuteron.compiler.targets.nvptx.simulator import simulate
+
+    # What was there before depends on the order, so the two orders are not compared.
+    simulate(program.llvm, (1,), [out, old, x], program.num_warps, program.shared_bytes)
+    function = {"add": np.add, "max": np.maximum, "min": np.minimum, "xor": np.bitwise_xor}[kind]
+    wanted = np.zeros(4, x.dtype)
+    active = np.arange(n) % 3 != 0
+    function.at(wanted, np.arange(n)[active] % 4, x[active])
+    np.testing.assert_array_equal(out, wanted)
+    for place in range(4):
+        mine = active & (np.arange(n) % 4 == place)
+        assert (old[mine] == 0).any(), "somebody was first"
+    check_ptx(sample)
+
+
+def test_scalar_atomic_result_reaches_every_thread(from_text, simulated, check_ptx) -> None:
+    text = """
+def k(counter_ptr, out_ptr, N: tl.constexpr):
+    ticket = tl.atomic_add(counter_ptr, 1)
+    tl.store(out_ptr + ticket * N + tl.arange(0, N), ticket)
+"""
+    sample = from_text(text, {"counter_ptr": "*i32:16", "out_ptr": "*i32:16"}, {"N": 128})
+    counter, out = np.zeros(1, np.int32), np.full((3, 128), -1, np.int32)
+    simulated(sample.program(), (3,), [counter, out])
+    assert counter[0] == 3
+    np.testing.assert_array_equal(out, np.repeat(np.arange(3), 128).reshape(3, 128))
+    ptx = check_ptx(sample)
+    assert "atom.acq_rel.gpu.global.add.u32" in ptx
+
+
+def test_compare_and_swap(from_text, simulated, check_ptx) -> None:
+    text = """
+def k(lock_ptr, out_ptr):
+    pid = tl.program_id(0)
+    old = tl.atomic_cas(lock_ptr, pid, pid + 1, sem="relaxed", scope="cta")
+    tl.store(out_ptr + pid, old)
+"""
+    sample = from_text(text, {"lock_ptr": "*i32:16", "out_ptr": "*i32:16"})
+    lock, out = np.zeros(1, np.int32), np.full(4, -1, np.int32)
+    simulated(sample.program(), (4,), [lock, out])
+    assert lock[0] == 4
+    np.testing.assert_array_equal(out, [0, 1, 2, 3])
+    assert "atom.relaxed.cta.global.cas.b32" in check_ptx(sample)
+
+
+# Debugging and modifiers -------------------------------------------------------------------------------------
+
+
+def test_print_and_assert_call_the_drivers_functions(from_text, check_ptx) -> None:
+    text = """
+def k(x_ptr, n, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.device_print("x", x)
+    tl.device_print("n is", n)
+    tl.device_assert(x > 0, "x must be positive")
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "n": "i32"}, {"N": 64}, debug=True)
+    ptx = check_ptx(sample)
+    assert "vprintf" in ptx and "__assertfail" in ptx
+
+
+def test_cache_modifiers_and_eviction(from_text, check_ptx) -> None:
+    text = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs, cache_modifier=".cg")
+    x += tl.load(x_ptr + offs, eviction_policy="evict_first")
+    x += tl.load(x_ptr + offs, volatile=True)
+    tl.store(y_ptr + offs, x, cache_modifier=".wt")
+    tl.store(y_ptr + offs, x, eviction_policy="evict_last")
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"N": 512})
+    for target in ("cuda:80", "cuda:90a", "cuda:120"):
+        ptx = check_ptx(sample, target)
+        for part in (
+            "ld.global.cg.v4.b32",
+            "ld.global.L1::evict_first.v4.b32",
+            "ld.volatile.global.v4.b32",
+            "st.global.wt.v4.b32",
+            "st.global.L1::evict_last.v4.b32",
+        ):
+            assert part in ptx, part
+
+
+def test_masks_that_are_not_constant_over_a_vector_narrow_it(from_text, simulated) -> None:
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < n, other=7), mask=offs < n + 2)
+"""
+    sample = from_text(text, {"x_ptr": "*i8:16", "y_ptr": "*i8:16", "n": "i32"}, {"N": 256})
+    x, y = np.arange(101, dtype=np.int8), np.zeros(103, np.int8)
+    simulated(sample.program(), (1,), [x, y, 101])
+    np.testing.assert_array_equal(y, [*range(101), 7, 7])
+
+
+def test_in_place_shift_waits_for_all_reads(from_text, simulated) -> None:
+    text = """
+def k(x_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.store(x_ptr + (offs + 37) % N, x)
+    y = tl.load(x_ptr + offs)
+    tl.store(x_ptr + offs, y * 2)
+"""
+    sample = from_text(text, {"x_ptr": "*i32:16"}, {"N": 512})
+    x = np.arange(512, dtype=np.int32)
+    wanted = np.roll(x, 37) * 2
+    simulated(sample.program(), (1,), [x])
+    np.testing.assert_array_equal(x, wanted)
