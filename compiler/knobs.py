@@ -233,7 +233,7 @@ interpret = _flag(
 debug = _flag(
     "DEUTERON_DEBUG TRITON_DEBUG",
     False,
-    "Compile tl.device_assert into kernels. Read when a kernel is decorated.",
+    "Compile tl.device_assert into kernels. Read when a launch needs a new variant.",
 )
 cpu_threads = _number(
     "DEUTERON_CPU_THREADS",
@@ -268,7 +268,7 @@ override_arch: Knob[str | None] = Knob(
     lambda: None,
     _arch,
     "an architecture such as 90a or sm90a",
-    "Compile for this GPU architecture instead of the device's own.",
+    "Compile for this GPU architecture instead of the device's own. Read when a device is first used.",
 )
 ptxas_path = _optional_path(
     "DEUTERON_PTXAS_PATH TRITON_PTXAS_PATH",
@@ -281,11 +281,6 @@ disable_ptxas_opt = _flag(
     "DEUTERON_DISABLE_PTXAS_OPT DISABLE_PTXAS_OPT",
     False,
     "Assemble without optimisation, for debuggers.",
-)
-disable_line_info = _flag(
-    "DEUTERON_DISABLE_LINE_INFO TRITON_DISABLE_LINE_INFO",
-    False,
-    "Leave source lines out of generated code.",
 )
 cuobjdump_path = _optional_path(
     "DEUTERON_CUOBJDUMP_PATH TRITON_CUOBJDUMP_PATH",
@@ -314,7 +309,7 @@ dump_dir: Knob[Path] = Knob(
 verify = _flag(
     "DEUTERON_VERIFY",
     False,
-    "Check the IR after each pass, and name the pass that broke it.",
+    "Check tile IR after each pass, and name the pass that broke it.",
 )
 
 # ---- autotuning ------------------------------------------------------------------------------------------------

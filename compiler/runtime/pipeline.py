@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..errors import OutOfResources, SignatureError, TargetError
+from .. import knobs
+from ..errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
 from ..ir.core import Function
 from .metadata import KernelMetadata
 from .variant import Variant
@@ -92,14 +93,29 @@ def check_stage(variant: Variant, stage: str | None) -> None:
 def make_tile(work: Build) -> Function:
     """Source text to optimised tile IR."""
     from ..frontend import lower
-    from ..tile.passes import optimize
+    from ..tile.passes import PIPELINE
 
     variant = work.variant
     with work.timed("frontend"):
         types = {name: str(kind) for name, kind in variant.signature.items()}
         function = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
     with work.timed("tile"):
-        return optimize(function)
+        check = knobs.verify.get()
+        for step in PIPELINE:
+            function = step(function)
+            if check:
+                _verify(function, step.__name__)
+    return function
+
+
+def _verify(function: Function, step: str) -> None:
+    """Raise IRError naming the pass that left wrong IR."""
+    from ..ir import verify
+
+    try:
+        verify(function)
+    except DeuteronError as error:
+        raise IRError(f"the pass {step} broke {function.name}: {error.message}") from error
 
 
 def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:

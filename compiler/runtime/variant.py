@@ -164,7 +164,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def toolchain(target: Target) -> tuple[str, ...]:
     """Versions and settings, besides the variant itself, that generated code depends on."""
-    common = (compiler_fingerprint(), _version("llvmlite"))
+    common = (compiler_fingerprint(), _version("llvmlite"), knobs.f32_default.get())
     if target.kind == "cpu":
         return (*common, platform.machine(), host_features())
     assembler = knobs.ptxas_path.get()
@@ -178,7 +178,6 @@ def toolchain(target: Target) -> tuple[str, ...]:
         f"{assembler} {stamp}",
         knobs.ptxas_options.get(),
         str(knobs.disable_ptxas_opt.get()),
-        str(knobs.disable_line_info.get()),
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from deuteron.compiler.errors import (
     CompilationError,
     DeuteronError,
     DeviceError,
+    IRError,
     LaunchError,
     SignatureError,
     TargetError,
@@ -304,3 +309,94 @@ def test_kernel_dump(tmp_path: Path) -> None:
         ".object",
         ".asm",
     }
+
+
+def test_the_precision_knob_is_part_of_the_key() -> None:
+    def key() -> str:
+        return make_variant(add, ADD, {"BLOCK": 64}, "cpu", {}).key
+
+    with knobs.f32_default.scope("tf32"):
+        first = key()
+    with knobs.f32_default.scope("ieee"):
+        assert key() != first
+
+
+def test_a_pass_that_breaks_the_ir_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deuteron.compiler.tile import passes
+
+    def spoil(function: Any) -> Any:
+        function.body.ops.reverse()
+        return function
+
+    monkeypatch.setattr(passes, "PIPELINE", (*passes.PIPELINE, spoil))
+    with knobs.verify.scope(True), pytest.raises(IRError, match="the pass spoil broke add: "):
+        compile_add(stop_after="tile")
+    monkeypatch.undo()
+    with knobs.verify.scope(True):
+        assert "func @add" in compile_add(stop_after="tile").asm["tile"]
+
+
+def test_threads_may_need_the_same_variant_at_once() -> None:
+    kernel = deuteron.JITFunction(KernelSource.from_text(TEXT, "scale"))
+    arrays = [np.full(100, i, np.float32) for i in range(8)]
+
+    def work(x: np.ndarray) -> np.ndarray:
+        y = np.zeros_like(x)
+        for _ in range(20):
+            kernel[(4,)](x, y, 100)
+        return y
+
+    with ThreadPoolExecutor(8) as pool:
+        for x, y in zip(arrays, pool.map(work, arrays), strict=True):
+            np.testing.assert_array_equal(y, 3 * x)
+
+
+SHARED = """
+import sys, warnings
+import numpy as np
+import deuteron
+from deuteron.compiler import KernelSource
+warnings.simplefilter("error")
+kernel = deuteron.JITFunction(KernelSource.from_file(sys.argv[1], "scale"))
+x = np.arange(2000, dtype=np.float32)
+for block in (16, 32, 64, 128, 256):
+    y = np.zeros_like(x)
+    kernel[lambda meta: (deuteron.cdiv(2000, meta["BLOCK"]),)](x, y, 2000, BLOCK=block)
+    assert (y == 3 * x).all()
+print(sum(k.metadata.cached for k in kernel.cache.values()))
+"""
+
+
+@pytest.mark.parametrize("size", ["1G", "20K"])  # the second evicts all the time
+def test_processes_share_compiled_variants(tmp_path: Path, size: str) -> None:
+    source = tmp_path / "kernel.py"
+    source.write_text(TEXT)
+    environment = {
+        **os.environ,
+        "DEUTERON_CACHE_DIR": str(tmp_path / "shared"),
+        "DEUTERON_CACHE_BYTES": size,
+    }
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", SHARED, str(source)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        _, err = worker.communicate(timeout=120)
+        assert worker.returncode == 0, err
+    again = subprocess.run(
+        [sys.executable, "-c", SHARED, str(source)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if size == "1G":
+        assert again.stdout == "5\n"
+    entries = list((tmp_path / "shared").rglob("*.entry"))
+    assert sum(p.stat().st_size for p in entries) <= (1 << 30 if size == "1G" else 20 << 10)
