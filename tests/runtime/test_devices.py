@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import time
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -204,3 +207,43 @@ def test_assert_close() -> None:
         deuteron.testing.assert_close(x, x + np.float32(0.02))
     with pytest.raises(AssertionError):
         deuteron.testing.assert_close(x, x + np.float32(0.005), atol=1e-3)
+
+
+def test_perf_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[tuple[int, str, int]] = []
+
+    @deuteron.testing.perf_report(
+        deuteron.testing.Benchmark(
+            x_names=["n"],
+            x_vals=[4, 8],
+            line_arg="provider",
+            line_vals=["a", "b"],
+            line_names=["A", "B"],
+            plot_name="speed",
+            args={"m": 3},
+            x_log=True,
+        )
+    )
+    def measure(n: int, provider: str, m: int) -> Any:
+        asked.append((n, provider, m))
+        return (n * 1.5, n, 2 * n) if provider == "a" else n * 2.5
+
+    measure.run(print_data=True, save_path=str(tmp_path / "out"))
+    assert asked == [(4, "a", 3), (4, "b", 3), (8, "a", 3), (8, "b", 3)]
+    assert capsys.readouterr().out == "speed:\nn   A   B\n4   6  10\n8  12  20\n"
+    saved = (tmp_path / "out" / "speed.csv").read_text().split()
+    assert saved == ["n,A,B", "4,6.0,10.0", "8,12.0,20.0"]
+    frame = measure.run(return_df=True)
+    assert list(frame.columns) == ["n", "A", "B"]
+    assert frame["B"].tolist() == [10.0, 20.0]
+    if importlib.util.find_spec("matplotlib") is None:
+        with pytest.raises(deuteron.DeuteronError, match="show_plots needs matplotlib"):
+            measure.run(show_plots=True)
+
+
+def test_perf_report_checks_its_points() -> None:
+    benchmark = deuteron.testing.Benchmark(["m", "n"], [(1, 2, 3)], "p", [1], ["P"], "grid", {})
+    with pytest.raises(
+        deuteron.DeuteronError, match="grid: x = .1, 2, 3. has 3 values for 2 names"
+    ):
+        deuteron.testing.perf_report(benchmark)(lambda **_: 1.0).run()
