@@ -64,7 +64,10 @@ class Apply:
     printed: list[str] = field(default_factory=list)
 
     def __call__(
-        self, make: Callable[..., Value | Sequence[Value]], *arrays: Array, grid: tuple[int, ...] = (1,)
+        self,
+        make: Callable[..., Value | Sequence[Value]],
+        *arrays: Array,
+        grid: tuple[int, ...] = (1,),
     ) -> list[Array]:
         function, data = Function("apply"), [np.array(a) for a in arrays]
         build = Builder(function.body)
@@ -143,13 +146,17 @@ class Sketch:
 
     def __post_init__(self) -> None:
         self.build = Builder(self.function.body)
-        self.table = self.parameter("table", Tile(Pointer(t.I32)), np.arange(TABLE, dtype=np.int32) * 3)
+        self.table = self.parameter(
+            "table", Tile(Pointer(t.I32)), np.arange(TABLE, dtype=np.int32) * 3
+        )
         self.scratch = self.parameter("scratch", Tile(Pointer(t.I32)), np.zeros(TABLE, np.int32))
         for name in ("n", "k"):
             number = self.choose(range(1, 40))
             self.pool.append(self.parameter(name, Tile(t.I32), number, number & -number))
 
-    def parameter(self, name: str, type: Tile, argument: Array | int, divisibility: int = 1) -> Value:
+    def parameter(
+        self, name: str, type: Tile, argument: Array | int, divisibility: int = 1
+    ) -> Value:
         self.arguments.append(argument)
         return self.function.add_parameter(name, type, divisibility)
 
@@ -163,7 +170,9 @@ class Sketch:
 
     def constant(self, type: Tile) -> Value:
         if type.is_float:
-            number = self.choose([0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.25, float("inf"), float("nan")])
+            number = self.choose(
+                [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.25, float("inf"), float("nan")]
+            )
         elif type.elem == t.I1:
             number = self.choose([False, True])
         else:
@@ -182,7 +191,14 @@ class Sketch:
 
     def number(self) -> Value:
         shape = self.choose(SHAPES)
-        elements = [t.I32, t.I32, t.I64, t.U8, t.U32, *([t.F32, t.F64, t.F16, t.BF16] if self.floats else [])]
+        elements = [
+            t.I32,
+            t.I32,
+            t.I64,
+            t.U8,
+            t.U32,
+            *([t.F32, t.F64, t.F16, t.BF16] if self.floats else []),
+        ]
         return self.some(lambda type: type.elem != t.I1, Tile(self.choose(elements), shape))
 
     def integer(self) -> Value:
@@ -203,7 +219,9 @@ class Sketch:
         elif kind == "pid":
             self.add(self.choose([p.ProgramId, p.NumPrograms])(self.choose([0, 1])))
         elif kind == "splat":
-            self.add(s.Splat(self.some(lambda type: not type.rank, Tile(t.I32)), self.choose(SHAPES[1:])))
+            self.add(
+                s.Splat(self.some(lambda type: not type.rank, Tile(t.I32)), self.choose(SHAPES[1:]))
+            )
         else:
             self.constant(Tile(t.I32, self.choose(SHAPES)))
 
@@ -296,7 +314,11 @@ class Sketch:
         pointer = self.place(self.choose([self.table, self.scratch]))
         shape = pointer.type.shape
         mask = self.boolean(shape) if self.choose([True, False]) else None
-        other = self.like(Tile(t.I32, shape)) if mask is not None and self.choose([True, False]) else None
+        other = (
+            self.like(Tile(t.I32, shape))
+            if mask is not None and self.choose([True, False])
+            else None
+        )
         self.add(m.Load(pointer, mask, other))
 
     def store(self) -> None:
@@ -342,7 +364,11 @@ class Sketch:
         for type in types:
             body.add_argument(type)
         self.region(body, types)
-        numbers = [self.choose([0, 1, 2, -3]), self.choose([0, 1, 2, 5, 9]), self.choose([1, 1, 2, 4])]
+        numbers = [
+            self.choose([0, 1, 2, -3]),
+            self.choose([0, 1, 2, 5, 9]),
+            self.choose([1, 1, 2, 4]),
+        ]
         lower, upper, step = (self.build.emit(e.Constant(n, Tile(t.I32))).result for n in numbers)
         if self.choose([True, False]):
             # A bound that only the run knows: at most 3 more than the constant.

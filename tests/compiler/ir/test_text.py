@@ -71,9 +71,15 @@ HEAD = "func @f(%x: i32, %p: *f32) {\n"
         ("  %0 = program_id {row = 0} : i32\n}", "expected an attribute of program_id, got 'row'"),
         ("  %0 = program_id {axis = } : i32\n}", "expected an attribute value"),
         ("  %0 = program_id : i32\n}", "expected all fields of program_id"),
-        ("  %0 = arange {start = 0, end = 48} : tile<48xi32>\n}", "line 2: tile dimensions must be powers of two"),
+        (
+            "  %0 = arange {start = 0, end = 48} : tile<48xi32>\n}",
+            "line 2: tile dimensions must be powers of two",
+        ),
         ("  %0 = arange {start = 0, end = 48} : i32\n}", "line 2: arange(0, 48) has 48 elements"),
-        ("  %0 = splat %x {shape = [3]} : tile<4xi32>\n}", "line 2: tile dimensions must be powers of two"),
+        (
+            "  %0 = splat %x {shape = [3]} : tile<4xi32>\n}",
+            "line 2: tile dimensions must be powers of two",
+        ),
         ("  %0 = neg %x : q32\n}", "line 2: unknown element type 'q32'"),
         ("  %0 = neg %x : i32\n", "got 'end of text'"),
         ("  %0 = neg %x : i32\n} }", "expected the end, got '}'"),

@@ -181,7 +181,9 @@ def test_cse_merges_equal_reductions():
     assert mnemonics(verify(cse(parse(body)))).count("reduce") == 2
 
 
-@pytest.mark.parametrize(("upper", "factor", "loops", "bodies"), [(4, 4, 0, 4), (3, 8, 0, 3), (9, 4, 2, 5)])
+@pytest.mark.parametrize(
+    ("upper", "factor", "loops", "bodies"), [(4, 4, 0, 4), (3, 8, 0, 3), (9, 4, 2, 5)]
+)
 def test_unroll(upper, factor, loops, bodies):
     function = parse(f"""
   %a = constant {{value = 0, type = i32}} : i32
