@@ -31,7 +31,7 @@ step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temp
 step tests 270 "$PYTHON" -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
-step demo 240 "$PYTHON" -m deuteron.cli demo --device cuda:0 --directory "$OUT/demo"
+step demo 240 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
 for name in tests kernels profiler demo; do
     echo "== $name"
