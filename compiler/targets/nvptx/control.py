@@ -12,9 +12,12 @@ from ...errors import UnsupportedOp
 from ...ir.core import Block, Value
 from ...tile.control import Condition, For, If, While, Yield
 from ...tile.elementwise import Constant
-from .lowering import Lowering, rule
+from .lowering import RULES, Lowering, rule
 from .registers import Registers
 from .types import register_type
+
+for _kind in (Yield, Condition):
+    RULES.unsupported(_kind, "the operation that owns the region lowers its end")
 
 
 class _Header:

@@ -61,7 +61,17 @@ def make_matmul(
     def integer(value: int) -> str:
         return "i32:1" if value == 1 else "i32:16" if value % 16 == 0 else "i32"
 
-    names = ["M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn"]
+    names = [
+        "M",
+        "N",
+        "K",
+        "stride_am",
+        "stride_ak",
+        "stride_bk",
+        "stride_bn",
+        "stride_cm",
+        "stride_cn",
+    ]
     values = (m, n, k, k, 1, n, 1, n, 1)
     signature = {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": "*fp16:16"}
     signature |= {name: integer(value) for name, value in zip(names, values, strict=True)}

@@ -1,0 +1,304 @@
+"""The same kernels on a real GPU, against float64 NumPy: random shapes, ragged ones included."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from deuteron.compiler.runtime.compile import compile
+from deuteron.compiler.runtime.devices import get_device
+
+pytestmark = pytest.mark.gpu
+
+DTYPES = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32, "fp64": np.float64}
+SEED = 11
+
+
+@pytest.fixture(scope="module")
+def device():
+    return get_device("cuda:0")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+@pytest.fixture
+def launch(device):
+    """Compiles a sample for the device and runs it on arrays, which change in place."""
+
+    def run(sample, grid, arguments) -> None:
+        schedule = sample.schedule
+        kernel = compile(
+            sample.source,
+            sample.signature,
+            sample.constexprs,
+            target=device.target,
+            num_warps=schedule.num_warps,
+            num_stages=schedule.num_stages,
+        )
+        held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
+        kernel.run(grid, *held, device=device)
+        device.synchronize()
+        for argument, there in zip(arguments, held, strict=True):
+            if isinstance(argument, np.ndarray):
+                argument[...] = there.to_numpy().reshape(argument.shape)
+
+    return run
+
+
+@pytest.mark.parametrize("n", [16, 4096, 98432])
+def test_vector_add(standard_kernels, launch, rng, n) -> None:
+    x, y = (rng.standard_normal(n).astype(np.float32) for _ in range(2))
+    out = np.zeros_like(x)
+    launch(standard_kernels["vector_add"], (-(-n // 1024),), [x, y, out, n])
+    np.testing.assert_array_equal(out, x + y)
+
+
+@pytest.mark.parametrize(
+    "warps, columns",
+    [(1, 128), (4, 784), (4, 781), (8, 4096), (16, 1000), (16, 16384), (4, 3), (32, 8192)],
+)
+def test_softmax(softmax, launch, rng, warps, columns) -> None:
+    x = rng.standard_normal((67, columns)).astype(np.float32)
+    out = np.zeros_like(x)
+    launch(softmax(columns, warps), (13,), [out, x, columns, columns, 67, columns])
+    exact = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(out, exact / exact.sum(axis=1, keepdims=True), rtol=5e-6)
+
+
+@pytest.mark.parametrize("columns", [1040, 4096, 16])
+def test_layer_norm(standard_kernels, launch, rng, columns) -> None:
+    rows = 37
+    x = rng.standard_normal((rows, columns)).astype(np.float32)
+    weight, bias = (rng.standard_normal(columns).astype(np.float32) for _ in range(2))
+    y, mean, rstd = np.zeros_like(x), np.zeros(rows, np.float32), np.zeros(rows, np.float32)
+    launch(
+        standard_kernels["layer_norm"],
+        (rows,),
+        [x, y, weight, bias, mean, rstd, columns, columns, 1e-5],
+    )
+    wide = x.astype(np.float64)
+    scale = 1 / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
+    exact = (wide - wide.mean(axis=1, keepdims=True)) * scale * weight + bias
+    np.testing.assert_allclose(y, exact, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize(
+    "shape, block, warps",
+    [
+        ((256, 256, 256), (128, 128, 32), 4),
+        ((512, 384, 128), (64, 128, 64), 8),
+        ((321, 250, 190), (64, 64, 32), 4),
+        ((33, 47, 61), (16, 32, 16), 2),
+        ((128, 64, 512), (32, 32, 64), 1),
+    ],
+)
+def test_matmul(matmul, launch, rng, dtype, shape, block, warps) -> None:
+    m, n, k = shape
+    a, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
+    c = np.zeros((m, n), np.float16)
+    grid = (-(-m // block[0]) * -(-n // block[1]),)
+    launch(matmul(dtype, shape, block, warps, "leaky_relu"), grid, [a, b, c, m, n, k, k, n, n])
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    exact = np.where(exact >= 0, exact, 0.01 * exact)
+    np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())
+
+
+DOT = """
+def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    c = tl.dot(a, b, input_precision=P)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+"""
+
+
+@pytest.mark.parametrize(
+    "dtype, precision, tolerance",
+    [
+        ("fp16", "tf32", 1e-6), ("bf16", "tf32", 1e-6), ("fp32", "tf32", 2e-3), ("fp32", "tf32x3", 3e-6),
+        ("fp32", "ieee", 1e-6), ("fp64", "ieee", 1e-15), ("i8", "tf32", 0), ("fp8e5", "tf32", 1e-3),
+        ("fp8e4nv", "tf32", 1e-3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(32, 32, 32), (128, 64, 64), (4, 32, 16)])
+def test_dot(from_text, launch, rng, dtype, precision, tolerance, shape) -> None:
+    m, n, k = shape
+    kinds = {"i8": np.int8, "fp8e5": ml_dtypes.float8_e5m2, "fp8e4nv": ml_dtypes.float8_e4m3fn}
+    kind = kinds.get(dtype) or DTYPES[dtype]
+    accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
+    out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
+    sample = from_text(
+        DOT,
+        {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
+        {"M": m, "N": n, "K": k, "P": precision},
+    )
+    scale = 50 if dtype == "i8" else 1
+    a, b = ((rng.standard_normal(s) * scale).astype(kind) for s in ((m, k), (k, n)))
+    c = np.zeros((m, n), accumulator)
+    launch(sample, (1,), [a, b, c])
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
+
+
+MATHS = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, tl.{function}(tl.load(x_ptr + offs)))
+"""
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("fp32", 1e-6), ("fp64", 1e-14)])
+@pytest.mark.parametrize("function", ["exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt"])
+def test_maths(from_text, launch, rng, function, dtype, tolerance) -> None:
+    sample = from_text(
+        MATHS.format(function=function),
+        {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"},
+        {"N": 1024},
+    )
+    span = 1e5 if function in ("sin", "cos") else 20
+    x = rng.uniform(-span, span, 1024).astype(DTYPES[dtype])
+    x = np.abs(x) if function in ("log", "log2", "sqrt", "rsqrt") else x
+    y = np.zeros_like(x)
+    launch(sample, (1,), [x, y])
+    wide = x.astype(np.float64)
+    exact = 1 / np.sqrt(wide) if function == "rsqrt" else getattr(np, function)(wide)
+    growth = 10 if function == "exp" else 1
+    np.testing.assert_allclose(y, exact, rtol=growth * tolerance, atol=tolerance)
+
+
+COUNT = """
+def k(counts_ptr, order_ptr, x_ptr, n, N: tl.constexpr):
+    pid = tl.program_id(0)
+    offs = pid * N + tl.arange(0, N)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=0)
+    tl.atomic_add(counts_ptr + x, 1, mask=offs < n)
+    ticket = tl.atomic_add(order_ptr, 1)
+    tl.store(order_ptr + 1 + ticket, pid)
+"""
+
+
+def test_atomics(from_text, launch, rng) -> None:
+    n, bins = 100_003, 37
+    sample = from_text(
+        COUNT,
+        {"counts_ptr": "*i32:16", "order_ptr": "*i32:16", "x_ptr": "*i32:16", "n": "i32"},
+        {"N": 256},
+    )
+    x = rng.integers(0, bins, n, dtype=np.int32)
+    programs = -(-n // 256)
+    counts, order = np.zeros(bins, np.int32), np.zeros(programs + 1, np.int32)
+    launch(sample, (programs,), [counts, order, x, n])
+    np.testing.assert_array_equal(counts, np.bincount(x, minlength=bins))
+    assert order[0] == programs
+    np.testing.assert_array_equal(np.sort(order[1:]), np.arange(programs))
+
+
+EXTREMA = """
+def k(out_ptr, x_ptr, N: tl.constexpr):
+    offs = tl.program_id(0) * N + tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.atomic_max(out_ptr + 0 * offs, x)
+    tl.atomic_min(out_ptr + 1 + 0 * offs, x)
+"""
+
+
+def test_float_extrema_by_integer_atomics(from_text, launch, rng) -> None:
+    sample = from_text(EXTREMA, {"out_ptr": "*fp32:16", "x_ptr": "*fp32:16"}, {"N": 256})
+    for shift in (-100, 0, 100):
+        x = (rng.standard_normal(2048) + shift).astype(np.float32)
+        out = np.array([-np.inf, np.inf], np.float32)
+        launch(sample, (8,), [out, x])
+        assert out[0] == x.max() and out[1] == x.min()
+
+
+SCAN = """
+def k(x_ptr, y_ptr, N: tl.constexpr, REVERSE: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, tl.cumsum(tl.load(x_ptr + offs), 0, reverse=REVERSE))
+"""
+
+
+@pytest.mark.parametrize("n", [2, 64, 4096])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan(from_text, launch, rng, n, reverse) -> None:
+    sample = from_text(SCAN, {"x_ptr": "*i32:16", "y_ptr": "*i32:16"}, {"N": n, "REVERSE": reverse})
+    x = rng.integers(-9, 9, n, dtype=np.int32)
+    y = np.zeros_like(x)
+    launch(sample, (1,), [x, y])
+    np.testing.assert_array_equal(y, np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x))
+
+
+def test_random_functions_agree_with_the_interpreter(functions, device) -> None:
+    from hypothesis import HealthCheck, given, settings
+    from hypothesis import strategies as st
+
+    from deuteron.compiler.targets import interpreter
+
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        function, arguments = data.draw(functions(floats=False, effects=False, steps=15))
+        wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        with np.errstate(all="ignore"):
+            interpreter.run(function, (2,), wanted)
+        made = _launch_function(function, arguments, device)
+        for got, want in zip(made, wanted, strict=True):
+            if isinstance(got, np.ndarray):
+                np.testing.assert_array_equal(got, want)
+
+    check()
+
+
+def _launch_function(function, arguments, device):
+    """Lower a tile function and launch it through the driver, 4 warps, a grid of 2."""
+    from cuda.bindings import driver
+
+    from deuteron.compiler.gpu import lower_to_gpu
+    from deuteron.compiler.options import Schedule
+    from deuteron.compiler.targets import Target
+    from deuteron.compiler.targets.nvptx import emit_ptx, lower_to_llvm
+
+    target, schedule = Target.parse(device.target), Schedule()
+    program = lower_to_llvm(lower_to_gpu(function, target, schedule), target, schedule)
+    ptx = emit_ptx(program, target, schedule).encode()
+    held = [device.array(np.atleast_1d(a)) if isinstance(a, np.ndarray) else a for a in arguments]
+    values = [
+        np.array(h, np.int32) if isinstance(h, int) else np.array(_address(h), np.uint64)
+        for h in held
+    ]
+    error, module = driver.cuModuleLoadData(ptx)
+    assert int(error) == 0, error
+    error, kernel = driver.cuModuleGetFunction(module, program.name.encode())
+    assert int(error) == 0, error
+    addresses = np.array([v.ctypes.data for v in values], np.uint64)
+    (error,) = driver.cuLaunchKernel(
+        kernel,
+        2,
+        1,
+        1,
+        32 * program.num_warps,
+        1,
+        1,
+        program.shared_bytes,
+        0,
+        addresses.ctypes.data,
+        0,
+    )
+    assert int(error) == 0, error
+    device.synchronize()
+    made = [
+        h.to_numpy().reshape(a.shape) if isinstance(a, np.ndarray) else a
+        for h, a in zip(held, arguments, strict=True)
+    ]
+    driver.cuModuleUnload(module)
+    return made
+
+
+def _address(array) -> int:
+    return array.__cuda_array_interface__["data"][0]
