@@ -23,7 +23,7 @@ def zero(value: Any) -> None:
 
 def saved(value: Any) -> Callable[[], object]:
     """Copy the contents now; the function returned puts them back."""
-    if hasattr(value, "clone") and hasattr(value, "copy_"):  # torch
+    if hasattr(value, "clone") and hasattr(value, "copy_"):  # torch, CudaArray
         clone = value.clone()
         return lambda: value.copy_(clone)
     if hasattr(value, "to_numpy") and hasattr(value, "copy_from"):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .. import knobs
+from ..errors import LaunchError
 from ..targets.target import Target
 from . import cuda_driver as cuda
 from .cpu_device import check_same
@@ -73,6 +74,24 @@ class CudaArray:
         if self.nbytes:
             cuda.make_current(self.device.index)
             cuda.call("cuMemsetD8Async", self.address, 0, self.nbytes, self.device.stream())
+
+    def clone(self) -> CudaArray:
+        """A copy on the same device, in stream order."""
+        made = CudaArray(self.device, self.shape, self.dtype)
+        made.copy_(self)
+        return made
+
+    def copy_(self, source: CudaArray) -> None:
+        """Overwrite the contents with those of an array of the same size on this device, in stream order."""
+        if source.nbytes != self.nbytes or source.device is not self.device:
+            raise LaunchError(
+                f"cannot copy {source.nbytes} bytes on {source.device.name} into {self.nbytes} bytes on {self.device.name}",
+                hint="arrays must have equal sizes and be on one device",
+            )
+        if self.nbytes:
+            cuda.make_current(self.device.index)
+            stream = self.device.stream()
+            cuda.call("cuMemcpyDtoDAsync", self.address, source.address, self.nbytes, stream)
 
 
 def _free(index: int, address: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,7 @@ import pytest
 
 import deuteron
 import deuteron.language as tl
-from deuteron.compiler.errors import DeviceError, LaunchError
+from deuteron.compiler.errors import DeviceError, LaunchError, OutOfResources
 from deuteron.compiler.runtime.benchmark import benchmark_device
 from deuteron.compiler.runtime.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 
@@ -104,6 +105,38 @@ def test_do_bench_times_bandwidth(gpu: Any) -> None:
     ms = deuteron.testing.do_bench(lambda: add[grid](x, x, x, n, BLOCK=1024), return_mode="median")
     bytes_per_second = 3 * 4 * n / (float(ms) * 1e-3)
     assert 1e11 < bytes_per_second < 2e13  # a wrong unit or an untimed launch is outside
+
+
+def test_autotune_resets_arrays_on_the_device(gpu: Any) -> None:
+    n = 100_000
+
+    def tuned(**options: Any) -> Any:
+        configs = [
+            deuteron.Config({"BLOCK": block}, num_warps=warps)
+            for block, warps in ((128, 4), (1024, 4), (1024, 8))
+        ]
+        return deuteron.autotune(configs, ["n"], warmup=1, rep=5, **options)(
+            deuteron.JITFunction(add.fn)
+        )
+
+    x = gpu.array(np.full(n, 5, np.float32))
+    kernel = tuned(restore_value=["out"])
+    kernel[grid](x, x, x, n)
+    assert set(x.to_numpy()) == {10.0}
+    assert all(0 < low <= high < 10 for _, low, high in kernel.configs_timings.values())
+    tuned(reset_to_zero=["out"])[grid](x, x, x, n)
+    assert set(x.to_numpy()) == {0.0}
+
+
+def test_too_many_resources_are_refused_before_the_launch(gpu: Any) -> None:
+    kernel = deuteron.compile(
+        add, {"x": "*f32", "y": "*f32", "out": "*f32", "n": "i32"}, {"BLOCK": 64}, target=gpu.target
+    )
+    limit = gpu.properties.shared_bytes_per_block
+    kernel.metadata = replace(kernel.metadata, shared_bytes=limit + 1)
+    x = gpu.empty((10,), "f32")
+    with pytest.raises(OutOfResources, match=f"shared memory: the kernel needs {limit + 1}"):
+        kernel.run((1,), x, x, x, 10)
 
 
 def test_threads_share_kernels(gpu: Any) -> None:
