@@ -167,7 +167,8 @@ class LiveProgress:
         text = event_text(event)
         if text is not None:
             self._live.console.print(text, highlight=False, markup=False)
-        self._live.update(self._view())
+        better = isinstance(event, TrialFinished) and event.incumbent == event.trial.id
+        self._live.update(self._view(), refresh=better)
 
     def __enter__(self) -> LiveProgress:
         self._live.__enter__()

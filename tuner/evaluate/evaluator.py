@@ -116,6 +116,7 @@ class LocalEvaluator:
         self._seed = seed
         self._timeout = timeout
         self._child = ChildProcess(command)
+        self._unpreparable: JsonObject | None = None
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
@@ -160,12 +161,14 @@ class LocalEvaluator:
         self._child.kill()
 
     def _measure(self, operation: str, request: JsonObject, timeout: float) -> JsonObject:
+        if self._unpreparable is not None:
+            return self._unpreparable
         began = time.monotonic()
         try:
             if not self._child.running:
-                failure = self._start_child()
-                if failure is not None:
-                    return failure
+                self._unpreparable = self._start_child()
+                if self._unpreparable is not None:
+                    return self._unpreparable
             return self._child.request(operation, request, timeout)
         except ChildTimeout:
             spent = time.monotonic() - began
@@ -174,7 +177,8 @@ class LocalEvaluator:
             return {"status": "crashed", "error": str(error)}
 
     def _start_child(self) -> JsonObject | None:
-        """Start and prepare a measurement process; an answer with a status if that fails."""
+        """Start and prepare a measurement process. The answer if that fails: it has nothing to do with the
+        configuration at hand, so it would fail for every other one, too."""
         memory = physical_memory_bytes()
         if self._kind == "cpu" and memory is not None:
             self._child.request("limit", {"bytes": int(memory * MEMORY_SHARE)}, PREPARE_SECONDS)

@@ -101,7 +101,7 @@ class _Inference:
     def check_names(self) -> None:
         """Raise WorkloadError for an option that names no argument of the kernel."""
         names = [a.name for a in self.source.arguments]
-        options = {
+        options: dict[str, tuple[Mapping[str, object], list[str]]] = {
             "--tensor": (self.given.tensors, names),
             "--scalar": (self.given.scalars, names),
             "--constexpr": (self.given.constexprs, names),

@@ -1,0 +1,132 @@
+"""Bundles over HTTP, and how launches reveal their shape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deuteron.compiler import KernelSource
+from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.jit import JITFunction
+from deuteron.tuner import RecordIndex, builtin_workload, read_bundle, tuned, write_bundle
+from deuteron.tuner.errors import BundleError
+from deuteron.tuner.tuned import fetch_bundle
+
+
+@dataclass
+class Service:
+    """A web server with one bundle."""
+
+    body: bytes = b""
+    etag: str = '"1"'
+    status: int = 200
+    seen: list[tuple[int, str | None]] = field(default_factory=list)
+    url: str = ""
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    state = Service()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("If-None-Match")
+            code = 304 if state.status == 200 and wanted == state.etag else state.status
+            state.seen.append((code, wanted))
+            body = b"" if code == 304 else state.body
+            self.send_response(code)
+            self.send_header("ETag", state.etag)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    state.url = f"http://127.0.0.1:{server.server_port}/v1/bundles/all"
+    yield state
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def body(tmp_path: Path, make_record) -> bytes:  # type: ignore[no-untyped-def]
+    write_bundle(tmp_path / "b", [make_record({"n": n}) for n in (1, 2)])
+    return (tmp_path / "b").read_bytes()
+
+
+def test_fetched_once_then_revalidated_then_offline(service: Service, body: bytes, tmp_path: Path) -> None:  # fmt: skip
+    service.body = body
+    path = fetch_bundle(service.url, tmp_path / "cache")
+    assert read_bundle(path).manifest.count == 2
+    assert fetch_bundle(service.url, tmp_path / "cache") == path
+    assert service.seen == [(200, None), (304, '"1"')]
+    closed = service.url.replace("/v1/", "/v2/")
+    with pytest.raises(BundleError, match="corrupt|truncated|empty"):
+        service.body = body[:-20]
+        fetch_bundle(closed, tmp_path / "cache")
+    assert [p.suffix for p in sorted((tmp_path / "cache").iterdir())] == [".bundle", ".etag"]
+
+
+def test_unreachable_service_uses_the_copy(body: bytes, tmp_path: Path) -> None:
+    url = "http://127.0.0.1:9/bundle"
+    with pytest.raises(BundleError, match="cannot fetch") as caught:
+        fetch_bundle(url, tmp_path)
+    assert "pass its path" in (caught.value.hint or "")
+    import hashlib
+
+    copy = tmp_path / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
+    copy.write_bytes(body)
+    assert fetch_bundle(url, tmp_path) == copy
+
+
+def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:
+    service.status, service.body = 403, b'{"detail": "the token has no scope read"}'
+    with pytest.raises(BundleError, match="answered 403: the token has no scope read"):
+        fetch_bundle(service.url, tmp_path)
+
+
+def kernel() -> JITFunction:
+    text = builtin_workload("layer_norm").kernel
+    return JITFunction(KernelSource.from_text(text.source, text.name))
+
+
+def layer_norm_arguments(m: int, n: int) -> list[object]:
+    x, v, r = (np.zeros(s, np.float32) for s in ((m, n), n, m))
+    return [x, x.copy(), v, v, r, r.copy(), n, n, 1e-5]
+
+
+def test_shape_is_read_from_arrays_and_scalars(make_record) -> None:  # type: ignore[no-untyped-def]
+    jit = kernel()
+    record = make_record(
+        {"M": 6, "N": 32},
+        kernel_hash=jit.source.hash,
+        dims_from_arguments={"M": "x_ptr.shape[0]", "N": "n_cols"},
+        dtype_argument="x_ptr",
+    )
+    launcher = tuned(jit, RecordIndex([record]))
+    answer = launcher.answer(*layer_norm_arguments(6, 32))
+    assert answer.match == "default"  # recorded on an H100, launched on this CPU
+    assert "other devices" in answer.reason
+    flat = layer_norm_arguments(6, 32)
+    flat[0] = np.float32(3.0)
+    with pytest.raises(LaunchError, match=r"'x_ptr' has no axis 0, which gives the size 'M'"):
+        launcher.answer(*flat)
+    text = layer_norm_arguments(6, 32)
+    text[7] = "32"
+    with pytest.raises(LaunchError, match="'n_cols' is '32'; it gives the size 'N'"):
+        launcher.answer(*text)
+
+
+def test_record_without_dims_cannot_serve_launches(make_record) -> None:  # type: ignore[no-untyped-def]
+    jit = kernel()
+    index = RecordIndex([make_record({"M": 6}, kernel_hash=jit.source.hash)])
+    with pytest.raises(LaunchError, match="do not say which argument gives the size 'M'"):
+        tuned(jit, index)
