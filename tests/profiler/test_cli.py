@@ -1,0 +1,125 @@
+"""The ``proton`` command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deuteron.compiler import knobs
+from deuteron.profiler import Profile
+from deuteron.profiler.cli import proton_main
+from deuteron.profiler.session import registry
+
+SCRIPT = """
+import sys
+import helper
+import deuteron.profiler as proton
+assert proton.start("ignored") is None
+assert sys.argv[1:] == ["--flag", "x"], sys.argv
+assert __name__ == "__main__"
+with proton.scope("A", {"m": 1}):
+    proton.deactivate(0)
+    with proton.scope("B", {"m": 1}):
+        pass
+    proton.activate()
+with proton.scope("C", {"m": helper.VALUE}):
+    pass
+proton.finalize()
+with proton.scope("late", {"m": 1}):
+    pass
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "helper.py").write_text("VALUE = 5\n")
+    path = folder / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_script_is_profiled_from_start_to_end(script: Path) -> None:
+    argv, path = list(sys.argv), list(sys.path)
+    assert proton_main(["-n", "out", str(script), "--flag", "x"]) == 0
+    assert (sys.argv, sys.path) == (argv, path)
+    names = [node.name for _, node in Profile.read("out.hatchet").walk()]
+    assert names == ["ROOT", "A", "C", "late"]
+    assert not Path("ignored.hatchet").exists()
+    assert not registry.sessions
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ("", 0, ""),
+        ("raise SystemExit", 0, ""),
+        ("raise SystemExit(7)", 7, ""),
+        ("import sys; sys.exit('went wrong')", 1, "went wrong"),
+        ("raise KeyError('boom')", 1, "KeyError: 'boom'"),
+        ("raise KeyboardInterrupt", 130, ""),
+        ("import deuteron.profiler as p; p.finalize(3)", 1, "only session 0"),
+    ],
+)
+def test_exit_codes_and_the_profile_is_written_anyway(
+    body: str, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    script = tmp_path / "s.py"
+    script.write_text(
+        f"import deuteron.profiler as proton\nproton.enter_scope('A', metrics={{'m': 1}})\n{body}\n"
+    )
+    assert proton_main([str(script)]) == code
+    assert message in capsys.readouterr().err
+    assert Profile.read("proton.hatchet").node(("A",)).metrics == {"m": 1}
+
+
+def test_pytest_is_profiled_and_its_exit_code_returned(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import deuteron.profiler as proton\n"
+        "def test_it():\n    with proton.scope('in test', {'m': 1}): pass\n"
+        "def test_bad():\n    assert False\n"
+    )
+    command = [sys.executable, "-m", "deuteron.profiler", "-n", "out", "pytest", "-q", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr
+    assert "1 failed, 1 passed" in done.stdout
+    assert Profile.read(tmp_path / "out.hatchet").node(("in test",)).metrics == {"m": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "nothing to run"),
+        (["absent.py"], "no such script: absent.py"),
+        (["-n", "no/such/folder", "s.py"], "not a folder"),
+        (["-m", "pcsampling", "s.py"], "not supported"),
+    ],
+)
+def test_mistakes_are_messages(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "s.py").write_text("")
+    assert proton_main(arguments) == 2
+    printed = capsys.readouterr().err
+    assert message in printed and "hint: " in printed
+
+
+def test_trace_and_mode_reach_the_session(tmp_path: Path) -> None:
+    script = tmp_path / "s.py"
+    script.write_text("import deuteron.profiler as proton\nwith proton.scope('A'): pass\n")
+    assert proton_main(["-d", "trace", str(script)]) == 0
+    assert json.loads(Path("proton.chrome_trace").read_text())["traceEvents"]
+    assert proton_main(["-m", "periodic_flushing:format=hatchet_msgpack", str(script)]) == 0
+    assert Path("proton.hatchet_msgpack").exists()
+
+
+def test_disabled_profiling_runs_the_script_only(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("open('ran', 'w').close()")
+    with knobs.proton_disable.scope(True):
+        assert proton_main(["s.py"]) == 0
+    assert Path("ran").exists() and not Path("proton.hatchet").exists()

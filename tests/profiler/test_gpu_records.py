@@ -1,0 +1,259 @@
+"""GPU records into trees, with a source that hands over made-up buffers instead of CUPTI's."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import deuteron.profiler as proton
+from deuteron.profiler import CuptiError
+from deuteron.profiler.recorder import recorder
+from deuteron.profiler.sources.records import Records, parse, record_sizes
+
+SIZE = 216
+
+
+class FakeGpu:
+    """Launches are stamped with the number last set by their thread, as CUPTI does it."""
+
+    def __init__(self, synthetic: SimpleNamespace) -> None:
+        self.synthetic = synthetic
+        self.number = 0
+        self.launched = 0
+        self.clock = 1000
+        self.log: list[str] = []
+        self.arrived: list[np.ndarray] = []
+        self.in_flight: list[bytes] = []
+        self.broken = False
+        self.names: dict[str, ctypes.Array] = {}
+
+    def start(self) -> None:
+        self.log.append("start")
+
+    def stop(self) -> None:
+        self.log.append("stop")
+
+    def warn_dropped(self) -> None:
+        pass
+
+    def set_correlation(self, previous: int, number: int) -> None:
+        assert previous == self.number
+        self.number = number
+
+    def launch(
+        self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True
+    ) -> None:
+        """A launch of one kernel, or of a graph with several."""
+        self.launched += 1
+        if joined and self.number:
+            self.in_flight.append(self.synthetic.correlation(self.launched, self.number))
+        text = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
+        for _ in range(kernels):
+            self.in_flight.insert(
+                0,  # kernel records may come before the record that joins them
+                self.synthetic.kernel(
+                    SIZE,
+                    start=self.clock,
+                    end=self.clock + duration_ns,
+                    deviceId=device,
+                    streamId=3,
+                    correlationId=self.launched,
+                    name=ctypes.addressof(text),
+                ),
+            )
+            self.clock += duration_ns
+
+    def flush(self) -> None:
+        self.log.append("flush")
+        if self.in_flight:
+            self.arrived.append(self.synthetic.buffer(*self.in_flight))
+            self.in_flight = []
+
+    def drain(self) -> Iterator[Records]:
+        if self.broken:
+            raise CuptiError("unreadable")
+        arrived, self.arrived = self.arrived, []
+        for buffer in arrived:
+            yield parse(buffer, record_sizes(SIZE))
+
+
+@pytest.fixture
+def gpu(synthetic: SimpleNamespace) -> FakeGpu:
+    fake = FakeGpu(synthetic)
+    recorder.start_gpu(required=True, source=fake)
+    return fake
+
+
+def names(node: dict) -> list[str]:
+    return [child["frame"]["name"] for child in node["children"]]
+
+
+def test_kernels_hang_below_the_scope_that_launched_them(
+    gpu: FakeGpu, tree: Callable[..., dict]
+) -> None:
+    session = proton.start("p")
+    gpu.launch("outside", 1)
+    with proton.scope("A"):
+        gpu.launch("k", 10)
+        with proton.scope("B"):
+            gpu.launch("k", 20, device=1)
+        gpu.launch("k", 30)
+        with proton.state("S"):
+            gpu.launch("k", 40)
+    proton.deactivate(session, flushing=True)
+    kernel = {"count": 1, "device_id": "0", "device_type": "CUDA"}
+    assert tree("outside")["metrics"] == {**kernel, "time (ns)": 1}
+    assert tree("A", "k")["metrics"] == {**kernel, "count": 2, "time (ns)": 40}
+    assert tree("A", "B", "k")["metrics"] == {**kernel, "device_id": "1", "time (ns)": 20}
+    assert tree("A", "S", "k")["metrics"] == {**kernel, "time (ns)": 40}
+    proton.finalize()
+    literal = json.loads(Path("p.hatchet").read_text())
+    assert literal[0]["metrics"] == {"count": 0, "time (ns)": 0}
+    assert set(literal[1]["CUDA"]) == {"0", "1"}
+    assert gpu.log[0] == "start" and gpu.log[-1] == "stop" and gpu.number == 0
+
+
+def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    proton.start("p")
+    with proton.scope("replay"):
+        gpu.launch("k", 5, kernels=7)
+    proton.deactivate(flushing=True)
+    assert tree("replay", "k")["metrics"]["count"] == 7
+    assert tree("replay", "k")["metrics"]["time (ns)"] == 35
+
+
+def test_launches_of_unknown_threads_go_to_the_root(
+    gpu: FakeGpu, tree: Callable[..., dict]
+) -> None:
+    proton.start("p")
+    with proton.scope("A"):
+        gpu.launch("k", 5, joined=False)
+    proton.deactivate(flushing=True)
+    assert names(tree()) == ["A", "k"]
+
+
+def test_metadata_takes_the_kernels_time_itself(
+    gpu: FakeGpu, tree: Callable[..., dict], launch: Callable
+) -> None:
+    proton.start("p", hook="triton")
+
+    def metadata() -> dict[str, object]:
+        gpu.launch("helper", 3)
+        return {"name": "nice", "flops16": 8}
+
+    with proton.scope("A"):
+        for _ in range(2):
+            launch("raw", metadata, device="cuda:0", body=lambda: gpu.launch("raw", 50))
+        gpu.launch("torch_kernel", 7)
+    proton.deactivate(flushing=True)
+    assert names(tree("A")) == ["__proton_launch_metadata:raw", "nice", "torch_kernel"]
+    assert tree("A", "nice")["children"] == []
+    assert tree("A", "nice")["metrics"] == {
+        "flops16": 16.0,
+        "count": 2,
+        "time (ns)": 100,
+        "device_id": "0",
+        "device_type": "CUDA",
+    }
+    assert tree("A", "__proton_launch_metadata:raw", "helper")["metrics"]["count"] == 2
+
+
+def test_two_sessions_get_the_launches_of_their_time(
+    gpu: FakeGpu, tree: Callable[..., dict]
+) -> None:
+    first = proton.start("one")
+    gpu.launch("a", 1)
+    second = proton.start("two")
+    gpu.launch("b", 1)
+    proton.deactivate(first)
+    gpu.launch("c", 1)
+    proton.deactivate(second, flushing=True)
+    assert names(tree(session=first)) == ["a", "b"]
+    assert names(tree(session=second)) == ["b", "c"]
+
+
+def test_records_in_flight_keep_the_phase_they_were_launched_in(gpu: FakeGpu) -> None:
+    session = proton.start("p")
+    gpu.launch("early", 1)
+    proton.data.advance_phase(session)
+    gpu.launch("late", 1)
+    assert not proton.data.is_phase_complete(session, 0)
+    proton.deactivate(session, flushing=True)
+    assert proton.data.is_phase_complete(session, 0)
+    assert names(proton.data.get(session, 0)[0]) == ["early"]
+    assert names(proton.data.get(session, 1)[0]) == ["late"]
+
+
+def test_a_join_may_arrive_in_a_later_buffer_than_its_kernel(
+    gpu: FakeGpu, tree: Callable[..., dict]
+) -> None:
+    proton.start("p")
+    with proton.scope("A"):
+        gpu.launch("k", 5)
+    *kernels, join = gpu.in_flight
+    gpu.arrived.append(gpu.synthetic.buffer(*kernels))
+    recorder.gpu.drain()
+    assert names(tree("A")) == []
+    gpu.in_flight = [join]
+    proton.deactivate(flushing=True)
+    assert tree("A", "k")["metrics"]["count"] == 1
+    assert names(tree()) == ["A"]
+
+
+def test_trace_has_a_lane_for_each_stream(gpu: FakeGpu) -> None:
+    proton.start("t", data="trace")
+    with proton.scope("A"):
+        gpu.launch("k", 2000)
+    proton.finalize()
+    events = json.loads(Path("t.chrome_trace").read_text())["traceEvents"]
+    kernel = next(event for event in events if event.get("cat") == "kernel")
+    assert kernel["dur"] == 2.0
+    assert kernel["args"]["call_stack"] == ["ROOT", "A", "k"]
+    lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert lanes[kernel["tid"]] == "GPU 0 Stream 3"
+
+
+def test_unreadable_records_are_an_error_of_finalize(gpu: FakeGpu) -> None:
+    proton.start("p")
+    gpu.broken = True
+    with pytest.raises(CuptiError, match="unreadable"):
+        proton.finalize()
+    gpu.broken = False
+    proton.finalize()
+    assert Path("p.hatchet").exists()
+
+
+def test_backend_cupti_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deuteron.profiler.sources import driver
+
+    monkeypatch.setattr(driver, "device_count", lambda: 0)
+    with pytest.raises(CuptiError, match="needs an NVIDIA GPU"):
+        proton.start("p", backend="cupti")
+    assert proton.start("p") == 0
+
+
+def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    from deuteron.compiler import knobs
+    from deuteron.profiler.sources.locate import load_cupti
+
+    with pytest.raises(CuptiError, match="no usable libcupti at .*absent.so") as caught:
+        load_cupti(str(tmp_path / "absent.so"))
+    assert "DEUTERON_CUPTI_LIB_PATH" in str(caught.value)
+    with knobs.cupti_path.scope(tmp_path), pytest.raises(CuptiError, match="libcupti.so.13"):
+        load_cupti()
+
+
+def test_another_profiler_in_the_process_is_named() -> None:
+    from deuteron.profiler.sources.cupti import CuptiSource
+
+    source = CuptiSource.__new__(CuptiSource)
+    source._cupti = SimpleNamespace(cuptiGetResultString=lambda code, text: 0)
+    error = source._error("cuptiSubscribe", 39)
+    assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS" in error.message
+    assert "one client" in str(error)
