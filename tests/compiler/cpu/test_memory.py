@@ -1,0 +1,201 @@
+"""Loads, stores and atomics: masked-off elements never touch memory, and any pointer pattern works."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.targets import cpu
+from deuteron.compiler.tile import elementwise as e
+from deuteron.compiler.tile import memory as m
+from deuteron.compiler.tile import program as p
+from deuteron.compiler.tile import shape as s
+
+
+def copy_kernel(kernel, name, block, *, divisibility=1):
+    """out[i] = x[i] for i < n, one block of a grid each."""
+    x, out = (kernel.parameter(n, f"*{name}", divisibility) for n in ("x", "out"))
+    n = kernel.parameter("n", "i32")
+    start = kernel.binary(e.Mul, kernel.emit(p.ProgramId(0)), block)
+    offsets = kernel.binary(e.Add, kernel.arange(block), start)
+    mask = kernel.less(offsets, n)
+    kernel.store(
+        kernel.pointers(out, offsets), kernel.load(kernel.pointers(x, offsets), mask), mask
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.int8, np.float16, ml_dtypes.bfloat16, np.float32, np.int64]
+)
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 127, 128, 300])
+def test_masked_copies_stay_inside_their_arrays(kernel, run, guarded, dtype, n):
+    from_numpy = {
+        "bool": "i1",
+        "int8": "i8",
+        "float16": "f16",
+        "bfloat16": "bf16",
+        "float32": "f32",
+        "int64": "i64",
+    }
+    copy_kernel(kernel, from_numpy[np.dtype(dtype).name], 128)
+    x = guarded(np.random.default_rng(n).integers(0, 2, n).astype(dtype))
+    out = guarded(np.zeros(n, dtype))
+    run(kernel.function, [x.array, out.array, n], (-(-n // 128),))
+    np.testing.assert_array_equal(out.array, x.array)
+
+
+@given(
+    rows=st.integers(1, 20), columns=st.integers(1, 40), by_column=st.booleans(), data=st.randoms()
+)
+@settings(max_examples=40)
+def test_boxes_of_any_stride_stay_inside(rows, columns, by_column, data):
+    """A 16x32 tile over an array that ends at a guard page, row-major or column-major."""
+    from_here = test_boxes_of_any_stride_stay_inside.helpers
+    kernel, run, guarded = from_here
+    kernel = type(kernel)()
+    x, out = (kernel.parameter(n, "*f32") for n in ("x", "out"))
+    numbers = [
+        kernel.parameter(n, "i32") for n in ("rows", "columns", "row_stride", "column_stride")
+    ]
+    offsets = kernel.grid_of((16, 32), numbers[2:])
+    masks = []
+    for axis, (size, limit) in enumerate(((16, numbers[0]), (32, numbers[1]))):
+        index = kernel.emit(s.ExpandDims(kernel.arange(size), 1 - axis))
+        masks.append(kernel.emit(s.Broadcast(kernel.less(index, limit), (16, 32))))
+    mask = kernel.emit(e.And(*masks))
+    other = kernel.constant(7.0, "tile<16x32xf32>")
+    loaded = kernel.load(kernel.pointers(x, offsets), mask, other)
+    kernel.store(kernel.rows(out, (16, 32)), loaded)
+    shape = (min(rows, 16), min(columns, 32))
+    held = np.random.default_rng(data.getrandbits(32)).random(shape[::-1] if by_column else shape)
+    held = guarded(held.astype(np.float32))
+    strides = (1, shape[0]) if by_column else (shape[1], 1)
+    found = np.zeros((16, 32), np.float32)
+    run(kernel.function, [held.array, found, *shape, *strides])
+    wanted = np.full((16, 32), 7.0, np.float32)
+    wanted[: shape[0], : shape[1]] = held.array.T if by_column else held.array
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.fixture(autouse=True)
+def _helpers(kernel, run, guarded):
+    # Hypothesis gives each example its own kernel; function-scoped fixtures cannot be arguments there.
+    test_boxes_of_any_stride_stay_inside.helpers = (kernel, run, guarded)
+
+
+def test_gather_and_scatter(kernel, run):
+    index, x, out = (
+        kernel.parameter("index", "*i64"),
+        kernel.parameter("x", "*f32"),
+        kernel.parameter("out", "*f32"),
+    )
+    where = kernel.load(kernel.rows(index, (64,)))
+    kernel.store(kernel.pointers(out, where), kernel.load(kernel.pointers(x, where)))
+    order = np.random.default_rng(0).permutation(64)
+    data, found = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    run(kernel.function, [order, data, found])
+    np.testing.assert_array_equal(found, data)
+
+
+def test_pointers_loaded_from_memory(kernel, run):
+    table, out = kernel.parameter("table", "**f32"), kernel.parameter("out", "*f32")
+    inner = kernel.load(kernel.rows(table, (8,)))
+    kernel.store(kernel.rows(out, (8,)), kernel.load(inner))
+    parts = [np.full(1, i, np.float32) for i in range(8)]
+    found = np.zeros(8, np.float32)
+    run(kernel.function, [np.array([a.ctypes.data for a in parts], np.uint64), found])
+    np.testing.assert_array_equal(found, np.arange(8))
+
+
+def test_a_store_does_not_overtake_earlier_loads(kernel, run):
+    """x[i + 1] = x[i]: all loads come first, even where a block is many chunks long."""
+    x = kernel.parameter("x", "*i32")
+    offsets = kernel.arange(256)
+    value = kernel.load(kernel.pointers(x, offsets))
+    after = kernel.binary(e.Add, offsets, 1)
+    kernel.store(kernel.pointers(x, after), value)
+    data = np.arange(257, dtype=np.int32)
+    run(kernel.function, [data])
+    np.testing.assert_array_equal(data, [0, *range(256)])
+
+
+def test_loads_between_stores_see_the_first_one_only(kernel, run):
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    where = kernel.rows(x, (64,))
+    kernel.store(where, kernel.constant(1, "tile<64xi32>"))
+    between = kernel.load(where)
+    kernel.store(where, kernel.constant(2, "tile<64xi32>"))
+    kernel.store(kernel.rows(out, (64,)), between)
+    data, found = np.zeros(64, np.int32), np.zeros(64, np.int32)
+    run(kernel.function, [data, found])
+    assert (data == 2).all() and (found == 1).all()
+
+
+@pytest.mark.parametrize("size", [1, 64])
+@pytest.mark.parametrize(
+    "kind,name", [(k, n) for k in m.RMW_KINDS for n in ("i32", "u32", "i64", "u64", "f32", "f64", "f16", "bf16")
+                  if n[0] in "iu" or k in ("add", "max", "min", "xchg")]
+)  # fmt: skip
+def test_atomics(kernel, run, kind, name, size):
+    """Every lane in order on one address, masked off every third time; the results are what was there."""
+    x, values, out = (kernel.parameter(n, f"*{name}") for n in ("x", "values", "out"))
+    index = kernel.arange(size)
+    mask = kernel.emit(
+        e.Compare(kernel.binary(e.Rem, index, 3), kernel.constant(2, index.type), "ne")
+    )
+    value = kernel.load(kernel.pointers(values, index))
+    old = kernel.emit(m.AtomicRMW(kernel.splat(x, (size,)), value, mask, kind))
+    kernel.store(kernel.pointers(out, index), old, mask)
+    dtype = {"bf16": ml_dtypes.bfloat16}.get(name) or np.dtype(
+        name.replace("u", "uint")
+        .replace("i", "int")
+        .replace("f", "float")
+        .replace("uintnt", "uint")
+    )
+    given_values = np.random.default_rng(0).integers(0, 100, size).astype(dtype)
+    cell, found = np.array([50]).astype(dtype), np.zeros(size, dtype)
+    run(kernel.function, [cell, given_values, found])
+    combine = {
+        "add": lambda a, b: a + b, "max": max, "min": min, "and": lambda a, b: a & b,
+        "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "xchg": lambda a, b: b,
+    }[kind]  # fmt: skip
+    state = np.array(50).astype(dtype)[()]
+    for i in range(size):
+        if i % 3 != 2:
+            assert found[i] == state
+            state = np.array(combine(state, given_values[i])).astype(dtype)[()]
+    assert cell[0] == state
+
+
+def test_compare_and_swap(kernel, run):
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    index = kernel.arange(16)
+    half = kernel.binary(e.Rem, index, 2)
+    new = kernel.constant(9, "tile<16xi32>")
+    old = kernel.emit(m.AtomicCAS(kernel.pointers(x, index), half, new))
+    kernel.store(kernel.pointers(out, index), old)
+    data, found = np.zeros(16, np.int32), np.ones(16, np.int32)
+    run(kernel.function, [data, found])
+    assert (found == 0).all()
+    np.testing.assert_array_equal(data, [9, 0] * 8)
+
+
+def test_atomics_of_many_threads_lose_nothing(kernel, run):
+    x = kernel.parameter("x", "*f32")
+    one = kernel.constant(1.0, "f32")
+    kernel.emit(m.AtomicRMW(x, one, None, "add", "relaxed"))
+    total = np.zeros(1, np.float32)
+    run(kernel.function, [total], (20_000,), threads=4)
+    assert total[0] == 20_000
+
+
+def test_contiguous_access_is_one_vector_access(kernel):
+    copy_kernel(kernel, "f32", 1024)
+    program = cpu.lower_to_llvm(kernel.function, Schedule())
+    assert "masked.load" in program.llvm and "masked.store" in program.llvm
+    assert "gather" not in program.llvm and "scatter" not in program.llvm
+    assert program.scratch_bytes == 0
