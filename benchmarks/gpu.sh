@@ -9,9 +9,8 @@ mkdir -p "$OUT"
 if [ -z "${PYTHON:-}" ]; then
     if [ -x .venv/bin/python ] && .venv/bin/python -c 'import torch, triton' 2>/dev/null; then PYTHON=.venv/bin/python; else PYTHON=python3; fi
 fi
-# The checkout's own deuteron/ folder is only part of the package: keep the working directory off the path. An interpreter
-# that has torch but not deuteron sees the checkout through the links for type checkers.
-export PYTHONSAFEPATH=1
+# An interpreter that has torch but not deuteron sees the checkout through the links for type checkers. The checkout's own
+# deuteron/ folder is only part of the package, so -P keeps the working directory off the path.
 "$PYTHON" -c 'import deuteron.compiler' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1 DEUTERON_CACHE_DIR=${DEUTERON_CACHE_DIR:-$(mktemp -d)} DEUTERON_HOME=${DEUTERON_HOME:-$(mktemp -d)}
 
@@ -28,10 +27,10 @@ step() { # name, seconds, command...
 }
 
 step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; git rev-parse HEAD 2>/dev/null || true'
-step tests 270 "$PYTHON" -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
+step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
-step demo 240 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
+step demo 240 "$PYTHON" -P -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
 for name in tests kernels profiler demo; do
     echo "== $name"

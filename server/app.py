@@ -12,6 +12,8 @@ from anyio import to_thread
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deuteron import __version__
+
 from . import problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, tokens, worker
 from .bundles import Bundles
@@ -61,7 +63,7 @@ def create_app(settings: Settings, *, store: Store | None = None) -> FastAPI:
 
     app = FastAPI(
         title="deuteron",
-        version=_version(),
+        version=__version__,
         description=_DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
@@ -120,12 +122,6 @@ def _make_dispatcher(settings: Settings, store: Store, ingest: Ingest, token: st
     from .dispatch.supervisor import DaskDispatcher
 
     return DaskDispatcher(settings, store, ingest, token)
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("deuteron")
 
 
 class Timing:

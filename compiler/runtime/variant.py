@@ -13,6 +13,8 @@ from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from deuteron import __version__
+
 from .. import knobs
 from ..errors import LaunchError, SignatureError
 from ..frontend.constants import evaluate_constant
@@ -189,7 +191,7 @@ def compiler_fingerprint() -> str:
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
-    return f"{_version('deuteron')} {digest.hexdigest()}"
+    return f"{__version__} {digest.hexdigest()}"
 
 
 @cache

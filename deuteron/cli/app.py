@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron import __version__
+
 from . import bench, cache, compile, database, demo, devices, jobs, serve, submit, token, tune
 from . import watch as watching
 from . import worker as working
@@ -20,16 +22,22 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deuteron {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
 ) -> None:
     """Compile tile kernels, tune them, and keep the best configuration for every device and shape."""
-    if version:
-        from importlib.metadata import version as version_of
-
-        typer.echo(f"deuteron {version_of('deuteron')}")
-        raise typer.Exit
 
 
 for name, function in (

@@ -63,6 +63,15 @@ def test_package_list_names_every_folder_with_python_files():
     assert listed == found
 
 
+def test_version_is_stated_once_more_than_once_alike():
+    import deuteron
+
+    assert (
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+        == deuteron.__version__
+    )
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_respect_the_layers(path: Path):
     room = path.relative_to(ROOT).parts[0]
