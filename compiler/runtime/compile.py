@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from ..frontend.source import KernelSource
 from ..language.inline import Inlinable
 from .compiled import CompiledKernel, compile_variant
+from .runner import Runner
 from .variant import make_variant
 
 
 def compile(
-    kernel: Inlinable | KernelSource,
+    kernel: Inlinable | KernelSource | Runner,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object] | None = None,
     target: str = "cpu",
@@ -21,7 +22,7 @@ def compile(
     stop_after: str | None = None,
     **schedule: object,
 ) -> CompiledKernel:
-    """Compile ``kernel`` for argument types and compile-time values.
+    """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself.
 
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16`` (address
     a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). ``constexprs`` maps the rest to values; defaults fill in.

@@ -23,6 +23,7 @@ from ..language.constexpr import unwrap
 from ..options import SCHEDULE_OPTIONS, Schedule
 from ..targets.target import Target
 from .constants import constant_text
+from .runner import Runner
 from .signature import ArgumentType, parse_argument_type
 
 
@@ -59,7 +60,7 @@ class Variant:
 
 
 def make_variant(
-    kernel: Inlinable | KernelSource,
+    kernel: Inlinable | KernelSource | Runner,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object] | None,
     target: str,
@@ -71,6 +72,8 @@ def make_variant(
         SignatureError: unknown or missing parameters, a wrong type, an unknown schedule option.
         TargetError: an unknown target.
     """
+    if isinstance(kernel, Runner):
+        kernel = kernel.base_fn
     if isinstance(kernel, Inlinable):
         kernel = kernel.source
     if not isinstance(kernel, KernelSource):

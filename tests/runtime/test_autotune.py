@@ -270,3 +270,9 @@ def test_the_interpreter_is_not_timed() -> None:
 def test_configs_compare_by_value() -> None:
     assert Config({"A": 1}) == Config({"A": 1})
     assert len({Config({"A": 1}), Config({"A": True}), Config({"A": 1}, num_warps=8)}) == 3
+
+
+def test_compile_takes_the_kernel_out_of_its_decorators() -> None:
+    kernel = deuteron.heuristics({"ADD": lambda args: 1})(tuned(BLOCKS, Stopwatch(float)))
+    made = deuteron.compile(kernel, {"x": "*f32", "n": "i32"}, {"BLOCK": 64}, stop_after="tile")
+    assert made.name == "fill"
