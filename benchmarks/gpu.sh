@@ -11,7 +11,7 @@ if [ -z "${PYTHON:-}" ]; then
 fi
 # An interpreter that has torch but not deuteron sees the checkout through the links for type checkers. The checkout's own
 # deuteron/ folder is only part of the package, so -P keeps the working directory off the path.
-"$PYTHON" -c 'import deuteron.compiler' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
+"$PYTHON" -P -c 'import deuteron.compiler' 2>/dev/null || export PYTHONPATH="$PWD/.typing${PYTHONPATH:+:$PYTHONPATH}"
 export PYTHONUNBUFFERED=1 DEUTERON_CACHE_DIR=${DEUTERON_CACHE_DIR:-$(mktemp -d)} DEUTERON_HOME=${DEUTERON_HOME:-$(mktemp -d)}
 
 summary=""
@@ -30,7 +30,7 @@ step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temp
 step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
-step demo 240 "$PYTHON" -P -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
+step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
 for name in tests kernels profiler demo; do
     echo "== $name"
