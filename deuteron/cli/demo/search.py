@@ -29,10 +29,8 @@ SHAPES = {
 }
 TRIALS = 60
 
-#: Deepest level of the tree that is printed: kernel, shape, phase, configuration.
-_TREE_DEPTH = 5
-#: Configurations that took a smaller share of the measured time than this are not printed.
-_TREE_SHARE = 0.01
+#: What is left out of the printed tree: the screening of every configuration, and what the host did.
+_LEFT_OUT = "^(screen|compile|check|measure)$"
 
 
 @dataclass(frozen=True)
@@ -89,16 +87,11 @@ def watch(client: Client, jobs: list[Submitted]) -> list[ConfigRecord]:
 
 
 def print_profile(client: Client, job: Submitted, path: Path) -> None:
-    """Save a job's profile and print its tree as ``proton-viewer`` does."""
+    """Save a job's profile and print race and final of its tree, as ``proton-viewer`` does."""
     from deuteron.profiler import viewer
 
     client.profile(job.id, path)
-    typer.echo(f"proton-viewer -m time/us,flop/s {path}")
-    tree = viewer.render(
-        path, ["time/us", "flop/s"], depth=_TREE_DEPTH, threshold=_TREE_SHARE, exclude=_HOST_STEPS
-    )
-    typer.echo(tree)
-
-
-#: What the host did for a trial; it has no GPU time and would triple the tree.
-_HOST_STEPS = "^(compile|check|measure)$"
+    metrics = ["time/us", "gflop/s"]
+    typer.echo(f"$ proton-viewer -m {','.join(metrics)} -e '{_LEFT_OUT}' {path}")
+    typer.echo(viewer.render(path, metrics, exclude=_LEFT_OUT).rstrip())
+    typer.echo()
