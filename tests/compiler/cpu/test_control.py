@@ -1,0 +1,160 @@
+"""Loops and branches with scalars, and with tiles that live in buffers updated in place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.ir import Block, parse_type
+from deuteron.compiler.tile import control
+from deuteron.compiler.tile import elementwise as e
+from deuteron.compiler.tile import memory as m
+from deuteron.compiler.tile import shape as s
+
+
+def scalars(k, *values):
+    return [k.constant(v, "i32") for v in values]
+
+
+def test_carried_tiles_that_swap(both, same):
+    x, y = np.arange(64, dtype=np.float32), np.arange(64, dtype=np.float32) * 10
+
+    def make(k, x, y):
+        return k.loop(*scalars(k, 0, 5, 1), [x, y], lambda i, a, b: (b, a))
+
+    found, _ = both(make, x, y)
+    same(found[0], y)
+    same(found[1], x)
+
+
+def test_carried_tiles_that_read_each_other(both, same):
+    x, y = np.arange(64, dtype=np.int32), np.ones(64, np.int32)
+
+    def make(k, x, y):
+        def body(i, a, b):
+            return k.emit(e.Add(a, b)), k.emit(e.Sub(a, b))
+
+        return k.loop(*scalars(k, 0, 7, 1), [x, y], body)
+
+    found, wanted = both(make, x, y)
+    for _ in range(7):
+        x, y = x + y, x - y
+    same(found[0], x)
+    same(found[1], y)
+    same(wanted[0], x)
+
+
+def test_a_carried_tile_that_is_transposed_each_time(both, same):
+    x = np.arange(256, dtype=np.int32).reshape(16, 16)
+
+    def make(k, x):
+        def body(i, a):
+            return k.binary(e.Add, k.emit(s.Permute(a, (1, 0))), 1)
+
+        return k.loop(*scalars(k, 0, 3, 1), [x], body)
+
+    same(both(make, x)[0][0], x.T + 3)
+
+
+def test_the_start_of_a_loop_stays_readable(both, same):
+    x = np.arange(64, dtype=np.int32)
+
+    def make(k, x):
+        (last,) = k.loop(*scalars(k, 0, 3, 1), [x], lambda i, a: k.binary(e.Mul, a, 2))
+        return last, k.emit(e.Sub(last, x))
+
+    found, _ = both(make, x)
+    same(found[0], x * 8)
+    same(found[1], x * 7)
+
+
+@pytest.mark.parametrize(
+    "lower,upper,step", [(0, 0, 1), (5, 2, 1), (0, 10, 3), (10, 0, -2), (-3, 4, 2)]
+)
+def test_ranges(both, lower, upper, step):
+    x = np.zeros(8, np.int32)
+
+    def make(k, x):
+        def body(i, total):
+            return k.binary(e.Add, k.binary(e.Mul, total, 3), i)
+
+        return k.loop(*scalars(k, lower, upper, step), [x], body)
+
+    wanted = 0
+    for i in range(lower, upper, step):
+        wanted = wanted * 3 + i
+    assert (both(make, x)[0][0] == wanted).all()
+
+
+def test_branches_that_make_tiles(both, same):
+    x = np.arange(64, dtype=np.float32)
+
+    def make(k, x):
+        made = []
+        for truth in (True, False):
+            condition = k.constant(truth, "i1")
+            twice = k.region([], lambda: k.binary(e.Mul, x, 2.0))
+            negative = k.region([], lambda: k.emit(e.Neg(x)))
+            made.append(k.emit(control.If(condition, twice, negative)))
+        return made
+
+    found, _ = both(make, x)
+    same(found[0], x * 2)
+    same(found[1], -x)
+
+
+def test_a_loop_in_a_loop_with_one_tile(both, same):
+    x = np.ones((8, 32), np.float32)
+
+    def make(k, x):
+        def outer(i, a):
+            return k.loop(*scalars(k, 0, 3, 1), [a], lambda j, b: k.binary(e.Mul, b, 2.0))[0]
+
+        return k.loop(*scalars(k, 0, 2, 1), [x], outer)
+
+    same(both(make, x)[0][0], x * 64)
+
+
+def test_while_with_a_tile(both, same):
+    x = np.ones(32, np.int32)
+
+    def make(k, x):
+        types = [parse_type("i32"), x.type]
+        before, body = Block(), Block()
+        for block in (before, body):
+            for type in types:
+                block.add_argument(type)
+        with k.build.into(before):
+            go_on = k.less(before.args[0], 4)
+            k.effect(control.Condition(go_on, (before.args[0], k.binary(e.Add, before.args[1], 1))))
+        with k.build.into(body):
+            k.effect(
+                control.Yield((k.binary(e.Add, body.args[0], 1), k.binary(e.Mul, body.args[1], 2)))
+            )
+        op = control.While((k.constant(0, "i32"), x), before, body)
+        k.effect(op)
+        return op.results
+
+    value = x.copy()
+    for _ in range(4):
+        value = (value + 1) * 2
+    found, wanted = both(make, x)
+    same(found[1], value + 1)
+    same(wanted[1], value + 1)
+
+
+def test_a_tile_loaded_before_a_loop_that_overwrites_it(kernel, run):
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    where = kernel.rows(x, (64,))
+    value = kernel.load(where)
+
+    def body(i, total):
+        kernel.effect(m.Store(where, kernel.constant(0, "tile<64xi32>")))
+        return kernel.emit(e.Add(total, value))
+
+    (total,) = kernel.loop(*scalars(kernel, 0, 3, 1), [kernel.constant(0, "tile<64xi32>")], body)
+    kernel.store(kernel.rows(out, (64,)), total)
+    data, found = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    run(kernel.function, [data, found])
+    np.testing.assert_array_equal(found, np.arange(64) * 3)
+    assert not data.any()

@@ -1,0 +1,39 @@
+"""Random functions give what the interpreter gives, to the bit where no fusion is allowed."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.targets import interpreter
+from deuteron.compiler.tile.passes import optimize
+
+
+def _compare(function, arguments, run):
+    expected, found = (
+        [a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)
+    )
+    with np.errstate(all="ignore"):
+        try:
+            interpreter.run(function, (2,), expected)
+        except DeuteronError:  # undefined behaviour, such as division by zero
+            return
+    run(function, found, (2,))
+    for wanted, got in zip(expected, found, strict=True):
+        if isinstance(wanted, np.ndarray):
+            np.testing.assert_array_equal(got.astype(np.float64), wanted.astype(np.float64))
+
+
+@given(data=st.data())
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+def test_as_written(functions, run, data):
+    _compare(*data.draw(functions(steps=16)), run)
+
+
+@given(data=st.data())
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+def test_optimized(functions, run, data):
+    function, arguments = data.draw(functions(steps=16))
+    _compare(optimize(function), arguments, run)
