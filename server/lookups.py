@@ -12,6 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 
 from deuteron.tuner import (
     Answer,
@@ -20,7 +21,9 @@ from deuteron.tuner import (
     RecordIndex,
     canonical_name,
     lookup,
+    shape_key,
 )
+from deuteron.tuner.errors import RecordNotFound
 
 from .metrics import Metrics
 from .problems import Problem
@@ -72,32 +75,44 @@ class Lookups:
         with self._store.read() as tx:
             kernel_hash = resolve_kernel(tx, question.kernel)
             device, keys = resolve_device(tx, question.device)
-            index = self._index(tx, (kernel_hash, keys, question.dtype))
-        answer = lookup(
-            index,
-            kernel_hash,
-            device,
-            question.shape,
-            question.dtype,
-            strict=strict,
-            toolchain=question.toolchain,
-        )
+            group = (kernel_hash, keys, question.dtype)
+
+            def ask(index: RecordIndex, *, only_exact: bool) -> Answer:
+                return lookup(
+                    index,
+                    kernel_hash,
+                    device,
+                    question.shape,
+                    question.dtype,
+                    strict=only_exact,
+                    toolchain=question.toolchain,
+                )
+
+            versions = tuple(
+                tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys
+            )
+            index = self._cached(group, versions)
+            if index is None:
+                # An exact answer needs one row; only a nearest one needs the whole group.
+                try:
+                    answer = ask(_read(tx, group, shape_key(question.shape)), only_exact=True)
+                except RecordNotFound:
+                    index = self._load(tx, group, versions)
+            if index is not None:
+                answer = ask(index, only_exact=strict)
         self._metrics.count("lookups", match=answer.match)
         return answer
 
-    def _index(self, tx: Transaction, group: Group) -> RecordIndex:
-        kernel_hash, keys, dtype = group
-        versions = tuple(tx.configs.group_version(kernel_hash, key, dtype) for key in keys)
+    def _cached(self, group: Group, versions: tuple[int, ...]) -> RecordIndex | None:
         with self._lock:
             cached = self._cache.get(group)
-            if cached is not None and cached.versions == versions:
-                self._cache.move_to_end(group)
-                return cached.index
-        index = RecordIndex(
-            ConfigRecord.from_json(json.loads(config.body))
-            for key in keys
-            for config in tx.configs.candidates(kernel_hash, key, dtype)
-        )
+            if cached is None or cached.versions != versions:
+                return None
+            self._cache.move_to_end(group)
+            return cached.index
+
+    def _load(self, tx: Transaction, group: Group, versions: tuple[int, ...]) -> RecordIndex:
+        index = _read(tx, group, None)
         with self._lock:
             self._forget(group)
             self._cache[group] = _Cached(versions, index)
@@ -110,6 +125,16 @@ class Lookups:
         cached = self._cache.pop(group, None)
         if cached is not None:
             self._size -= len(cached.index)
+
+
+def _read(tx: Transaction, group: Group, shape: str | None) -> RecordIndex:
+    """The stored records of a group; of one shape only, if it is given."""
+    kernel_hash, keys, dtype = group
+    return RecordIndex(
+        ConfigRecord.from_json(json.loads(config.body))
+        for key in keys
+        for config in tx.configs.candidates(kernel_hash, key, dtype, shape_key=shape)
+    )
 
 
 def resolve_kernel(tx: Transaction, kernel: str) -> str:
@@ -161,4 +186,9 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
 
 
 def _fingerprint(device: Device) -> DeviceFingerprint:
-    return DeviceFingerprint.from_json(json.loads(device.fingerprint))
+    return _parse_fingerprint(device.fingerprint)
+
+
+@lru_cache(maxsize=1024)
+def _parse_fingerprint(text: str) -> DeviceFingerprint:
+    return DeviceFingerprint.from_json(json.loads(text))

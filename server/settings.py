@@ -85,7 +85,7 @@ class Settings:
         metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
     )
     rate_per_minute: int = field(
-        default=6000,
+        default=60_000,
         metadata=_setting(
             "DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"
         ),

@@ -6,8 +6,8 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
 
-from deuteron.tuner import Answer
 from deuteron.tuner.job import parse_shape
 from deuteron.tuner.json_fields import expect_object, expect_text, parse_json
 
@@ -19,8 +19,11 @@ from .schemas import ConfigPage, LookupAnswer, LookupBatchAnswer, LookupBatchBod
 
 router = APIRouter(prefix="/v1/configs", tags=["configs"])
 
+# Lookups answer with JSONResponse: the tuner made the answer, and checking it against the schema again would
+# cost as much as finding it.
 
-@router.get("/lookup", summary="Look a configuration up")
+
+@router.get("/lookup", summary="Look a configuration up", response_model=LookupAnswer)
 def lookup_config(
     context: ContextDep,
     _reader: Reader,
@@ -35,15 +38,15 @@ def lookup_config(
         Query(description="JSON object of what you compile with, as in a record; any if left out."),
     ] = None,
     strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
-) -> LookupAnswer:
+) -> Response:
     """The exact record if there is one, else the nearest shape, another toolchain's, or the default; `reason`
     says which and why."""
     question = Question(kernel, device, parse_shape(shape), dtype, _toolchain(toolchain))
-    return lookup_answer(context.lookups.answer(question, strict=strict))
+    return JSONResponse(context.lookups.answer(question, strict=strict).to_json())
 
 
-@router.post("/lookup", summary="Look many configurations up")
-def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) -> LookupBatchAnswer:
+@router.post("/lookup", summary="Look many configurations up", response_model=LookupBatchAnswer)
+def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) -> Response:
     """One round trip for everything a program is going to launch. Answers are in the order of the questions."""
     answers = [
         context.lookups.answer(
@@ -52,7 +55,7 @@ def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) ->
         )
         for item in body.lookups
     ]
-    return LookupBatchAnswer(answers=[lookup_answer(answer) for answer in answers])
+    return JSONResponse({"answers": [answer.to_json() for answer in answers]})
 
 
 @router.get("", summary="List stored configurations")
@@ -79,12 +82,3 @@ def _toolchain(text: str | None) -> dict[str, str] | None:
         return None
     chain = expect_object(parse_json(text, "toolchain"), "toolchain")
     return {name: expect_text(version, f"toolchain.{name}") for name, version in chain.items()}
-
-
-def lookup_answer(answer: Answer) -> LookupAnswer:
-    return LookupAnswer(
-        match=answer.match,
-        reason=answer.reason,
-        config=dict(answer.config),
-        record=answer.record.to_json() if answer.record is not None else None,
-    )

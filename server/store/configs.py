@@ -55,13 +55,17 @@ class Configs:
         """Grows with every change of a record that :meth:`candidates` would return."""
         return self._counter(_counter_name(kernel_hash, device_key, dtype))
 
-    def candidates(self, kernel_hash: str, device_key: str, dtype: str) -> list[StoredConfig]:
-        """Everything a lookup for this kernel, device and dtype may answer with."""
+    def candidates(
+        self, kernel_hash: str, device_key: str, dtype: str, *, shape_key: str | None = None
+    ) -> list[StoredConfig]:
+        """Everything a lookup for this kernel, device and dtype may answer with; of one shape, if given."""
         query = select(_TABLE).where(
             ConfigRow.kernel_hash == kernel_hash,
             ConfigRow.device_key == device_key,
             ConfigRow.dtype == dtype,
         )
+        if shape_key is not None:
+            query = query.where(ConfigRow.shape_key == shape_key)
         return [_config(row) for row in self.connection.execute(query)]
 
     def stream(

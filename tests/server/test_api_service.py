@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -156,6 +157,12 @@ def test_an_open_address_needs_tokens(tmp_path: Path) -> None:
         tx.tokens.create("root", ["admin"])
     require_tokens_exist(settings, store)
     store.close()
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
+    """asyncio sets TCP_NODELAY on accepted sockets only if the listening one names its protocol."""
+    with bind(Settings(home=tmp_path, port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""The commands in the documents are run as they stand, one shell per document, against a real service."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands_of(document: str) -> list[str]:
+    return BLOCK.findall((ROOT / "docs" / document).read_text())
+
+
+def run_blocks(document: str, url: str, folder: Path) -> list[str]:
+    """Run a document's blocks in one shell; the output of each."""
+    mark = "=== next block ==="
+    blocks = commands_of(document)
+    assert blocks, f"{document} has no commands"
+    script = f"\necho '{mark}'\n".join(blocks).replace("http://127.0.0.1:8642", url)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("DEUTERON_")},
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "DEUTERON_HOME": str(folder / "client-home"),
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout.split(f"{mark}\n")
+
+
+@pytest.fixture
+def service(make_service: Callable[..., Any]) -> Any:
+    """One that compiles and measures for real, on the CPU."""
+    return make_service(DEUTERON_RUNNER="deuteron.tuner:run_job")
+
+
+def test_http_api(service: Any, tmp_path: Path) -> None:
+    out = run_blocks("http-api.md", service.url, tmp_path)
+    health, submit, follow, read, lookup, batch, bundle, kernel, problem = out
+    assert "single user" in json.loads(health)["auth"]
+    assert f"{service.url}/v1/jobs/" in submit
+    trials, resumed = follow.split("\n")[:2]
+    assert int(trials) >= 4
+    assert resumed == "id: 3"
+    assert '"state":"succeeded"' in read
+    assert (tmp_path / "search.hatchet").read_text().lstrip().startswith("[")
+    assert json.loads(lookup)["match"] == "exact"
+    assert [a["match"] for a in json.loads(batch)["answers"]] == ["exact", "nearest_shape"]
+    assert "configs.bundle: OK" in bundle
+    assert bundle.rstrip().endswith("304")
+    assert len(json.loads(kernel)["hash"]) == 64
+    document = json.loads(problem)
+    shown = re.search(r"```json\n(.*?)```", (ROOT / "docs/http-api.md").read_text(), re.DOTALL)
+    assert shown is not None
+    assert document == json.loads(shown.group(1))
+
+
+def test_config_bundles(service: Any, tmp_path: Path, wait_until: Callable[..., None]) -> None:
+    job_id = service.submit(shapes=[{"M": 64, "N": 128}], budget={"trials": 3, "seconds": 60})
+    wait_until(
+        lambda: service.job(job_id)["finished_at"] is not None,
+        120,
+        lambda: (service.home / "server.log").read_text(),
+    )
+    out = run_blocks("config-bundles.md", service.url, tmp_path)
+    assert "1 configurations" in out[0]
+    assert "exact" in out[3]
+    manifest = json.loads(out[4])
+    assert manifest["count"] == 1
+    record = json.loads((tmp_path / "record.json").read_text())
+    text = (ROOT / "docs/config-bundles.md").read_text()
+    undocumented = [name for name in [*manifest, *record] if f"`{name}`" not in text]
+    assert set(undocumented) <= {"shape_key", "dims_from_arguments", "dtype_argument"}
