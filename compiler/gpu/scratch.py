@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
-from ..layout import LinearLayout, SharedMemory, plan_conversion
+from ..layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ..layout.access import element_bytes_of
 from ..targets.target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce
+from .operands import OperandPlan, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
 
@@ -78,8 +79,17 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
 
 
 def _conversion_bytes(op: ConvertLayout) -> int:
-    plan = plan_conversion(_layout(op.x), _layout(op.result), bits_of(op.x.type))
-    return plan.bytes if isinstance(plan, SharedMemory) else 0
+    plan = choose_conversion(op)
+    return plan.bytes if isinstance(plan, SharedMemory | OperandPlan) else 0
+
+
+def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan:
+    """How ``op`` moves its tile; by ldmatrix where that is possible and shared memory is needed anyway."""
+    source, result, bits = _layout(op.x), _layout(op.result), bits_of(op.x.type)
+    plan = plan_conversion(source, result, bits)
+    if isinstance(plan, SharedMemory):
+        return plan_operand(source, result, bits) or plan
+    return plan
 
 
 def _layout(value: Value) -> LinearLayout:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...errors import UnsupportedOp
+from ...gpu.operands import OperandPlan
 from ...gpu.ops import ConvertLayout
+from ...gpu.scratch import choose_conversion
+from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from ...layout import (
     Exchange,
     Identity,
+    MatrixAccess,
     RegisterPermute,
     SharedAccess,
     SharedMemory,
     WarpShuffle,
-    plan_conversion,
 )
 from .lowering import Lowering, reach_of, rule
 from .registers import Registers
 from .types import register_type
-from .vectors import load_shared, store_shared
+from .vectors import define_words, load_shared, packed_words, store_words, words_of
 
 
 @rule(ConvertLayout)
 def _convert(state: Lowering, op: ConvertLayout) -> None:
-    source, result = op.x.type.layout, op.result.type.layout
-    if source is None or result is None:
-        raise UnsupportedOp("a conversion needs layouts on both sides", location=op.location)
     registers = state.values[op.x]
     elem = op.x.type.elem
-    plan = plan_conversion(source, result, elem.bits)
+    plan = choose_conversion(op)
     match plan:
         case Identity():
             state.define_lazily(op.result, [registers], lambda i: registers[i])
@@ -39,17 +38,19 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
         case WarpShuffle():
             state.define(op.result, _shuffle(state, plan, registers, elem))
         case SharedMemory():
-            state.define(
-                op.result, _through_shared(state, plan, registers, elem, state.scratch(op))
-            )
+            state.define(op.result, _through_shared(state, plan, op.x, state.scratch(op)))
+        case OperandPlan():
+            words = _by_matrices(state, plan, op.x, state.scratch(op))
+            define_words(state, op.result, words, 4 // plan.read.element_bytes)
 
 
 # Shared memory -----------------------------------------------------------------------------------------------
 
 
 def _through_shared(
-    state: Lowering, plan: SharedMemory, registers: Registers, elem: Element, start: int
+    state: Lowering, plan: SharedMemory, source: Value, start: int
 ) -> list[str | None]:
+    elem = source.type.elem
     names: list[str | None] = [None] * len(plan.read.canonical)
     writes = _addresses(state, plan.write, start)
     reads = _addresses(state, plan.read, start)
@@ -59,14 +60,20 @@ def _through_shared(
         if turn:
             state.barrier()
         for i in range(turn * write_step, (turn + 1) * write_step):
-            values = [registers[r] for r in plan.write.registers[i]]
-            store_shared(state, elem, values, writes(i))
+            _store_registers(state, source, plan.write.registers[i], writes(i))
         state.barrier()
         for i in range(turn * read_step, (turn + 1) * read_step):
             loaded = load_shared(state, elem, plan.read.vector, reads(i))
             for register, name in zip(plan.read.registers[i], loaded, strict=True):
                 names[register] = name
     return [names[c] for c in plan.read.canonical]
+
+
+def _store_registers(
+    state: Lowering, source: Value, registers: Sequence[int], address: str
+) -> None:
+    words = words_of(source.type.elem, len(registers))
+    store_words(state, words, packed_words(state, source, registers), address)
 
 
 class _addresses:
@@ -92,6 +99,41 @@ class _addresses:
         return self.state.text.op(
             f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {added}"
         )
+
+
+# Tensor core operands ---------------------------------------------------------------------------------------
+
+
+def _by_matrices(state: Lowering, plan: OperandPlan, source: Value, start: int) -> dict[int, str]:
+    """The words of the operand's fragments, by their first register."""
+    writes = _addresses(state, plan.write, start)
+    for i, group in enumerate(plan.write.registers):
+        _store_registers(state, source, group, writes(i))
+    state.barrier()
+    read = plan.read
+    thread = state.thread_bits(read.lane, read.warp)
+    reach = reach_of((*read.lane, *read.warp))
+    per_word = 4 // read.element_bytes
+    words: dict[int, str] = {}
+    for group, offset in zip(read.registers, read.offsets, strict=True):
+        address = state.shared(state.add_bits(thread, reach, offset & reach))
+        loaded = _load_matrices(state, read, address, start + (offset & ~reach))
+        words.update(zip(group[::per_word], loaded, strict=True))
+    return words
+
+
+def _load_matrices(state: Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
+    count = read.matrices
+    outputs = ", ".join(f"${i}" for i in range(count))
+    transposed = ".trans" if read.transposed else ""
+    pointer = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
+    return state.text.asm(
+        ["i32"] * count,
+        f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{outputs}}}, [${count} + {offset}];",
+        ",".join(["=r"] * count) + ",r,~{memory}",
+        [("i32", pointer)],
+        convergent=True,
+    )
 
 
 # Shuffles ----------------------------------------------------------------------------------------------------

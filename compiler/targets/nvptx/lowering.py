@@ -81,6 +81,8 @@ class Lowering:
         self.warps = function.num_warps or schedule.num_warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
+        #: 32-bit words that hold several neighbouring registers of a value, by the first of them.
+        self.words: dict[Value, dict[int, str]] = {}
         self.contract = "contract " if schedule.enable_fp_fusion else ""
         self.module = ModuleText("nvptx64-nvidia-cuda")
         self.text = FunctionText(self.module, "")

@@ -7,7 +7,7 @@ from ...tile.debug import Assume
 from ...tile.memory import Barrier, Load, Store
 from .lowering import RULES, Lowering, rule
 from .registers import Registers
-from .vectors import Words, pack, unpack, words_of
+from .vectors import Words, define_words, pack, packed_words, unpack, words_of
 
 for _kind in (Load, Store):
     RULES.unsupported(_kind, "the layout pass turns it into a vector access")
@@ -43,6 +43,7 @@ def _load(state: Lowering, op: VectorLoad) -> None:
     words = words_of(op.result.type.elem, op.vector)
     space = ".volatile.global" if op.volatile else f".global{_modifiers(op.cache, op.eviction)}"
     names: list[str | None] = [None] * len(pointer)
+    kept: dict[int, str] = {}
     for first in _groups(pointer, op.vector):
         members = range(first, first + op.vector)
         if mask is None and space == ".global":
@@ -51,22 +52,27 @@ def _load(state: Lowering, op: VectorLoad) -> None:
             preset = [other[i] for i in members] if other is not None else None
             predicate = mask[first] if mask is not None else None
             loaded = _predicated_load(state, words, pointer[first], predicate, preset, space)
-        names[first : first + op.vector] = loaded
-    state.define(op.result, names)
+        if words.type == "i32" and words.per_word > 1:
+            kept.update(zip(members[:: words.per_word], loaded, strict=True))
+        else:
+            names[first : first + op.vector] = unpack(state, words, loaded)
+    if kept:
+        define_words(state, op.result, kept, words.per_word)
+    else:
+        state.define(op.result, names)
 
 
 def _plain_load(state: Lowering, words: Words, address: str) -> list[str]:
     align = words.element.bytes * words.vector
     if align == 1:
         byte = state.text.op(f"load i8, ptr addrspace(1) {address}, align 1")
-        return unpack(state, words, [state.text.op(f"zext i8 {byte} to i16")])
+        return [state.text.op(f"zext i8 {byte} to i16")]
     if words.count == 1:
         word = state.text.op(f"load {words.type}, ptr addrspace(1) {address}, align {align}")
-        return unpack(state, words, [word])
+        return [word]
     whole = f"<{words.count} x {words.type}>"
     value = state.text.op(f"load {whole}, ptr addrspace(1) {address}, align {align}")
-    parts = [state.text.op(f"extractelement {whole} {value}, i32 {i}") for i in range(words.count)]
-    return unpack(state, words, parts)
+    return [state.text.op(f"extractelement {whole} {value}, i32 {i}") for i in range(words.count)]
 
 
 def _predicated_load(
@@ -89,8 +95,7 @@ def _predicated_load(
         preset = pack(state, words, other) if other is not None else ["0"] * words.count
         operands.append(("i1", predicate))
         operands += [(words.type, _zero(words.type) if p == "0" else p) for p in preset]
-    loaded = state.text.asm([words.type] * words.count, instruction, constraints, operands)
-    return unpack(state, words, loaded)
+    return state.text.asm([words.type] * words.count, instruction, constraints, operands)
 
 
 def _zero(type: str) -> str:
@@ -99,13 +104,13 @@ def _zero(type: str) -> str:
 
 @rule(VectorStore)
 def _store(state: Lowering, op: VectorStore) -> None:
-    pointer, value = state.values[op.pointer], state.values[op.value]
+    pointer = state.values[op.pointer]
     mask = state.values[op.mask] if op.mask is not None else None
     words = words_of(op.value.type.elem, op.vector)
     modifiers = _modifiers(op.cache, op.eviction)
     alone = state.only_thread(op.pointer.type.layout)
     for first in _groups(pointer, op.vector):
-        packed = pack(state, words, [value[i] for i in range(first, first + op.vector)])
+        packed = packed_words(state, op.value, range(first, first + op.vector))
         predicate = state.both(alone, mask[first] if mask is not None else None)
         _predicated_store(state, words, pointer[first], packed, predicate, modifiers)
 

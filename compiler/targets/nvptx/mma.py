@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...errors import UnsupportedOp
 from ...gpu.ops import Mma
-from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element
+from ...ir.core import Value
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8
 from ...layout import LinearLayout
 from .lowering import Lowering, rule
-from .registers import Registers
-from .vectors import pack, words_of
+from .vectors import packed_words
 
 _PTX_NAMES = {
     F16: "f16",
@@ -24,7 +24,7 @@ _PTX_NAMES = {
 @rule(Mma)
 def _mma(state: Lowering, op: Mma) -> None:
     elem = op.a.type.elem
-    a, b = _words(state, state.values[op.a], elem), _words(state, state.values[op.b], elem)
+    a, b = _words(state, op.a), _words(state, op.b)
     if elem == F32:
         variants = _tf32_products(state, a, b, op.precision)
     else:
@@ -63,16 +63,14 @@ def _registers(layout: LinearLayout | None) -> int:
     return layout.registers if layout is not None else 1
 
 
-def _words(state: Lowering, registers: Registers, elem: Element) -> list[str]:
-    """The .b32 operands of all fragments, in register order."""
-    values = registers.force()
-    per_word = 32 // elem.bits
+def _words(state: Lowering, value: Value) -> list[str]:
+    """The .b32 operands of all fragments, in register order; f32 elements as they are."""
+    registers = state.values[value]
+    per_word = 32 // value.type.elem.bits
     if per_word == 1:
-        return values
-    words = words_of(elem, per_word)
-    return [
-        pack(state, words, values[i : i + per_word])[0] for i in range(0, len(values), per_word)
-    ]
+        return registers.force()
+    starts = range(0, len(registers), per_word)
+    return [packed_words(state, value, range(i, i + per_word))[0] for i in starts]
 
 
 def _tf32_products(

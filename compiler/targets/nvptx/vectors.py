@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from .lowering import Lowering
 from .types import CONSTRAINTS, memory_type, register_type
@@ -116,6 +117,36 @@ def unpack(state: Lowering, words: Words, packed: Sequence[str]) -> list[str]:
     return [text.op(f"icmp ne i8 {v}, 0") for v in values]
 
 
+def define_words(state: Lowering, value: Value, words: dict[int, str], per_word: int) -> None:
+    """Give ``value`` registers that are taken out of 32-bit words only when somebody wants them one by one."""
+    state.words[value] = words
+    elem = value.type.elem
+    kind = Words(elem, per_word, 1, "i32")
+    parts: dict[int, list[str]] = {}
+
+    def element(index: int) -> str:
+        first = index - index % per_word
+        if first not in parts:
+            parts[first] = unpack(state, kind, [words[first]])
+        return parts[first][index - first]
+
+    state.define_lazily(value, [], element)
+
+
+def packed_words(state: Lowering, value: Value, registers: Sequence[int]) -> list[str]:
+    """The words that hold ``registers`` of ``value``, without taking apart words that are there."""
+    elem = value.type.elem
+    words = words_of(elem, len(registers))
+    known = state.words.get(value)
+    if known is not None and words.type == "i32":
+        firsts = registers[:: words.per_word]
+        runs = [list(range(f, f + words.per_word)) for f in firsts]
+        if [r for run in runs for r in run] == list(registers) and all(f in known for f in firsts):
+            return [known[f] for f in firsts]
+    held = state.values[value]
+    return pack(state, words, [held[r] for r in registers])
+
+
 def load_shared(state: Lowering, element: Element, vector: int, address: str) -> list[str]:
     """``vector`` consecutive elements of shared memory; ``address`` is aligned to all of them."""
     words = words_of(element, vector)
@@ -135,19 +166,21 @@ def load_shared(state: Lowering, element: Element, vector: int, address: str) ->
 def store_shared(state: Lowering, element: Element, values: Sequence[str], address: str) -> None:
     """Store consecutive elements to shared memory; ``address`` is aligned to all of them."""
     words = words_of(element, len(values))
-    bytes_each = element.bytes * len(values)
-    packed = pack(state, words, values)
-    if bytes_each == 1:
+    store_words(state, words, pack(state, words, values), address)
+
+
+def store_words(state: Lowering, words: Words, packed: Sequence[str], address: str) -> None:
+    """Store words to shared memory; ``address`` is aligned to all of them."""
+    align = words.element.bytes * words.vector
+    if align == 1:
         byte = state.text.op(f"trunc i16 {packed[0]} to i8")
         state.text.do(f"store i8 {byte}, ptr addrspace(3) {address}, align 1")
         return
     if words.count == 1:
-        state.text.do(
-            f"store {words.type} {packed[0]}, ptr addrspace(3) {address}, align {bytes_each}"
-        )
+        state.text.do(f"store {words.type} {packed[0]}, ptr addrspace(3) {address}, align {align}")
         return
     whole = "poison"
     kind = f"<{words.count} x {words.type}>"
     for i, word in enumerate(packed):
         whole = state.text.op(f"insertelement {kind} {whole}, {words.type} {word}, i32 {i}")
-    state.text.do(f"store {kind} {whole}, ptr addrspace(3) {address}, align {bytes_each}")
+    state.text.do(f"store {kind} {whole}, ptr addrspace(3) {address}, align {align}")

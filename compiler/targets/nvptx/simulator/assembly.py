@@ -21,6 +21,9 @@ _MEMORY = re.compile(
     r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
 )
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
+_MATRICES = re.compile(
+    r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]"
+)
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
@@ -59,6 +62,8 @@ def _compute(text: str, outputs: int, inputs: Inputs) -> Compute:
     if match := _MMA.match(text):
         shape, kind = match[1], match[3]
         return lambda warp: multiply(shape, kind, [x(warp.env) for _, x in inputs])
+    if match := _MATRICES.match(text):
+        return _matrices(match, inputs)
     for pattern, convert in _CONVERSIONS.items():
         if text.startswith(pattern):
             return _applied(convert, inputs)
@@ -114,6 +119,25 @@ def _widen(raw: Array, preset: Array | None) -> Array:
     if size < dtype.itemsize:
         raw = np.concatenate([raw, np.zeros((32, dtype.itemsize - size), np.uint8)], axis=1)
     return np.ascontiguousarray(raw).view(dtype)[:, 0]
+
+
+def _matrices(match: re.Match[str], inputs: Inputs) -> Compute:
+    """PTX ISA, ldmatrix: row j of matrix m is at the address that lane 8m + j gives."""
+    count, offset = int(match[1]), int(match[3])
+
+    def load(warp: Warp) -> Sequence[Array]:
+        where = inputs[0][1](warp.env).astype(np.int64) + offset
+        active = np.arange(32) < 8 * count
+        rows = warp.shared.load(where, np.dtype(np.int16), 8, 16, active)
+        made = []
+        for number in range(count):
+            matrix = rows[8 * number : 8 * number + 8]
+            if match[2]:
+                matrix = matrix.T
+            made.append(np.ascontiguousarray(matrix.reshape(32, 2)).view(np.int32)[:, 0])
+        return made
+
+    return load
 
 
 _ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
