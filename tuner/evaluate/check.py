@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import WorkloadError
 from ..space import Configuration
-from ..workloads import Problem, Tolerance, Variant
+from ..workloads import Problem, Variant
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
-from ..workloads.tolerance import Comparison, compare_all
+from ..workloads.tolerance import Comparison, Expected, compare_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,14 +49,12 @@ class Checker:
             name: device.array(values) for name, values in self._initial.items()
         }
         self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
-        self._tolerances: dict[str, Tolerance] = {
-            t.name: problem.tolerance_of(t) for t in problem.spec.tensors
-        }
-        self._expected, self.reference = self._expectation(seed, default)
+        values, self.reference = self._expectation(seed, default)
+        self._expected = self._with_tolerances(values)
 
     def check(self, config: Configuration) -> Comparison:
         """Run ``config`` once on fresh outputs and compare."""
-        return compare_all(self._result(config), self._expected, self._tolerances)
+        return compare_all(self._result(config), self._expected)
 
     def launch(self, config: Configuration) -> Callable[[], None]:
         """A function that launches ``config`` on the tensors, as often as it is called."""
@@ -88,11 +86,17 @@ class Checker:
         small = small_problem(self._problem)
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
         self._check_default_with_interpreter(small, seed, default)
-        result = self._result(default)
         return (
-            {name: values.astype(np.float64) for name, values in result.items()},
+            self._result(default),
             f"the default configuration, itself checked with the interpreter at {where}",
         )
+
+    def _with_tolerances(self, values: Mapping[str, np.ndarray]) -> list[Expected]:
+        return [
+            Expected(tensor.name, values[tensor.name], self._problem.tolerance_of(tensor))
+            for tensor in self._problem.spec.tensors
+            if tensor.role != "input"
+        ]
 
     def _check_shapes(self, expected: Mapping[str, np.ndarray]) -> None:
         for name in self._outputs:
@@ -110,15 +114,12 @@ class Checker:
     ) -> None:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
         because then nothing could be said about any configuration."""
-        import numpy as np
-
         space = small.space(self._device.properties)
         config = small.default(space, self._device.properties.kind)
         config = space.nearest({**config, **default})
         expected = interpret(small, config, make_tensors(small, seed))
         got = run_once(small, self._device, config, seed)
-        outputs = {name: expected[name].astype(np.float64) for name in self._outputs}
-        comparison = compare_all(got, outputs, self._tolerances)
+        comparison = compare_all(got, self._with_tolerances(expected))
         if not comparison.ok:
             raise WorkloadError(
                 "the default configuration does not give what the interpreter gives: "

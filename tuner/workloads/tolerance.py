@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,52 +73,71 @@ class Comparison:
         return self.message is None
 
 
-def compare_all(
-    got: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    tolerances: Mapping[str, Tolerance],
-) -> Comparison:
+class Expected:
+    """An expected tensor in float64 with the error allowed at each element, worked out once for many comparisons."""
+
+    def __init__(self, name: str, values: np.ndarray, tolerance: Tolerance) -> None:
+        import numpy as np
+
+        self.name = name
+        self.values = np.ascontiguousarray(values, dtype=np.float64)
+        finite = self.values[np.isfinite(self.values)]
+        rms = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
+        with np.errstate(invalid="ignore"):
+            allowed = tolerance.atol * (rms or 1.0) + tolerance.rtol * np.abs(self.values)
+        # Where nothing is allowed any error at all is infinitely too large.
+        self._allowed = np.maximum(allowed, np.finfo(np.float64).tiny).reshape(-1)
+        self._flat = self.values.reshape(-1)
+
+    def compare(self, got: np.ndarray) -> Comparison:
+        """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs are
+        NaN, so an element that was never written is wrong."""
+        import numpy as np
+
+        flat = got.reshape(-1)
+        wrong, worst, worst_at = 0, 0.0, 0
+        for start in range(0, flat.size, _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            ratio = self._ratios(flat[chunk], chunk)
+            at = int(np.argmax(ratio))
+            if ratio[at] > 1:
+                wrong += int(np.count_nonzero(ratio > 1))
+            if ratio[at] > worst:
+                worst, worst_at = float(ratio[at]), start + at
+        return Comparison(worst, self._message(got, wrong, worst_at) if wrong else None)
+
+    def _ratios(self, got: np.ndarray, chunk: slice) -> np.ndarray:
+        """Errors in units of what is allowed; infinite where exactly one of the two is NaN or infinite."""
+        import numpy as np
+
+        want = self._flat[chunk]
+        have = got.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio: np.ndarray = np.abs(have - want)
+            ratio /= self._allowed[chunk]
+        if not np.isfinite(ratio).all():
+            same = (have == want) | (np.isnan(have) & np.isnan(want))
+            ratio = np.where(same, 0.0, np.where(np.isfinite(ratio), ratio, np.inf))
+        return ratio
+
+    def _message(self, got: np.ndarray, wrong: int, worst_at: int) -> str:
+        import numpy as np
+
+        index = [int(i) for i in np.unravel_index(worst_at, self.values.shape)]
+        have, want = float(got.reshape(-1)[worst_at]), float(self._flat[worst_at])
+        note = " (never written?)" if have != have else ""
+        return (
+            f"output {self.name!r}: {wrong} of {got.size} elements are wrong; the worst at {index}: got "
+            f"{have:.6g}{note}, expected {want:.6g} +- {float(self._allowed[worst_at]):.2g}"
+        )
+
+
+def compare_all(got: Mapping[str, np.ndarray], expected: Iterable[Expected]) -> Comparison:
     """Compare every expected tensor; the first wrong one gives the message."""
     worst = 0.0
-    for name, reference in expected.items():
-        result = compare(name, got[name], reference, tolerances[name])
+    for reference in expected:
+        result = reference.compare(got[reference.name])
         worst = max(worst, result.worst)
         if not result.ok:
             return Comparison(worst, result.message)
     return Comparison(worst)
-
-
-def compare(name: str, got: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
-    """Compare one tensor with its float64 reference of the same shape. NaN and infinities must be where the
-    reference has them; poisoned outputs are NaN, so an element that was never written is wrong."""
-    import numpy as np
-
-    flat_got, flat_expected = got.reshape(-1), expected.reshape(-1)
-    finite = flat_expected[np.isfinite(flat_expected)]
-    rms = float(np.sqrt(np.mean(np.square(finite)))) if finite.size else 0.0
-    floor = tolerance.atol * (rms or 1.0)
-    wrong, worst, worst_at = 0, 0.0, 0
-    for start in range(0, flat_got.size, _CHUNK):
-        want = flat_expected[start : start + _CHUNK].astype(np.float64)
-        have = flat_got[start : start + _CHUNK].astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error = np.abs(have - want)
-            allowed = floor + tolerance.rtol * np.abs(want)
-            ratio = np.where(error == 0, 0.0, error / allowed)
-        same = (have == want) | (np.isnan(have) & np.isnan(want))
-        ratio = np.where(same, 0.0, np.where(np.isfinite(ratio), ratio, np.inf))
-        wrong += int(np.count_nonzero(ratio > 1))
-        at = int(np.argmax(ratio)) if ratio.size else 0
-        if ratio.size and ratio[at] > worst:
-            worst, worst_at = float(ratio[at]), start + at
-    if not wrong:
-        return Comparison(worst)
-    index = [int(i) for i in np.unravel_index(worst_at, expected.shape)]
-    have_value, want_value = float(flat_got[worst_at]), float(flat_expected[worst_at])
-    note = " (never written?)" if have_value != have_value else ""
-    return Comparison(
-        worst,
-        f"output {name!r}: {wrong} of {got.size} elements are wrong; the worst at {index}: got "
-        f"{have_value:.6g}{note}, expected {want_value:.6g} +- "
-        f"{floor + tolerance.rtol * abs(want_value):.2g}",
-    )

@@ -1,0 +1,71 @@
+"""The tuner on a real GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deuteron.tuner import Budget, JobSpec, builtin_workload, resolve_workload, tune_locally
+from deuteron.tuner.events import TrialFinished, TuneEvent
+from deuteron.tuner.trial import Trial
+
+pytestmark = pytest.mark.gpu
+
+
+def tune(spec: JobSpec, folder: Path) -> tuple[list[Trial], float]:
+    events: list[TuneEvent] = []
+    result = tune_locally(spec, emit=events.append, folder=folder)
+    (record,) = result.records
+    assert record.checked and record.device.kind == "cuda"
+    return [e.trial for e in events if isinstance(e, TrialFinished)], record.speedup.median
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "dtype"),
+    [
+        ("vector_add", {"n": 1 << 22}, "f32"),
+        ("softmax", {"M": 1000, "N": 777}, "f16"),
+        ("layer_norm", {"M": 512, "N": 1500}, "bf16"),
+        ("matmul", {"M": 500, "N": 300, "K": 200}, "bf16"),
+    ],
+)
+def test_builtins_are_correct_and_timed(name: str, shape: dict[str, int], dtype: str, tmp_path: Path) -> None:  # fmt: skip
+    spec = JobSpec(builtin_workload(name), (shape,), (dtype,), "cuda:0", Budget(6), seed=1)
+    trials, speedup = tune(spec, tmp_path)
+    assert {t.status for t in trials} <= {"ok", "invalid"}, [t.error for t in trials]
+    assert trials[0].status == "ok" and speedup >= 1
+    final = [t for t in trials if t.phase == "final"]
+    assert all(t.time_ns is not None and t.time_ns.median > 500 for t in final)
+    assert "sm_mhz" in final[0].metrics
+
+
+KERNEL = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, FAR: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    y = tl.load(x_ptr + offsets, mask=offsets < n) * 2
+    tl.store(y_ptr + FAR * 1000000000000 + offsets, y, mask=offsets < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"BLOCK": [256, 512], "FAR": [0, 1]}},
+}
+"""
+
+
+def test_illegal_access_is_a_label_and_the_search_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(KERNEL)
+    workload = resolve_workload(f"{tmp_path / 'mine.py'}:scale")
+    spec = JobSpec(workload, ({"n": 5000},), ("f32",), "cuda:0", Budget(4), "exhaustive")
+    trials, _ = tune(spec, tmp_path / "out")
+    status = {(t.config["BLOCK"], t.config["FAR"]): t.status for t in trials if t.phase == "screen"}
+    assert status == {(256, 0): "ok", (256, 1): "crashed", (512, 0): "ok", (512, 1): "crashed"}
