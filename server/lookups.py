@@ -20,10 +20,10 @@ from deuteron.tuner import (
     DeviceFingerprint,
     RecordIndex,
     canonical_name,
-    lookup,
     shape_key,
 )
 from deuteron.tuner.errors import RecordNotFound
+from deuteron.tuner.records.lookup import lookup
 
 from .metrics import Metrics
 from .problems import Problem

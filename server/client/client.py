@@ -15,7 +15,7 @@ from deuteron.tuner import ConfigRecord, JobSpec
 
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
 from .download import Download
-from .errors import service_error, unreachable
+from .errors import ServiceError, ServiceUnreachable, service_error, unreachable
 from .stream import parse_events
 
 # The service sends a comment at least every 15 s; a stream that is silent for longer is dead.
@@ -123,24 +123,29 @@ class Client:
                         return
                 if self.job(job_id).is_final:
                     return
-            except httpx.TransportError as error:
+            except (ServiceUnreachable, ServiceError) as error:
+                if isinstance(error, ServiceError) and error.status not in _RETRY_STATUS:
+                    raise
                 now = time.monotonic()
                 lost_since = lost_since or now
                 if now - lost_since > patience_s:
-                    raise unreachable(str(self._http.base_url), error) from None
+                    raise
                 time.sleep(_RECONNECT_S[min(failures, len(_RECONNECT_S) - 1)])
                 failures += 1
 
     def _stream(self, job_id: str, after: int) -> Iterator[RemoteEvent]:
         timeout = httpx.Timeout(_STREAM_SILENCE_S, connect=5.0)
         headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
-        with self._http.stream(
-            "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout
-        ) as response:
-            if response.is_error:
-                response.read()
-                raise service_error(response)
-            yield from parse_events(response.iter_lines())
+        try:
+            with self._http.stream(
+                "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout
+            ) as response:
+                if response.is_error:
+                    response.read()
+                    raise service_error(response)
+                yield from parse_events(response.iter_lines())
+        except httpx.TransportError as error:
+            raise unreachable(str(self._http.base_url), error) from None
 
     def lookup(
         self,

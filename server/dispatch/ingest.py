@@ -115,10 +115,13 @@ class Ingest:
         with self.store.write() as tx:
             return self._receipt(tx, job_id, claim_id)
 
-    def release(self, job_id: str, *, reason: str, claim_id: str | None = None) -> Job:
+    def release(
+        self, job_id: str, *, reason: str, claim_id: str | None = None, refund: bool = False
+    ) -> Job:
         """A run is gone: queue its job again, or fail it when its attempts are used up.
 
-        ``claim_id`` limits this to one run: another run may have taken the job over meanwhile.
+        ``claim_id`` limits this to one run: another run may have taken the job over meanwhile. ``refund``
+        says that the run was stopped on purpose, so it does not count as an attempt.
         """
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
@@ -127,10 +130,10 @@ class Ingest:
             if job.cancel_requested:
                 job = tx.jobs.finish(job_id, JobState.CANCELLED)
                 self._announce(tx, job)
-            elif job.attempts >= self.settings.max_attempts:
+            elif job.attempts >= self.settings.max_attempts and not refund:
                 job = self._give_up(tx, job, job.attempts)
             else:
-                job = tx.jobs.requeue(job_id)
+                job = tx.jobs.requeue(job_id, refund=refund)
                 self._announce(tx, job, reason=reason)
         self.metrics.count("runs_lost")
         self.signals.notify(job_id)

@@ -74,16 +74,17 @@ class DaskDispatcher:
         while not self._closing.is_set():
             try:
                 self._engine = self._open(server_url)
-                self._serve(self._engine)
             except OSError as error:
                 logger.warning(
                     "the scheduler %s does not answer: %s", self._settings.scheduler, error
                 )
                 self._closing.wait(_RECONNECT_S)
-        if self._engine is not None:
+                continue
+            self._serve(self._engine)
+            self._dispatched.clear()
             self._engine.close()
         if self._embedded:
-            self._release_running("the server was stopped")
+            self._release_running("the server was stopped", refund=True)
 
     def _open(self, server_url: str) -> Engine:
         from .engine import Engine
@@ -102,10 +103,11 @@ class DaskDispatcher:
         )
 
     def _serve(self, engine: Engine) -> None:
+        """Until this dispatcher is closed or the scheduler is lost."""
         while not self._closing.is_set():
             if not engine.connected:
-                self._dispatched.clear()
-                raise OSError("connection lost")
+                logger.warning("the connection to the scheduler is lost")
+                return
             self._guarded(self._reap)
             self._guarded(self._expire_leases)
             self._guarded(lambda: self._submit_queued(engine))
@@ -145,11 +147,11 @@ class DaskDispatcher:
                 logger.warning("dropping %s: %s", leftover.path.name, error)
             leftover.path.unlink(missing_ok=True)
 
-    def _release_running(self, reason: str) -> None:
+    def _release_running(self, reason: str, *, refund: bool = False) -> None:
         with self._store.read() as tx:
             running = tx.jobs.in_state(JobState.RUNNING)
         for job in running:
-            self._ingest.release(job.id, reason=reason)
+            self._ingest.release(job.id, reason=reason, refund=refund)
 
     def _submit_queued(self, engine: Engine) -> None:
         with self._store.read() as tx:
@@ -201,6 +203,10 @@ class DaskDispatcher:
         for job in running:
             if job.lease_expires_at is not None and job.lease_expires_at < now:
                 logger.warning("job %s: worker %s is silent", job.id, job.worker)
+                # Its task may never return; without this the job could not be dispatched again.
+                silent = self._dispatched.pop(job.id, None)
+                if silent is not None:
+                    silent.cancel()
                 self._ingest.release(
                     job.id, reason=f"worker {job.worker} was silent", claim_id=job.claim_id
                 )

@@ -127,12 +127,19 @@ class Jobs:
         )
         return result.rowcount == 1
 
-    def requeue(self, job_id: str) -> Job:
-        """Put a running job whose run is gone back into the queue; other states stay as they are."""
+    def requeue(self, job_id: str, *, refund: bool = False) -> Job:
+        """Put a running job whose run is gone back into the queue; other states stay as they are.
+        ``refund`` takes the attempt back."""
         self.connection.execute(
             update(JobRow)
             .where(JobRow.id == job_id, JobRow.state == JobState.RUNNING.value)
-            .values(state=JobState.QUEUED.value, claim_id=None, worker=None, lease_expires_at=None)
+            .values(
+                state=JobState.QUEUED.value,
+                attempts=JobRow.attempts - int(refund),
+                claim_id=None,
+                worker=None,
+                lease_expires_at=None,
+            )
         )
         return self.get(job_id)
 
