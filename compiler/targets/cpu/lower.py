@@ -81,6 +81,9 @@ class Lowering:
                 self.pending_loads[op.result] = None
             if not any(self.live.uses.get(r) for r in op.results):
                 self.live.retire(op)
+            for result in op.results:
+                if result in self.plan.at_once and self.live.uses.get(result):
+                    self.store(result)
             return
         if op.elementwise and not op.results[0].type.rank:
             self.scalar_op(op)

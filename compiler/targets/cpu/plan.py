@@ -16,6 +16,9 @@ from ...tile.debug import Print
 
 WORTH_KEEPING = 4.0
 
+#: Longest chain of lazy operations; emission recurses along it.
+DEEPEST = 48
+
 #: Costs in units of one vector addition; index arithmetic is nearly free because it stays scalar.
 _COSTS: dict[type[Op], float] = {
     memory.Load: 4,
@@ -95,9 +98,14 @@ def dot_source(a: Value) -> Value:
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions: ``kept`` values go to scratch at their first read; ``uses`` counts the reads of each value."""
+    """The decisions: ``kept`` values go to scratch at their first read, ``at_once`` ones where they are defined.
+
+    ``uses`` counts the reads of each value, ``home`` is the block that defines it; ``checked`` index vectors are looked
+    at when they are stored, whether they count up by one.
+    """
 
     kept: set[Value] = field(default_factory=set)
+    at_once: set[Value] = field(default_factory=set)
     uses: dict[Value, int] = field(default_factory=dict)
     home: dict[Value, Block] = field(default_factory=dict)
     checked: set[Value] = field(default_factory=set)
@@ -134,8 +142,23 @@ def make_plan(function: Function) -> Plan:
             if plan.home.get(operand) is not block:
                 mine.add("another region")
         plan.kept.update(v for v in reads_buffer(op) if v.type.rank)
+    plan.at_once = _ends_of_long_chains(ordered)
     plan.checked = {v for v in plan.kept if _wraps_around(v)}
     return plan
+
+
+def _ends_of_long_chains(ordered: list[tuple[Op, Block]]) -> set[Value]:
+    depths: dict[Value, int] = {}
+    found: set[Value] = set()
+    for op, _ in ordered:
+        if not is_lazy(op):
+            continue
+        depth = 1 + max((depths.get(v, 0) for v in op.operands), default=0)
+        if depth > DEEPEST:
+            depth = 0
+            found.update(op.results)
+        depths.update(dict.fromkeys(op.results, depth))
+    return found
 
 
 def _wraps_around(value: Value) -> bool:

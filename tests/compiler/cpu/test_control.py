@@ -158,3 +158,26 @@ def test_a_tile_loaded_before_a_loop_that_overwrites_it(kernel, run):
     run(kernel.function, [data, found])
     np.testing.assert_array_equal(found, np.arange(64) * 3)
     assert not data.any()
+
+
+def test_a_chain_of_thousands_of_operations(both, same):
+    x = np.arange(32, dtype=np.int32)
+
+    def make(k, x):
+        for i in range(3000):
+            x = k.emit(e.Add(x, x)) if i % 100 == 0 else k.binary(e.Add, x, 1)
+        return x
+
+    found, wanted = both(make, x)
+    same(found[0], wanted[0])
+
+
+def test_volatile_loads_happen_where_they_are_written(kernel, run):
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    where = kernel.rows(x, (32,))
+    value = kernel.emit(m.Load(where, None, None, "", "", True))
+    kernel.store(where, kernel.constant(5, "tile<32xi32>"))
+    kernel.store(kernel.rows(out, (32,)), value)
+    data, found = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+    run(kernel.function, [data, found])
+    np.testing.assert_array_equal(found, np.arange(32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,3 +38,15 @@ def test_as_written(functions, run, data):
 def test_optimized(functions, run, data):
     function, arguments = data.draw(functions(steps=16))
     _compare(optimize(function), arguments, run)
+
+
+@given(data=st.data(), vector_bytes=st.sampled_from([16, 32]))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def test_narrower_vectors(functions, run, data, vector_bytes):
+    """What processors without AVX-512 get."""
+    from deuteron.compiler.targets.cpu import program
+
+    function, arguments = data.draw(functions(steps=16))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "vector_bytes", lambda: vector_bytes)
+        _compare(function, arguments, run)
