@@ -33,8 +33,8 @@ class Conjunct:
     origin: str
 
 
-class _TooManyVisits(Exception):
-    pass
+class TooManyVisits(Exception):  # noqa: N818 -- callers turn it into what it means to them
+    """A walk was given up."""
 
 
 def _schedule(
@@ -59,11 +59,12 @@ def walk(
     *,
     struck: Counter[str] | None = None,
     max_visits: int | None = None,
+    max_gap: int | None = None,
 ) -> Iterator[dict[str, Scalar]]:
     """Valid assignments of all axes in lexicographic order of the choices.
 
     ``struck`` counts, per constraint, the points of the product that it was the first to strike out. A walk of more
-    than ``max_visits`` steps raises (internally used to give up counting).
+    than ``max_visits`` steps, or of more than ``max_gap`` from one point to the next, raises :class:`TooManyVisits`.
     """
     names = [name for name, _ in axes]
     before, at = _schedule(names, conjuncts, constants)
@@ -78,6 +79,7 @@ def walk(
             return
     position = [0] * len(axes)
     depth, visits, last = 0, 0, len(axes) - 1
+    gap_end = max_gap
     while depth >= 0:
         name, choices = axes[depth]
         if position[depth] == len(choices):
@@ -88,13 +90,16 @@ def walk(
         position[depth] += 1
         visits += 1
         if max_visits is not None and visits > max_visits:
-            raise _TooManyVisits
+            raise TooManyVisits
+        if gap_end is not None and visits > gap_end:
+            raise TooManyVisits
         broken = next((c for c in at[depth] if not c.expression.evaluate(values)), None)
         if broken is not None:
             if struck is not None:
                 struck[broken.origin] += weights[depth]
         elif depth == last:
             yield {n: values[n] for n in names}
+            gap_end = None if max_gap is None else visits + max_gap
         else:
             depth += 1
 
@@ -108,7 +113,7 @@ def first_point(
     """The first point of :func:`walk`; None if there is none within ``max_visits`` steps."""
     try:
         return next(walk(axes, conjuncts, constants, max_visits=max_visits), None)
-    except _TooManyVisits:
+    except TooManyVisits:
         return None
 
 
@@ -135,7 +140,7 @@ class Component:
         try:
             points = walk(self.axes, self.conjuncts, self.constants, max_visits=MAX_VISITS)
             return sum(1 for _ in points)
-        except _TooManyVisits:
+        except TooManyVisits:
             return None
 
     def strike_counts(self) -> Counter[str]:

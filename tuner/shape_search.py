@@ -163,6 +163,8 @@ class ShapeSearch:
     def _race(self) -> list[Trial]:
         """Race the default and what is close to the best; trials in that order."""
         configs = self._racers()
+        if self.evaluator.exclusive:
+            self.evaluator.settle()  # proposals that the time budget left unscreened
         times: list[list[float]] = [[] for _ in configs]
         alive = list(range(len(configs)))
         last: Raced | None = None

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
-from .enumeration import Component, Conjunct, components, first_point, walk
+from .enumeration import (
+    MAX_VISITS,
+    Component,
+    Conjunct,
+    TooManyVisits,
+    components,
+    first_point,
+    walk,
+)
 from .errors import ExpressionError, SchemaError, SpaceError
 from .expression import Expression
 from .json_fields import Fields, JsonObject, Scalar, canonical_json, expect_scalar, expect_text
@@ -156,9 +164,16 @@ class Space:
         return None if limit is not None and total > limit else total
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
-        """All valid configurations in order, lazily."""
+        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands of
+        steps lead to no further one: such a space cannot be enumerated, only sampled."""
         self._require_bound()
-        return walk(self._axes(), self._conjuncts, self.constants)
+        try:
+            yield from walk(self._axes(), self._conjuncts, self.constants, max_gap=MAX_VISITS)
+        except TooManyVisits:
+            raise SpaceError(
+                f"valid configurations lie more than {MAX_VISITS} steps apart",
+                hint="write constraints over few parameters each, and these parameters next to each other",
+            ) from None
 
     def violations(self, config: Configuration) -> list[str]:
         """Why ``config`` is not in the space; empty when it is."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from deuteron.compiler.errors import DeuteronError
 
 from .decision import decide
+from .errors import JobError
+from .evaluate.child import physical_memory_bytes
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .events import (
     JobCancelled,
@@ -33,7 +35,7 @@ from .trial import Trial
 from .workloads import Problem
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.devices import Device, DeviceProperties
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 
@@ -155,6 +157,7 @@ class _JobRun:
         space = problem.space(properties)
         default = problem.default(space, properties.kind)
         problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
+        _check_memory(problem, properties)
         self._emit(
             ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes)
         )
@@ -208,6 +211,21 @@ class _JobRun:
             ).run()
         finally:
             evaluator.close()
+
+
+def _check_memory(problem: Problem, properties: DeviceProperties) -> None:
+    """Raise :class:`JobError` for a shape whose tensors cannot fit, before anything is allocated."""
+    host = physical_memory_bytes()
+    for what, needed, there in (
+        ("on the device", problem.tensor_bytes, properties.memory_bytes),
+        ("on the host to be checked", problem.host_bytes, host),
+    ):
+        if there is not None and needed > there:
+            raise JobError(
+                f"{shape_key(problem.dims)} {problem.dtype} needs {needed / 2**30:.1f} GiB {what}, "
+                f"there are {there / 2**30:.1f} GiB",
+                hint="tune a smaller shape",
+            )
 
 
 def _number(trial: Trial) -> int:

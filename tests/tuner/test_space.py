@@ -102,6 +102,8 @@ def test_a_group_too_large_and_too_sparse_to_sample_is_an_error_not_a_hang() -> 
     )
     with pytest.raises(SpaceError, match="too large to list"):
         space.default()
+    with pytest.raises(SpaceError, match="steps apart"):
+        next(space.configurations())
 
 
 def test_contradiction_names_the_worst_constraint() -> None:

@@ -373,3 +373,9 @@ def test_empty_space_of_a_shape_is_reported(tmp_path: Path) -> None:
     spec = JobSpec.from_json({"workload": data, "shapes": [{"n": 8}]})
     with pytest.raises(SpaceError, match="'BLOCK_SIZE <= n' strikes out 1 of 1"):
         Run(spec, FakeEvaluator(bowl), tmp_path)
+
+
+def test_shape_that_cannot_fit_in_memory_is_refused(tmp_path: Path) -> None:
+    spec = JobSpec(builtin_workload("vector_add"), ({"n": 1 << 39},), ("f32",))
+    with pytest.raises(JobError, match=r"n=549755813888 f32 needs 6144.0 GiB on the device"):
+        Run(spec, FakeEvaluator(bowl), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,6 +118,22 @@ class Problem:
 
     def tolerance_of(self, tensor: Tensor) -> Tolerance:
         return self.spec.tolerance or tolerance_for(self.tensor_dtype(tensor))
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Memory of all tensors on the device."""
+        from deuteron.compiler.runtime.dtypes import item_bytes
+
+        return sum(
+            math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor))
+            for tensor in self.spec.tensors
+        )
+
+    @property
+    def host_bytes(self) -> int:
+        """About what checking needs on the host: tensors, what came back, and both in float64."""
+        elements = sum(math.prod(self.tensor_shape(tensor)) for tensor in self.spec.tensors)
+        return 2 * self.tensor_bytes + 24 * elements
 
     @property
     def flops(self) -> float:
