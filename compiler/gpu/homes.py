@@ -93,7 +93,7 @@ class Homes:
     def _visit(self, op: Op) -> None:
         match op:
             case Load() if op.pointer.type.rank:
-                self._unite(op.pointer, op.result)
+                self._unite(op.result, op.pointer, op.mask)
                 self.family(op.result).accesses.append(access_of(op, self.facts))
             case Store() if op.pointer.type.rank:
                 self._visit_store(op)

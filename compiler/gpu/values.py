@@ -25,7 +25,7 @@ def is_view(op: Op | None) -> bool:
 
 
 #: A value made by more operations than this is kept: random number generators are long integer expressions.
-MOST_OPERATIONS = 40
+MOST_OPERATIONS = 100
 
 
 class Costs:

@@ -102,7 +102,9 @@ def test_matmul(matmul, launch, rng, dtype, shape, block, warps) -> None:
     a, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
     c = np.zeros((m, n), np.float16)
     grid = (-(-m // block[0]) * -(-n // block[1]),)
-    launch(matmul(dtype, shape, block, warps, "leaky_relu"), grid, [a, b, c, m, n, k, k, 1, n, 1, n, 1])
+    launch(
+        matmul(dtype, shape, block, warps, "leaky_relu"), grid, [a, b, c, m, n, k, k, 1, n, 1, n, 1]
+    )
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.where(exact >= 0, exact, 0.01 * exact)
     np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())

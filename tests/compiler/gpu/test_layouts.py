@@ -1,0 +1,163 @@
+"""Which layouts the GPU stage chooses, and how few conversions it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from deuteron.compiler.errors import IRError, OutOfResources
+from deuteron.compiler.gpu import ConvertLayout, Mma, VectorLoad, VectorStore
+from deuteron.compiler.gpu.verify import verify_gpu
+from deuteron.compiler.ir import Function, parse_function
+from deuteron.compiler.layout import coalesced, mma_accumulator, slice_layout
+from deuteron.compiler.tile.control import For
+from deuteron.compiler.tile.matmul import Dot
+from deuteron.compiler.tile.reduction import Reduce
+
+
+def _all(function: Function, kind: type) -> list:
+    return [op for op in function.walk() if isinstance(op, kind)]
+
+
+ADD = """
+def add(x_ptr, y_ptr, o_ptr, n, N: tl.constexpr):
+    offs = tl.program_id(0) * N + tl.arange(0, N)
+    mask = offs < n
+    x = tl.load(x_ptr + offs, mask=mask)
+    y = tl.load(y_ptr + offs, mask=mask)
+    tl.store(o_ptr + offs, x + y, mask=mask)
+"""
+
+
+@pytest.mark.parametrize(
+    "types, divisible, vector",
+    [
+        (("fp32", "fp32", "fp32"), True, 4),
+        (("fp16", "fp16", "fp16"), True, 8),
+        (("fp64", "fp64", "fp64"), True, 2),
+        (("i8", "i8", "i8"), True, 16),
+        (("fp32", "fp32", "fp32"), False, 1),
+    ],
+)
+def test_accesses_are_16_bytes_wide_where_mask_and_alignment_allow(
+    to_gpu, types, divisible, vector
+) -> None:
+    signature = {f"{name}_ptr": f"*{type}:16" for name, type in zip("xyo", types, strict=True)}
+    signature["n"] = "i32:16" if divisible else "i32"
+    function = to_gpu(ADD, signature, {"N": 4096})
+    accesses = _all(function, VectorLoad) + _all(function, VectorStore)
+    assert [op.vector for op in accesses] == [vector] * 3
+
+
+def test_mixed_widths_share_one_layout(to_gpu) -> None:
+    signature = {"x_ptr": "*fp16:16", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
+    function = to_gpu(ADD, signature, {"N": 4096})
+    assert not _all(function, ConvertLayout)
+    layouts = {op.result.type.layout for op in _all(function, VectorLoad)}
+    assert layouts == {coalesced((4096,), 4, 8)}
+
+
+def test_misaligned_pointers_are_read_by_element(to_gpu) -> None:
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
+    function = to_gpu(ADD, signature, {"N": 4096})
+    assert [op.vector for op in _all(function, VectorLoad)] == [1, 4]
+
+
+TRANSPOSE = """
+def transpose(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i[:, None] * N + i[None, :])
+    tl.store(y_ptr + i[:, None] + i[None, :] * N, x)
+"""
+
+
+def test_transposed_store_converts_once_so_that_both_sides_are_coalesced(to_gpu) -> None:
+    function = to_gpu(TRANSPOSE, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"N": 64})
+    (load,), (store,) = _all(function, VectorLoad), _all(function, VectorStore)
+    assert (load.vector, load.axis, store.vector, store.axis) == (4, 1, 4, 0)
+    assert len(_all(function, ConvertLayout)) == 1
+
+
+SOFTMAX_ROWS = """
+def softmax_rows(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + offs)
+    x = tl.exp(x - tl.max(x, 1)[:, None])
+    tl.store(y_ptr + offs, x / tl.sum(x, 1)[:, None])
+"""
+
+
+def test_reduced_rows_are_broadcast_back_without_conversion(to_gpu) -> None:
+    function = to_gpu(SOFTMAX_ROWS, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"M": 16, "N": 256})
+    assert not _all(function, ConvertLayout)
+    for reduce in _all(function, Reduce):
+        layout = reduce.inputs[0].type.layout
+        assert reduce.results[0].type.layout == slice_layout(layout, 1)
+
+
+MATMUL = """
+def matmul(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, P: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    a_ptrs = a_ptr + m[:, None] * K + k[None, :]
+    b_ptrs = b_ptr + k[:, None] * N + n[None, :]
+    acc = tl.zeros((M, N), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc, input_precision=P)
+        a_ptrs += BK
+        b_ptrs += BK * N
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.maximum(acc, 0.0))
+"""
+SIGNATURE = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16", "K": "i32:16"}
+
+
+def test_loops_carry_the_accumulators_and_the_loads_layouts(to_gpu) -> None:
+    function = to_gpu(MATMUL, SIGNATURE, {"M": 64, "N": 64, "BK": 32, "P": "tf32"})
+    (loop,), (mma,), loads = _all(function, For), _all(function, Mma), _all(function, VectorLoad)
+    assert mma.instruction == "m16n8k16"
+    assert mma.result.type.layout == mma_accumulator((64, 64), (2, 2))
+    carried = {v.type.elem: v.type.layout for v in loop.results}
+    assert carried.pop(mma.result.type.elem) == mma.result.type.layout
+    assert [v.type.layout for v in loop.results if v.type.is_pointer] == [
+        op.pointer.type.layout for op in loads
+    ]
+    assert [op.vector for op in loads] == [8, 8]
+    # Both operands, and the result on its way out. No pointer is ever converted.
+    converted = [op.x.type.is_pointer for op in _all(function, ConvertLayout)]
+    assert converted == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "dtype, precision, target, expected",
+    [
+        ("fp16", "tf32", "cuda:80", "m16n8k16"),
+        ("bf16", "tf32", "cuda:120", "m16n8k16"),
+        ("fp32", "tf32", "cuda:80", "m16n8k8"),
+        ("fp32", "ieee", "cuda:90a", None),
+    ],
+)
+def test_instruction_follows_type_and_precision(to_gpu, dtype, precision, target, expected) -> None:
+    signature = {**SIGNATURE, "a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16"}
+    constexprs = {"M": 64, "N": 64, "BK": 32, "P": precision}
+    function = to_gpu(MATMUL, signature, constexprs, target=target)
+    assert [op.instruction for op in _all(function, Mma)] == ([expected] if expected else [])
+    assert len(_all(function, Dot)) == (expected is None)
+
+
+def test_gpu_text_reads_back(to_gpu) -> None:
+    function = to_gpu(MATMUL, SIGNATURE, {"M": 64, "N": 64, "BK": 32, "P": "tf32"})
+    again = verify_gpu(parse_function(str(function)))
+    assert str(again) == str(function)
+
+
+def test_verifier_names_layouts_that_do_not_fit(to_gpu) -> None:
+    function = to_gpu(SOFTMAX_ROWS, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"M": 16, "N": 256})
+    reduce = _all(function, Reduce)[0]
+    reduce.results[0].type = reduce.results[0].type.with_layout(coalesced((16,), 4))
+    with pytest.raises(IRError, match="the layouts do not fit together"):
+        verify_gpu(function)
+
+
+def test_too_much_scratch_is_out_of_resources(to_gpu) -> None:
+    constexprs = {"M": 256, "N": 256, "BK": 32, "P": "tf32"}
+    with pytest.raises(OutOfResources, match="shared memory: the kernel needs 262144") as caught:
+        to_gpu(MATMUL, SIGNATURE, constexprs, warps=8)
+    assert caught.value.limit == 227 * 1024

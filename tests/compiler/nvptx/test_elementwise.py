@@ -1,0 +1,86 @@
+"""Every elementwise operation in every element type, through LLVM and ptxas on every architecture.
+
+LLVM ends the process on an instruction that it cannot select, so this is what keeps the code generator honest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deuteron.compiler.gpu import lower_to_gpu
+from deuteron.compiler.ir import SCALARS, Builder, Function, Pointer, Scalar, Tile, Value
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.targets import Target
+from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
+from deuteron.compiler.tile import elementwise as e
+from deuteron.compiler.tile import memory as m
+from deuteron.compiler.tile import shape as s
+
+SIZE = 128
+FLOAT_UNARY = (
+    e.Neg, e.Abs, e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt, e.Floor, e.Ceil,
+    e.RoundEven, e.Trunc,
+)  # fmt: skip
+FLOAT_BINARY = (e.Add, e.Sub, e.Mul, e.Div, e.Rem, e.Min, e.Max)
+INTEGER_BINARY = (
+    e.Add, e.Sub, e.Mul, e.IntDiv, e.Rem, e.And, e.Or, e.Xor, e.Min, e.Max, e.Shl, e.Shr,
+)  # fmt: skip
+Make = Callable[[Value, Value], object]
+
+
+def _arithmetic(scalar: Scalar) -> Iterator[Make]:
+    if scalar.is_float:
+        yield from (lambda x, y, kind=kind: kind(x) for kind in FLOAT_UNARY)
+        yield from (lambda x, y, kind=kind: kind(x, y) for kind in FLOAT_BINARY)
+        yield from (lambda x, y, kind=kind: kind(x, y, True) for kind in (e.Div, e.Min, e.Max))
+        yield lambda x, y: e.Sqrt(x, True)
+        yield lambda x, y: e.Fma(x, y, x)
+    else:
+        yield from (lambda x, y, kind=kind: kind(x) for kind in (e.Neg, e.Not, e.Abs))
+        yield from (lambda x, y, kind=kind: kind(x, y) for kind in INTEGER_BINARY)
+        if scalar.bits >= 32:
+            yield lambda x, y: e.MulHigh(x, y)
+    for predicate in ("eq", "ne", "lt", "le", "gt", "ge"):
+        yield lambda x, y, predicate=predicate: e.Compare(x, y, predicate)
+
+
+def _casts(scalar: Scalar, capability: int) -> Iterator[Make]:
+    for to in SCALARS.values():
+        if capability < 89 and "f8" in scalar.name + to.name:
+            continue
+        yield lambda x, y, to=to: e.Cast(x, to)
+        if scalar.is_float and to.is_float and to.bits < scalar.bits and to.bits > 8:
+            yield lambda x, y, to=to: e.Cast(x, to, "rtz")
+
+
+def _function(scalar: Scalar, makers: Iterator[Make]) -> Function:
+    function = Function("every")
+    build = Builder(function.body)
+    offsets = build.emit(s.Arange(0, SIZE)).result
+
+    def pointers(name: str, elem: Scalar) -> Value:
+        base = function.add_parameter(name, Tile(Pointer(elem)), 16)
+        return build.emit(e.AddPtr(build.emit(s.Splat(base, (SIZE,))).result, offsets)).result
+
+    x, y = (build.emit(m.Load(pointers(name, scalar))).result for name in "xy")
+    for i, make in enumerate(makers):
+        result = build.emit(make(x, y)).result
+        build.emit(m.Store(pointers(f"out{i}", result.type.scalar), result))
+    return function
+
+
+@pytest.mark.parametrize("arch", ["80", "86", "89", "90a", "100a", "120"])
+@pytest.mark.parametrize("name", list(SCALARS))
+def test_every_elementwise_operation_assembles(name, arch) -> None:
+    scalar, target, schedule = SCALARS[name], Target.parse(f"cuda:{arch}"), Schedule(num_warps=1)
+    makers = list(_casts(scalar, target.capability))
+    if not name.startswith("f8"):
+        makers += _arithmetic(scalar)
+    if not makers:
+        pytest.skip("fp8 needs sm_89, and has no arithmetic")
+    function = lower_to_gpu(_function(scalar, iter(makers)), target, schedule)
+    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target, schedule)
+    assert ".extern" not in ptx, "a function that nobody defines"
+    assemble(ptx, target, schedule)
