@@ -43,6 +43,8 @@ def show_events(client: Client, job_id: str) -> str:
 
     from .output import say
 
+    # A service that is lost later is waited for; one that was never there is reported at once.
+    client.job(job_id)
     with progress_view(sys.stderr) as view:
         for event in client.watch(job_id):
             if event.kind == "job_state":

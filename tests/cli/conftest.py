@@ -1,0 +1,109 @@
+"""The command line in this process, with a home of its own; and as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory for the test alone, in the environment too."""
+    path = tmp_path / "home"
+    for name in ("DATABASE_URL", "TOKEN", "HOST", "PORT", "AUTH", "PUBLIC_URL", "SCHEDULER"):
+        monkeypatch.delenv(f"DEUTERON_{name}", raising=False)
+    monkeypatch.setenv("DEUTERON_HOME", str(path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """``run("compile", ...)``: the exit code and both streams."""
+    from deuteron.cli import main
+
+    def call(*arguments: object) -> Ran:
+        capsys.readouterr()
+        code = main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def run_process() -> Run:
+    """The same as a process of its own."""
+
+    def call(*arguments: object, **options: object) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "deuteron.cli", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+            **options,  # type: ignore[call-overload]
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def examples() -> Path:
+    return ROOT / "examples"
+
+
+@pytest.fixture
+def kernel_file(tmp_path: Path) -> Callable[[str], Path]:
+    """Writes kernel text under the usual imports; returns the file."""
+
+    def write(text: str, name: str = "kernels.py") -> Path:
+        path = tmp_path / name
+        path.write_text(f"import deuteron as triton\nimport deuteron.language as tl\n\n{text}")
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle with one record that a search of two seconds found."""
+    from deuteron.tuner import Budget, JobSpec, builtin_workload, tune_locally
+
+    job = JobSpec(
+        workload=builtin_workload("vector_add"),
+        shapes=({"n": 65536},),
+        dtypes=("f32",),
+        budget=Budget(trials=3, seconds=4),
+    )
+    folder = tmp_path_factory.mktemp("bundle")
+    return tune_locally(job, emit=lambda event: None, folder=folder).bundle
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[str]:
+    """The address of a service in a process of its own, with a real worker for the CPU."""
+    from deuteron.cli.demo.service import DemoService
+
+    with DemoService(tmp_path / "service", tmp_path / "service.log") as running:
+        yield running.url

@@ -1,0 +1,178 @@
+"""What is inferred from a kernel's text: types of arguments and values of constexprs."""
+
+from __future__ import annotations
+
+import pytest
+
+from deuteron.compiler.frontend.assume import assume
+from deuteron.compiler.frontend.source import KernelSource
+from deuteron.compiler.frontend.usage import usage_of
+
+HEAD = "import deuteron as triton\nimport deuteron.language as tl\n\n"
+
+
+def source(text: str, name: str = "k") -> KernelSource:
+    return KernelSource.from_text(HEAD + text, name)
+
+
+def kernel(parameters: str, body: str, decorator: str = "@triton.jit") -> KernelSource:
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    return source(f"{decorator}\ndef k({parameters}):\n{lines}\n")
+
+
+def signature(parameters: str, body: str, **options: str) -> dict[str, str]:
+    return dict(assume(kernel(parameters, body), **options).signature)  # type: ignore[arg-type]
+
+
+def constexprs(parameters: str, body: str, decorator: str = "@triton.jit") -> dict[str, object]:
+    return dict(assume(kernel(parameters, body, decorator)).constexprs)
+
+
+def test_pointers_are_found_by_use_not_by_name():
+    found = signature(
+        "X, n, out, B: tl.constexpr",
+        """
+        offs = tl.program_id(0) * B + tl.arange(0, B)
+        X += 4
+        row = X + offs
+        tl.store(out + offs, tl.load(row, mask=offs < n), mask=offs < n)
+        """.replace("        ", ""),
+    )
+    assert found == {"X": "*f32:16", "n": "i32:16", "out": "*f32:16"}
+
+
+def test_strides_and_offsets_of_an_address_are_integers():
+    found = signature(
+        "base, stride, start, x",
+        "p = base + start + tl.program_id(0) * stride\ntl.store(p, x * 2.0)",
+    )
+    assert found == {"base": "*f32:16", "stride": "i32:16", "start": "i32:16", "x": "f32"}
+
+
+def test_the_one_called_pointer_wins_among_summands():
+    found = signature("start, x_ptr", "tl.store(start + x_ptr, 1.0)")
+    assert found == {"start": "i32:16", "x_ptr": "*f32:16"}
+
+
+def test_what_is_loaded_to_compute_an_address_is_an_index():
+    found = signature(
+        "table, rows, y, stride",
+        "r = tl.load(rows + tl.program_id(0))\ntl.store(y, tl.load(table + r * stride))",
+    )
+    assert found["rows"] == "*i32:16"
+    assert found["table"] == "*f32:16"
+    assert found["y"] == "*f32:16"
+
+
+def test_scalars_that_meet_real_numbers_are_real():
+    found = signature(
+        "x_ptr, factor, n, eps, count",
+        "x = tl.load(x_ptr + n)\ny = x * factor + 1.0\ntl.store(x_ptr, y / count)\nfor i in range(count):\n    pass",
+    )
+    assert found == {
+        "x_ptr": "*f32:16",
+        "factor": "f32",
+        "n": "i32:16",
+        "eps": "f32",
+        "count": "i32:16",
+    }
+
+
+def test_pointers_of_called_functions():
+    text = """\
+@triton.jit
+def fetch(where, at):
+    return tl.load(where + at)
+
+
+@triton.jit
+def k(a, i, b):
+    tl.store(b, fetch(a, i))
+"""
+    found = assume(source(text)).signature
+    assert found == {"a": "*f32:16", "i": "i32:16", "b": "*f32:16"}
+
+
+def test_annotations_say_the_type():
+    found = signature('p: "*bf16", n: tl.int64, s: float', "tl.store(p + n, 1.0 + s)")
+    assert found["p"] == "*bf16"
+    assert found["n"] == "i64"
+    assert found["s"] == "f32"
+
+
+def test_loaded_and_stored():
+    usage = usage_of(
+        kernel(
+            "a, b, c, d",
+            "tl.store(b, tl.load(a))\ntl.store(c, tl.load(c) + 1)\ntl.atomic_add(d, 1)",
+        )
+    )
+    assert usage.loaded == {"a", "c", "d"}
+    assert usage.stored == {"b", "c", "d"}
+
+
+def test_block_sizes_by_number_of_dimensions():
+    one = constexprs("x, BLOCK: tl.constexpr", "tl.store(x + tl.arange(0, BLOCK), 1.0)")
+    assert one == {"BLOCK": 1024}
+    two = constexprs(
+        "x, BLOCK_M: tl.constexpr, COLS: tl.constexpr", "t = tl.zeros((BLOCK_M, COLS), tl.float32)"
+    )
+    assert two == {"BLOCK_M": 64, "COLS": 64}
+    dot = constexprs(
+        "x, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr",
+        "tl.dot(tl.zeros((BLOCK_M, BLOCK_K), tl.float32), tl.zeros((BLOCK_K, BLOCK_M), tl.float32))",
+    )
+    assert dot == {"BLOCK_M": 64, "BLOCK_K": 32, "GROUP_M": 8}
+
+
+def test_flags_texts_dtypes_and_precisions():
+    from deuteron.compiler.ir.types import SCALARS
+
+    found = constexprs(
+        "x, EVEN: tl.constexpr, ACT: tl.constexpr, T: tl.constexpr, P: tl.constexpr, S: tl.constexpr = 3",
+        """
+v = tl.load(x).to(T)
+if EVEN:
+    v += 1
+if ACT == "relu":
+    v += 2
+tl.dot(v, v, input_precision=P)
+""",
+    )
+    assert found == {"EVEN": True, "ACT": "", "T": SCALARS["f32"], "P": "ieee"}
+
+
+CONFIGS = """@triton.autotune(
+    configs=[
+        triton.Config({"B": computed()}),
+        triton.Config({"B": 128}, num_warps=8, num_stages=4),
+        triton.Config({"B": 256}, num_warps=4),
+    ],
+    key=["n"],
+)
+@triton.jit"""
+
+
+def test_the_first_literal_config_gives_values_and_schedule():
+    found = assume(kernel("x, B: tl.constexpr", "tl.store(x + tl.arange(0, B), 1.0)", CONFIGS))
+    assert found.constexprs == {"B": 128}
+    assert found.schedule == {"num_warps": 8, "num_stages": 4}
+    assert found.assumed["num_warps"] == "8"
+
+
+def test_what_is_given_is_not_assumed():
+    found = assume(
+        kernel("x, B: tl.constexpr", "tl.store(x + tl.arange(0, B), 1.0)", CONFIGS),
+        signature={"x": "*f16"},
+        constexprs={"B": 64},
+        schedule={"num_warps": 2},
+    )
+    assert found.signature == {"x": "*f16"}
+    assert found.constexprs == {"B": 64}
+    assert found.schedule == {"num_warps": 2, "num_stages": 4}
+    assert set(found.assumed) == {"num_stages"}
+
+
+@pytest.mark.parametrize("recursive", ["k(x)", "k(x + 1)"])
+def test_recursion_in_the_text_ends(recursive: str):
+    assert assume(kernel("x", f"tl.store(x, 1.0)\n{recursive}")).signature == {"x": "*f32:16"}

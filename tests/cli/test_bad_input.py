@@ -1,0 +1,214 @@
+"""Every mistake gets exit code 2 and a message that names the place and the remedy, never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+MATMUL = "{examples}/matmul.py:matmul_kernel"
+ADD = "{examples}/vector_add.py:add_kernel"
+GPU = ["--target", "cuda:90a", "--emit", "ptx"]
+
+#: Arguments, then texts that stderr must have: what is wrong, and what would work.
+COMMAND_LINES: list[tuple[list[str], list[str]]] = [
+    (["compile", "missing.py:k"], ["no file missing.py", "FILE:KERNEL"]),
+    (["compile", "{examples}/matmul.py:nope"], ["no jit function 'nope'", "matmul_kernel"]),
+    (["compile", "{examples}/heuristics.py"], ["scale_kernel, matmul_kernel", "name one"]),
+    (["compile", "{examples}/harness.py"], ["no kernels", "@jit"]),
+    (["compile", MATMUL, "--target", "cuda:70"], ["unknown target 'cuda:70'", "cuda:90a"]),
+    (["compile", ADD, "--signature", "z=i32"], ["no parameter 'z'"]),
+    (["compile", ADD, "--signature", "x_ptr=*f31"], ["unknown dtype 'f31'", "did you mean 'f32'"]),
+    (["compile", ADD, "--signature", "x_ptr"], ["--signature 'x_ptr' is not NAME=VALUE"]),
+    (["compile", ADD, "--constexpr", "BLOCK_SIZE=1,BLOCK_SIZE=2"], ["'BLOCK_SIZE' twice"]),
+    (["compile", ADD, "--constexpr", "BLOCK_SIZE=100"], ["vector_add.py:", "^", "power of"]),
+    (["compile", ADD, "--num-warps", "3", *GPU], ["num_warps = 3", "1, 2, 4, 8, 16 or 32"]),
+    (["compile", ADD, "--emit", "nope"], ["nope", "ptx"]),
+    (["compile", ADD, "-o", "/nonexistent/x.s"], ["cannot write /nonexistent/x.s"]),
+    (["tune", "soft_max"], ["no workload 'soft_max'", "softmax"]),
+    (["tune", "missing.json"], ["cannot read the workload missing.json", "--save-workload"]),
+    (["tune", "softmax", "--shape", "M=512"], ["lacks 'N'", "dims: M, N"]),
+    (["tune", "softmax", "--shape", "M=512,N=0"], ["N=0", "1 to 2^40"]),
+    (["tune", "softmax", "--shape", "M:512"], ["'M:512'", "M=512"]),
+    (["tune", "softmax", "--dtype", "f31"], ["f31", "f32"]),
+    (["tune", "softmax", "--strategy", "magic"], ["unknown strategy 'magic'", "random"]),
+    (["tune", "softmax", "--seconds", "0"], ["0", "more than 0"]),
+    (["tune", "softmax", "--trials", "0"], ["--trials"]),
+    (["tune", "softmax", "--device", "cuda:77"], ["cuda:77", "devices here: cpu"]),
+    (["tune", "softmax", "--device", "tpu"], ["unknown device 'tpu'", "cpu"]),
+    (["tune", "softmax", "--grid", "1"], ["--grid describes a kernel of a file", "FILE.py:KERNEL"]),
+    (["tune", ADD], ["needs a shape", "--shape"]),
+    (["tune", ADD, "--shape", "M=4,N=4"], ["shape of 'x_ptr'", "--tensor x_ptr=M,N"]),
+    (["tune", ADD, "--shape", "n=4", "--tensor", "q=n"], ["no argument 'q'", "x_ptr"]),
+    (["tune", ADD, "--shape", "n=4", "--tensor", "x_ptr=n:sink"], ["'sink'", "inout"]),
+    (["tune", ADD, "--shape", "n=4", "--grid", "cdiv(n, "], ["cdiv(n, "]),
+    (["tune", ADD, "--shape", "n=4", "--grid", "open(n)"], ["open"]),
+    (["tune", ADD, "--shape", "n=4", "--search", "BLOCK_SIZE"], ["is not NAME=VALUE"]),
+    (["cache", "show", "missing.bundle"], ["cannot read the bundle missing.bundle"]),
+    (["cache", "export", "{examples}/matmul.py"], ["matmul.py, line 1", "not a deuteron bundle"]),
+    (
+        ["cache", "lookup", "k", "--shape", "n=1", "--bundle", "{bundle}"],
+        ["no kernel 'k'", "vector"],
+    ),
+    (
+        [
+            "cache",
+            "lookup",
+            "vector_add_kernel",
+            "--shape",
+            "n=7",
+            "--strict",
+            "--bundle",
+            "{bundle}",
+        ],
+        ["no configuration for n=7", "without strict"],
+    ),
+    (["jobs", "--server", "http://127.0.0.1:9"], ["127.0.0.1:9 does not answer", "deuteron serve"]),
+    (["watch", "x", "--server", "http://127.0.0.1:9"], ["does not answer", "--server"]),
+    (["submit", "softmax", "--server", "http://127.0.0.1:9"], ["does not answer"]),
+    (["cache", "pull", "--server", "http://127.0.0.1:9"], ["does not answer"]),
+    (["serve", "--port", "99999"], ["--port"]),
+    (["serve", "--scheduler", "nowhere"], ["DEUTERON_SCHEDULER: 'nowhere'", "tcp://"]),
+    (["serve", "--host", "0.0.0.0"], ["no administrator's token", "deuteron token create"]),
+    (
+        ["serve", "--database", "mysql://x/y"],
+        ["DEUTERON_DATABASE_URL: 'mysql://x/y'", "postgresql"],
+    ),
+    (["worker", "tcp://127.0.0.1:9", "--device", "cuda:5"], ["'cuda:5' is not present", "cpu"]),
+    (["token", "create", "x", "--expires", "soon"], ["--expires 'soon'", "90d"]),
+    (["token", "create", "x", "--scope", "root"], ["root", "admin"]),
+    (["token", "revoke", "none"], ["no token none"]),
+    (["db", "upgrade", "9999"], ["9999", "deuteron db current"]),
+    (["db", "current", "--url", "oracle://x"], ["DEUTERON_DATABASE_URL: 'oracle://x'"]),
+    (["bench", "nope"], ["no benchmark 'nope'"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), COMMAND_LINES, ids=lambda v: " ".join(v)[:60] if v else ""
+)
+def test_message_names_place_and_remedy(
+    run, examples: Path, bundle: Path, arguments: list[str], expected: list[str]
+):
+    ran = run(*(a.format(examples=examples, bundle=bundle) for a in arguments))
+    assert ran.code == 2, ran
+    assert ran.out == ""
+    # Messages in boxes are wrapped.
+    text = " ".join(ran.err.replace("│", " ").split())
+    for part in expected:
+        assert part in text
+    assert "Traceback" not in ran.err
+    assert "site-packages" not in ran.err
+
+
+KERNELS = {
+    "unknown name": ("    tl.store(x_ptr, undefined_name)\n", ["undefined_name", "kernels.py:6"]),
+    "unsupported syntax": ("    with x_ptr:\n        pass\n", ["kernels.py:6", "with"]),
+    "wrong shapes": (
+        "    a = tl.arange(0, 16) + tl.arange(0, 32)\n    tl.store(x_ptr, a)\n",
+        ["kernels.py:6", "16", "32"],
+    ),
+    "not a power of two": ("    tl.store(x_ptr + tl.arange(0, 100), 1.0)\n", ["kernels.py:6"]),
+    "python function": ("    print(open('x'))\n", ["kernels.py:6", "open"]),
+}
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_mistakes_in_a_kernel_show_the_line(run, kernel_file, case: str):
+    body, expected = KERNELS[case]
+    path = kernel_file(f"@triton.jit\ndef k(x_ptr):\n{body}")
+    ran = run("compile", f"{path}:k", "-q", "--emit", "tile")
+    assert (ran.code, ran.out) == (2, "")
+    for part in expected:
+        assert part in ran.err
+    lines = ran.err.splitlines()
+    caret = next(i for i, line in enumerate(lines) if line.strip() == "^")
+    assert lines[caret - 1].strip() == body.splitlines()[0].strip()
+    assert "Traceback" not in ran.err
+
+
+def test_too_much_shared_memory_says_how_much_there_is(run, examples: Path):
+    ran = run(
+        *("compile", MATMUL.format(examples=examples), *GPU, "--dtype", "f32"),
+        *("--constexpr", "BLOCK_SIZE_M=256,BLOCK_SIZE_N=256,BLOCK_SIZE_K=256"),
+    )
+    assert ran.code == 2
+    assert "shared memory" in ran.err
+    assert str(227 * 1024) in ran.err
+
+
+def test_text_that_is_not_python(run, tmp_path: Path):
+    path = tmp_path / "broken.py"
+    path.write_text("def k(:\n")
+    for arguments in (["compile", f"{path}:k"], ["compile", path]):
+        ran = run(*arguments)
+        assert ran.code == 2
+        assert "broken.py:1" in ran.err
+        assert "Traceback" not in ran.err
+
+
+SPACES = {
+    "empty": ({"parameters": []}, "parameters"),
+    "contradictory": (
+        {
+            "parameters": [{"name": "BLOCK_SIZE", "choices": [64, 128]}],
+            "constraints": ["BLOCK_SIZE > 64", "BLOCK_SIZE < 128"],
+        },
+        "BLOCK_SIZE > 64",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPACES)
+def test_spaces_without_a_configuration(run, tmp_path: Path, case: str):
+    import json
+
+    from deuteron.tuner import builtin_workload
+
+    space, expected = SPACES[case]
+    document = builtin_workload("vector_add").to_json()
+    document["spaces"] = {"cpu": space}
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(document))
+    ran = run("tune", path, "--shape", "n=4096", "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert expected in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"name": "x"}', '{"builtin": "nope"}', "\x00"])
+def test_workload_files_that_are_none(run, tmp_path: Path, text: str):
+    path = tmp_path / "w.json"
+    path.write_text(text)
+    ran = run("tune", path)
+    assert ran.code == 2
+    assert "w.json" in ran.err or "unknown workload" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_damaged_bundle_is_named_with_its_line(run, bundle: Path, tmp_path: Path):
+    content = bundle.read_bytes()
+    truncated, corrupt, extra = (tmp_path / n for n in ("truncated", "corrupt", "extra"))
+    truncated.write_bytes(content[:-20])
+    corrupt.write_bytes(content.replace(b'"checked":true', b'"checked":trve'))
+    extra.write_bytes(content + b"{}\n")
+    for path, expected in (
+        (truncated, "truncated"),
+        (corrupt, "sha256"),
+        (extra, "does not belong to it"),
+    ):
+        ran = run("cache", "show", path)
+        assert ran.code == 2
+        assert expected in ran.err
+        assert str(path) in ran.err
+        assert "fetch or export it again" in ran.err
+
+
+def test_a_journal_of_another_job_is_not_touched(run, tmp_path: Path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_text('{"journal": 1, "job": "other"}\n')
+    ran = run("tune", "vector_add", "--shape", "n=4096", "--out", folder)
+    assert ran.code == 2
+    assert "belongs to another job" in ran.err
+    assert (folder / "journal.jsonl").read_text() == '{"journal": 1, "job": "other"}\n'
