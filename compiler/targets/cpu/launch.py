@@ -81,7 +81,7 @@ class LoadedKernel:
         printer = self._printer(grid) if self.prints else None
         failures: list[tuple[int, int]] = []
 
-        def run(thread: int, first: int, last: int) -> bool:
+        def run(first: int, last: int) -> bool:
             status = (ctypes.c_int64 * (STATUS_BYTES // 8))()
             if printer is not None:
                 status[2] = ctypes.cast(printer, ctypes.c_void_p).value or 0
@@ -93,12 +93,8 @@ class LoadedKernel:
                 return False
             return True
 
-        threads = threads or os.cpu_count() or 1
-        if total <= 1 or threads <= 1:
-            if total:
-                run(0, 0, total)
-        else:
-            thread_pool().execute(total, threads, run)
+        if total:
+            thread_pool().execute(total, threads or os.cpu_count() or 1, run)
         if failures:
             raise self._assertion(grid, *min(failures))
 

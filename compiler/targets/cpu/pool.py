@@ -5,19 +5,29 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 
 #: Pieces of a grid for each thread: enough to balance uneven programs, few enough to cost nothing.
 PIECES_PER_THREAD = 8
 
+#: The share of a grid that is run before other threads are woken.
+PROBE_SHARE = 256
+
+#: Estimated time below which a grid stays on the calling thread.
+WORTH_WAKING_NS = 50_000
+
+#: Runs programs first..last-1; returns False if the launch must stop.
+Run = Callable[[int, int], bool]
+
 
 class GridRun:
-    """One launch: pieces of the programs 0..total-1 are handed out in order until none is left or one stops it."""
+    """One launch: pieces of the programs first..last-1 are handed out in order until none is left or one stops it."""
 
-    def __init__(self, total: int, threads: int, run: Callable[[int, int, int], bool]) -> None:
-        self.total = total
-        self.piece = max(1, -(-total // (threads * PIECES_PER_THREAD)))
+    def __init__(self, first: int, last: int, threads: int, run: Run) -> None:
+        self.first, self.last = first, last
+        self.piece = max(1, -(-(last - first) // (threads * PIECES_PER_THREAD)))
         self.run = run
         self.failure: BaseException | None = None
         self._pieces = itertools.count()  # next() on it is atomic
@@ -25,16 +35,16 @@ class GridRun:
         self._active = 0
         self._idle = threading.Condition()
 
-    def work(self, thread: int) -> None:
+    def work(self) -> None:
         """Run pieces on the calling thread until there are none."""
         with self._idle:
             self._active += 1
         try:
             while not self._stopped:
-                first = next(self._pieces) * self.piece
-                if first >= self.total:
+                first = self.first + next(self._pieces) * self.piece
+                if first >= self.last:
                     break
-                if not self.run(thread, first, min(first + self.piece, self.total)):
+                if not self.run(first, min(first + self.piece, self.last)):
                     self._stopped = True
         except BaseException as error:  # noqa: BLE001 - handed to the thread that launched
             self.failure = error
@@ -59,14 +69,28 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._helpers: list[_Helper] = []
 
-    def execute(self, total: int, threads: int, run: Callable[[int, int, int], bool]) -> None:
-        """Run programs 0..total-1 on ``threads`` threads; ``run(thread, first, last)`` returns False to stop."""
-        job = GridRun(total, threads, run)
-        helpers = self._borrow(min(threads, total) - 1)
-        for number, helper in enumerate(helpers, 1):
-            helper.start_on(job, number)
+    def execute(self, total: int, threads: int, run: Run) -> None:
+        """Run programs 0..total-1 on up to ``threads`` threads; ``run(first, last)`` returns False to stop.
+
+        The first few run on the calling thread. If they say that the whole is a matter of microseconds, the rest
+        follows there too, because waking a thread takes longer.
+        """
+        probe = total if threads <= 1 else max(1, total // PROBE_SHARE)
+        start = time.perf_counter_ns()
+        if not run(0, probe) or probe == total:
+            return
+        estimate = (time.perf_counter_ns() - start) * (total - probe) // probe
+        if estimate < WORTH_WAKING_NS:
+            run(probe, total)
+            return
+        self._share(GridRun(probe, total, threads, run), min(threads, total - probe) - 1)
+
+    def _share(self, job: GridRun, count: int) -> None:
+        helpers = self._borrow(count)
+        for helper in helpers:
+            helper.start_on(job)
         try:
-            job.work(0)
+            job.work()
             for helper in helpers:
                 helper.finish()
             job.wait()
@@ -85,11 +109,11 @@ class _Helper:
     def __init__(self) -> None:
         self._wake = threading.Semaphore(0)
         self._taken = threading.Lock()
-        self._job: tuple[GridRun, int] | None = None
+        self._job: GridRun | None = None
         threading.Thread(target=self._loop, daemon=True, name="deuteron-cpu").start()
 
-    def start_on(self, job: GridRun, number: int) -> None:
-        self._job = (job, number)
+    def start_on(self, job: GridRun) -> None:
+        self._job = job
         self._wake.release()
 
     def finish(self) -> None:
@@ -103,7 +127,7 @@ class _Helper:
             with self._taken:
                 job, self._job = self._job, None
                 if job is not None:
-                    job[0].work(job[1])
+                    job.work()
 
 
 @cache
