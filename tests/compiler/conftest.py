@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import hypothesis
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.ir import Block, Builder, Function, Pointer, Tile, Value, verify
 from deuteron.compiler.ir import types as t
-from deuteron.compiler.targets import interpreter
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.runtime.compiled import CompiledKernel
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.compiler.runtime.metadata import KernelMetadata
+from deuteron.compiler.runtime.signature import parse_argument_type
+from deuteron.compiler.targets import Target, cpu, interpreter, nvptx
 from deuteron.compiler.targets.interpreter.numbers import dtype_of
+from deuteron.compiler.targets.nvptx.simulator import simulate
 from deuteron.compiler.tile import control as c
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import memory as m
 from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
-
-hypothesis.settings.register_profile(
-    "compiler", derandomize=True, deadline=None, print_blob=True, max_examples=100
-)
-hypothesis.settings.load_profile("compiler")
+from deuteron.compiler.tile.passes import optimize
 
 ELEMENTS = {
     np.dtype(name): scalar
@@ -93,36 +94,66 @@ def apply() -> Apply:
 
 # Targets -----------------------------------------------------------------------------------------------------
 
-Run = Callable[[Function, tuple[int, ...], Sequence[Array | int | float]], None]
+Argument = Array | int | float
+Run = Callable[[Function, tuple[int, ...], Sequence[Argument]], None]
 
 
-def _run_cpu(
-    function: Function, grid: tuple[int, ...], arguments: Sequence[Array | int | float]
-) -> None:
-    from deuteron.compiler.options import Schedule
-    from deuteron.compiler.targets import cpu
-    from deuteron.compiler.tile.passes import optimize
-
-    program = cpu.lower_to_llvm(optimize(function), Schedule())
+def _run_cpu(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
+    program = cpu.lower_to_llvm(optimize(function), Schedule(enable_fp_fusion=False))
     kernel = cpu.load(cpu.emit_object(program), program.name)
     plain = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
     types = [parameter.value.type for parameter in function.parameters]
     kernel.launch((*grid, 1, 1, 1)[:3], plain, types)
 
 
-def _runners() -> dict[str, Run]:
-    found: dict[str, Run] = {"interpreter": interpreter.run}
-    if hasattr(importlib.import_module("deuteron.compiler.targets.cpu"), "lower_to_llvm"):
-        found["cpu"] = _run_cpu
-    return found
+def _ptx_program(function: Function, target: Target, schedule: Schedule) -> nvptx.PtxProgram:
+    made = lower_to_gpu(optimize(function), target, schedule)
+    return nvptx.lower_to_llvm(made, target, schedule)
 
 
-RUNNERS = _runners()
+def _run_simulated(
+    function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]
+) -> None:
+    schedule = Schedule(num_warps=2, enable_fp_fusion=False)
+    program = _ptx_program(function, Target.parse("cuda:90a"), schedule)
+    simulate(program.llvm, grid, arguments, program.num_warps, program.shared_bytes)
 
 
-@pytest.fixture(params=list(RUNNERS))
+def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
+    device, schedule = get_device("cuda:0"), Schedule(enable_fp_fusion=False)
+    target = Target.parse(device.target)
+    program = _ptx_program(function, target, schedule)
+    metadata = KernelMetadata(
+        program.name, device.target, "", program.num_warps, 1, 1, shared_bytes=program.shared_bytes
+    )
+    signature = {q.name: parse_argument_type(str(q.value.type.elem)) for q in function.parameters}
+    ptx = nvptx.emit_ptx(program, target, schedule)
+    code = nvptx.assemble(ptx, target, schedule).image
+    kernel = CompiledKernel(metadata, signature, {"cubin": code}, None)
+    held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    kernel.run(grid, *held, device=device)
+    device.synchronize()
+    for argument, there in zip(arguments, held, strict=True):
+        if isinstance(argument, np.ndarray):
+            argument[...] = there.to_numpy().reshape(argument.shape)
+
+
+RUNNERS: dict[str, Run] = {
+    "interpreter": interpreter.run,
+    "cpu": _run_cpu,
+    "simulated": _run_simulated,
+    "cuda": _run_cuda,
+}
+
+
+@pytest.fixture(
+    params=[pytest.param(n, marks=pytest.mark.gpu) if n == "cuda" else n for n in RUNNERS]
+)
 def run_on_target(request: pytest.FixtureRequest) -> Run:
-    """Runs a function on one target; tests that use it run once per target."""
+    """Runs a function on one target; tests that use it run once per target.
+
+    "simulated" executes the code for NVIDIA GPUs on a simulator, "cuda" on a GPU.
+    """
     return RUNNERS[request.param]
 
 
@@ -139,6 +170,7 @@ class Sketch:
     draw: Callable[..., object]
     floats: bool = True
     effects: bool = True
+    defined: bool = False  # only what every target must compute alike, bit for bit
     function: Function = field(default_factory=lambda: Function("random"))
     arguments: list[Array | int] = field(default_factory=list)
     pool: list[Value] = field(default_factory=list)
@@ -232,7 +264,12 @@ class Sketch:
         pair = [x, self.like(x.type)]
         if self.choose([True, False, False]):
             pair.reverse()
-        self.add(self.choose(kinds)(*pair))
+        kind = self.choose(kinds)
+        if kind in (e.IntDiv, e.Rem) and self.defined:
+            seven, one = (self.build.emit(e.Constant(n, x.type)).result for n in (6, 1))
+            pair[1] = self.build.emit(e.And(pair[1], seven)).result
+            pair[1] = self.build.emit(e.Or(pair[1], one)).result
+        self.add(kind(*pair, precise=True) if kind is e.Div else kind(*pair))
 
     def unary(self) -> None:
         x = self.number()
@@ -314,11 +351,8 @@ class Sketch:
         pointer = self.place(self.choose([self.table, self.scratch]))
         shape = pointer.type.shape
         mask = self.boolean(shape) if self.choose([True, False]) else None
-        other = (
-            self.like(Tile(t.I32, shape))
-            if mask is not None and self.choose([True, False])
-            else None
-        )
+        wanted = mask is not None and (self.defined or self.choose([True, False]))
+        other = self.like(Tile(t.I32, shape)) if wanted else None
         self.add(m.Load(pointer, mask, other))
 
     def store(self) -> None:
@@ -422,16 +456,20 @@ class Sketch:
 
 @st.composite
 def _functions(
-    draw: Callable[..., object], floats: bool = True, effects: bool = True, steps: int = 12
+    draw: Callable[..., object],
+    floats: bool = True,
+    effects: bool = True,
+    defined: bool = False,
+    steps: int = 12,
 ) -> tuple[Function, list[Array | int]]:
-    sketch = Sketch(draw, floats=floats, effects=effects)
+    sketch = Sketch(draw, floats=floats, effects=effects, defined=defined)
     sketch.steps(draw(st.integers(1, steps)))
     return sketch.finish()
 
 
 @pytest.fixture(scope="session")
 def functions() -> Callable[..., st.SearchStrategy[tuple[Function, list[Array | int]]]]:
-    """Strategy of (function, arguments for a grid of (2, 1, 1))."""
+    """Strategy of (function, arguments). Stores of several programs overlap: compare targets on one program."""
     return _functions
 
 

@@ -11,7 +11,11 @@ Assumptions, all of which Triton shares: signed integers of 32 and 64 bits do no
 taken to be non-negative; ``nonnegative`` is tracked instead.
 """
 
+from . import rules, shape_rules
 from .analysis import AxisFacts, analyze
 from .info import LARGEST, AxisInfo
+
+#: The modules whose import fills the table of rules.
+RULE_MODULES = (rules, shape_rules)
 
 __all__ = ["LARGEST", "AxisFacts", "AxisInfo", "analyze"]

@@ -9,7 +9,6 @@ from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
 from .. import memory, program, reduction
-from .. import shape as s
 from .info import LARGEST, AxisInfo, constant_info, power_of_two_in, unit_of, unknown
 
 Rule = Callable[..., Sequence[AxisInfo]]
@@ -47,12 +46,6 @@ def _dims(info: AxisInfo) -> range:
 @rule(program.ProgramId, program.NumPrograms)
 def grid(op: Op) -> Sequence[AxisInfo]:
     return (unknown(op.result.type)._replace(nonnegative=True),)
-
-
-@rule(s.Arange)
-def arange(op: s.Arange) -> Sequence[AxisInfo]:
-    size = op.end - op.start
-    return (AxisInfo((size,), (power_of_two_in(op.start),), (1,), None, op.start >= 0),)
 
 
 @rule(e.Constant)
@@ -288,105 +281,6 @@ def hint(op: e.Hint, x: AxisInfo) -> Sequence[AxisInfo]:
             divisibility=tuple(map(max, x.divisibility, map(power_of_two_in, promised))),
         ),
     )
-
-
-# Shapes ------------------------------------------------------------------------------------------------------
-
-
-@rule(s.Splat)
-def splat(op: s.Splat, x: AxisInfo) -> Sequence[AxisInfo]:
-    if not op.shape:
-        return (x,)
-    ones = (1,) * len(op.shape)
-    return (
-        x._replace(
-            contiguity=ones, divisibility=x.divisibility * len(op.shape), constancy=op.shape
-        ),
-    )
-
-
-@rule(s.ExpandDims)
-def expand_dims(op: s.ExpandDims, x: AxisInfo) -> Sequence[AxisInfo]:
-    if not op.x.type.rank:
-        return (x,)
-    at, whole = op.axis, x.everywhere
-    return (
-        x._replace(
-            contiguity=(*x.contiguity[:at], 1, *x.contiguity[at:]),
-            divisibility=(*x.divisibility[:at], whole, *x.divisibility[at:]),
-            constancy=(*x.constancy[:at], 1, *x.constancy[at:]),
-        ),
-    )
-
-
-@rule(s.Broadcast)
-def broadcast(op: s.Broadcast, x: AxisInfo) -> Sequence[AxisInfo]:
-    pairs = zip(op.x.type.shape, op.shape, x.constancy, strict=True)
-    return (x._replace(constancy=tuple(n if have != n else c for have, n, c in pairs)),)
-
-
-@rule(s.Permute)
-def permute(op: s.Permute, x: AxisInfo) -> Sequence[AxisInfo]:
-    if not op.order:
-        return (x,)
-    return (
-        x._replace(
-            contiguity=tuple(x.contiguity[d] for d in op.order),
-            divisibility=tuple(x.divisibility[d] for d in op.order),
-            constancy=tuple(x.constancy[d] for d in op.order),
-        ),
-    )
-
-
-@rule(s.Reshape)
-def reshape(op: s.Reshape, x: AxisInfo) -> Sequence[AxisInfo]:
-    old, new, whole = op.x.type.shape, op.shape, x.everywhere
-    if not new:
-        return (x._replace(contiguity=(1,), divisibility=(whole,), constancy=(1,)),)
-    facts = [(1, whole, 1) for _ in new]
-    kept_old = [d for d, n in enumerate(old) if n > 1]
-    kept_new = [d for d, n in enumerate(new) if n > 1]
-    if [old[d] for d in kept_old] == [new[d] for d in kept_new]:
-        for a, b in zip(kept_old, kept_new, strict=True):
-            facts[b] = (x.contiguity[a], x.divisibility[a], x.constancy[a])
-    elif x.constancy == old:
-        facts = [(1, whole, n) for n in new]
-    elif kept_old and kept_new:
-        # Groups along the last dimension are aligned runs of the row-major order.
-        a, b = kept_old[-1], kept_new[-1]
-        contiguity = min(x.contiguity[a], new[b])
-        facts[b] = (contiguity, x.at(a, contiguity), min(x.constancy[a], new[b]))
-    contiguities, divisibilities, constancies = zip(*facts, strict=True)
-    return (
-        x._replace(contiguity=contiguities, divisibility=divisibilities, constancy=constancies),
-    )
-
-
-@rule(s.Join)
-def join(op: s.Join, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
-    both = x.join(y)
-    if not op.lhs.type.rank:
-        return (both,)
-    return (
-        both._replace(
-            contiguity=(*both.contiguity, 1),
-            divisibility=(*both.divisibility, both.everywhere),
-            constancy=(*both.constancy, 1),
-        ),
-    )
-
-
-@rule(s.Split)
-def split(op: s.Split, x: AxisInfo) -> Sequence[AxisInfo]:
-    if op.x.type.rank == 1:
-        half = x._replace(contiguity=(1,), divisibility=(x.everywhere,), constancy=(1,))
-    else:
-        half = x._replace(
-            contiguity=x.contiguity[:-1],
-            divisibility=x.divisibility[:-1],
-            constancy=x.constancy[:-1],
-        )
-    return (half, half)
 
 
 # Reductions and memory ---------------------------------------------------------------------------------------
