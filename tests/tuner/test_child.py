@@ -47,6 +47,10 @@ for line in sys.stdin:
         continue
     elif deed == "print":
         os.write(2, b"a kernel printed this\\n")
+    elif deed == "last":
+        print(json.dumps({"status": "crashed", "last": True}), flush=True)
+        time.sleep(0.5)
+        sys.exit(3)
     elif deed == "slow":
         time.sleep(0.3)
     answer |= {"pid": os.getpid(), "identity": deed, "metrics": {"registers": 8}, "seconds": 0.5,
@@ -88,6 +92,12 @@ def test_crash_is_an_error_and_the_next_request_starts_anew(
         ask(child, deed)
     after = ask(child, "ok")
     assert after["status"] == "ok" and after["pid"] != before
+
+
+def test_request_after_the_last_answer_goes_to_a_new_process(child: ChildProcess) -> None:
+    """As after a failed GPU context, while the old process is still on its way out."""
+    assert ask(child, "last")["status"] == "crashed"
+    assert ask(child, "ok")["status"] == "ok"
 
 
 def test_hanging_child_is_killed_in_time(child: ChildProcess) -> None:

@@ -37,7 +37,8 @@ class ChildTimeout(TunerError):
 class ChildProcess:
     """Starts its process with the first request and again after a crash. Not thread-safe.
 
-    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both.
+    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with a
+    true field ``last`` is the process's last one.
     """
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
@@ -134,6 +135,8 @@ class ChildProcess:
         if not isinstance(answer, dict):
             self.kill()
             raise ChildCrashed(f"the child process answered nonsense: {line[:80]!r}")
+        if answer.get("last"):
+            self.kill()  # it is ending; a request sent now would be lost and blamed on another configuration
         return answer
 
     def _crashed(self) -> ChildCrashed:

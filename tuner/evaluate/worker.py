@@ -46,7 +46,6 @@ def main() -> None:
         request = expect_object(json.loads(line), "request")
         fatal = _answer(session, request, answers)
         if fatal:
-            # A failed GPU context fails every later call: a new process has to take over.
             sys.exit(3)
 
 
@@ -68,7 +67,8 @@ def _answer(session: Session, request: JsonObject, answers: BinaryIO) -> bool:
         text = (
             str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
         )
-        answer = {"status": status_of(error), "error": text}
+        # A failed GPU context fails every later call: the parent must not send this process another one.
+        answer = {"status": status_of(error), "error": text, "last": fatal}
     answers.write(json.dumps(answer).encode() + b"\n")
     answers.flush()
     return fatal
