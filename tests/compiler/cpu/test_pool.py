@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from deuteron.compiler.targets.cpu import pool as pool_module
 from deuteron.compiler.targets.cpu.pool import ThreadPool, thread_pool
 
 
@@ -38,11 +39,12 @@ def test_every_program_runs_once(total, threads):
     assert len(recorder.threads) <= threads
 
 
-def test_long_grids_are_shared_and_short_ones_are_not():
-    pool, long, short = ThreadPool(), Recorder(seconds=1e-3), Recorder()
-    pool.execute(60, 3, long)
-    pool.execute(8, 3, short)
+def test_long_grids_are_shared_and_short_ones_are_not(monkeypatch):
+    long, short = Recorder(seconds=1e-3), Recorder(seconds=1e-3)
+    ThreadPool().execute(60, 3, long)
     assert len(long.threads) > 1
+    monkeypatch.setattr(pool_module, "WORTH_WAKING_NS", 10**12)
+    ThreadPool().execute(60, 3, short)
     assert short.threads == {threading.get_ident()}
 
 
