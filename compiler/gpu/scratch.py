@@ -20,8 +20,9 @@ from .operands import OperandPlan, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
 
-#: Scratch up to this size never makes an operation wait for the one before.
-ROTATION_BYTES = 2048
+#: Shared memory that may be spent on keeping neighbours apart: little enough not to cost occupancy.
+SMALL_BYTES = 2 * 1024
+ROTATION_BYTES = 32 * 1024
 ALIGNMENT = 16
 
 
@@ -51,7 +52,8 @@ def allocate(function: Function, target: Target) -> Allocation:
     largest = max((size for _, size in needs), default=0)
     if largest > target.shared_bytes:
         raise OutOfResources("shared memory", largest, target.shared_bytes)
-    limit = min(max(largest, ROTATION_BYTES), target.shared_bytes)
+    roomy = max(largest, SMALL_BYTES, min(2 * largest, ROTATION_BYTES))
+    limit = min(roomy, target.shared_bytes)
     places: dict[Op, Interval] = {}
     cursor = total = 0
     for op, size in needs:
