@@ -2,82 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .correlation import Correlations
 from .session import Target
 from .sources.cupti import kernel_name
-from .sources.records import EXTERNAL_KIND_CUSTOM0, Records
+from .sources.records import Batch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-class Attribution:
-    """Adds kernel records to the places their launches came from.
+class LaunchLog:
+    """The numbers of launches by correlation id.
 
-    A join of launch to place may reach us before or after its kernel, and one launch of a graph has many kernels.
-    So joins are kept until :meth:`settle`, and kernels without one wait for it.
+    One launch of a graph has many kernels, whose records may come at different times; so launches are kept until
+    :meth:`clear`. They are held in sorted runs, of which neighbours of like size are merged: adding stays cheap however
+    many there are.
     """
 
-    def __init__(self, correlations: Correlations) -> None:
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint32]] = []
+
+    def add(self, launches: NDArray[np.uint32]) -> None:
+        """Add an array (launches, 2) of correlation ids and numbers."""
         import numpy as np
 
+        if len(launches):
+            self._runs.append(_by_id(launches))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            self._runs[-2:] = [_by_id(np.concatenate(self._runs[-2:]))]
+
+    def numbers(self, ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The numbers of launches, 0 for those that are not here."""
+        import numpy as np
+
+        found = np.zeros(len(ids), np.uint32)
+        for run in self._runs:
+            at = np.minimum(np.searchsorted(run[:, 0], ids), len(run) - 1)
+            found = np.where(run[at, 0] == ids, run[at, 1], found)
+        return found
+
+    def clear(self) -> None:
+        """Forget all launches."""
+        self._runs.clear()
+
+
+def _by_id(launches: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    return launches[launches[:, 0].argsort(kind="stable")]
+
+
+class Attribution:
+    """Adds kernel records to the places their launches came from, or to the fallback where none is known."""
+
+    def __init__(self, correlations: Correlations) -> None:
         self.correlations = correlations
         self.fallback: tuple[Target, ...] = ()
-        self._launches: NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._numbers: NDArray[np.uint64] = np.empty(0, np.uint64)
-        self._waiting: list[NDArray[np.void]] = []
+        self._log = LaunchLog()
         self._names: dict[int, str] = {}
 
-    def take(self, batches: Iterable[Records]) -> None:
-        """Add the kernels of these buffers whose launches are known; keep the rest."""
-        import numpy as np
-
-        kernels = self._waiting
-        launches, numbers = [self._launches], [self._numbers]
-        for batch in batches:
-            ours = batch.correlations[batch.correlations["externalKind"] == EXTERNAL_KIND_CUSTOM0]
-            launches.append(ours["correlationId"])
-            numbers.append(ours["externalId"])
-            if len(batch.kernels):
-                kernels.append(batch.kernels)
-        if len(launches) > 1:
-            joined = np.concatenate(launches)
-            order = np.argsort(joined, kind="stable")
-            self._launches = joined[order]
-            self._numbers = np.concatenate(numbers)[order]
-        self._waiting = []
-        for batch_kernels in kernels:
-            found, known = self._join(batch_kernels)
-            self._add(batch_kernels[known], found[known])
-            if not known.all():
-                self._waiting.append(batch_kernels[~known])
+    def take(self, batch: Batch) -> None:
+        """Add the kernels of a batch."""
+        self._log.add(batch.launches)
+        for kernels in batch.kernels:
+            self._add(kernels, self._log.numbers(kernels["correlationId"]))
 
     def settle(self) -> None:
-        """After a full flush: what still has no join was launched outside; it goes to the fallback."""
-        import numpy as np
-
-        for kernels in self._waiting:
-            self._add(kernels, np.zeros(len(kernels), np.uint64))
-        self._waiting = []
-        self._launches = self._launches[:0]
-        self._numbers = self._numbers[:0]
+        """After a full flush, when no launch has records to come: forget launches and addresses of names."""
+        self._log.clear()
         self._names.clear()
 
-    def _join(self, kernels: NDArray[np.void]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-        import numpy as np
-
-        wanted = kernels["correlationId"]
-        if not len(self._launches):
-            return np.zeros(len(kernels), np.uint64), np.zeros(len(kernels), bool)
-        at = np.minimum(np.searchsorted(self._launches, wanted), len(self._launches) - 1)
-        known = self._launches[at] == wanted
-        return np.where(known, self._numbers[at], 0).astype(np.uint64), known
-
-    def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint64]) -> None:
+    def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint32]) -> None:
         """Sum the kernels of equal place, name and device, and add each sum once."""
         import numpy as np
 
@@ -94,9 +90,8 @@ class Attribution:
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
             targets = self.correlations.targets_of(int(numbers[first])) or self.fallback
-            group = kernels[first:end]
             for target in targets:
-                self._add_group(target, group, self._name(int(names[first])))
+                self._add_group(target, kernels[first:end], self._name(int(names[first])))
 
     def _add_group(self, target: Target, group: NDArray[np.void], name: str) -> None:
         profile = target.phase.profile
@@ -113,12 +108,8 @@ class Attribution:
         )
         timeline = target.phase.timeline
         if timeline is not None:
-            for start, end, stream in zip(
-                group["start"].tolist(),
-                group["end"].tolist(),
-                group["streamId"].tolist(),
-                strict=True,
-            ):
+            starts, ends = group["start"].tolist(), group["end"].tolist()
+            for start, end, stream in zip(starts, ends, group["streamId"].tolist(), strict=True):
                 timeline.add_device_span(path, start, end, lane=f"GPU {device} Stream {stream}")
 
     def _name(self, address: int) -> str:

@@ -11,14 +11,16 @@ from .session import Target
 class Correlations:
     """Maps sets of targets (one for each active session) to small numbers, and back.
 
-    A number stands for a place, not for a launch: a kernel launched a million times in one scope has one.
+    A number stands for a place, not for a launch: a kernel launched a million times in one scope has one. Numbers are
+    not used twice in a process: a thread may still carry one of a profiler that has ended. 0 is no number.
     """
 
+    _lock = threading.Lock()
+    _issued = 0
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._numbers: dict[tuple[tuple[int, bool], ...], int] = {}
-        # Number 0 is never given out: it means that a launch carried none.
-        self._targets: list[tuple[Target, ...]] = [()]
+        self._targets: dict[int, tuple[Target, ...]] = {}
 
     def number_of(self, targets: Sequence[Target]) -> int:
         """The number of a set of targets, 0 for the empty set."""
@@ -29,11 +31,14 @@ class Correlations:
         number = self._numbers.get(key)
         if number is None:
             with self._lock:
-                number = self._numbers.setdefault(key, len(self._targets))
-                if number == len(self._targets):
-                    self._targets.append(tuple(targets))
+                number = self._numbers.get(key)
+                if number is None:
+                    Correlations._issued += 1
+                    number = Correlations._issued
+                    self._targets[number] = tuple(targets)
+                    self._numbers[key] = number
         return number
 
     def targets_of(self, number: int) -> tuple[Target, ...]:
-        """The targets of a number; none for a number that was not given out."""
-        return self._targets[number] if 0 <= number < len(self._targets) else ()
+        """The targets of a number; none for a number that was not given out here."""
+        return self._targets.get(number, ())

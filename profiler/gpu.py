@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from deuteron.compiler.errors import DeuteronError
@@ -14,7 +14,7 @@ from .correlation import Correlations
 from .session import Session, Target
 
 if TYPE_CHECKING:
-    from .sources.records import Records
+    from .sources.records import Batch
 
 _DRAIN_SECONDS = 1.0
 
@@ -28,9 +28,9 @@ class Source(Protocol):
 
     def flush(self) -> None: ...
 
-    def drain(self) -> Iterable[Records]: ...
+    def drain(self) -> Batch: ...
 
-    def set_correlation(self, previous: int, number: int) -> None: ...
+    def set_number(self, number: int) -> None: ...
 
     def warn_dropped(self) -> None: ...
 
@@ -63,7 +63,7 @@ class GpuProfiler:
         """Set the calling thread's mark to one that :meth:`mark` returned."""
         previous = contexts.current.correlation
         if previous != number:
-            self.source.set_correlation(previous, number)
+            self.source.set_number(number)
             contexts.current.correlation = number
         return previous
 

@@ -1,10 +1,9 @@
-"""CUPTI activity buffers as NumPy arrays: layouts, and the parser that splits a buffer without a Python loop.
+"""CUPTI's kernel records as NumPy arrays.
 
 Layouts are those of ``cupti_activity.h``. Since CUDA 9 every version of the kernel record keeps the fields of the
 versions before it at their offsets and grows at the end (CUpti_ActivityKernel4, 144 bytes, to
-CUpti_ActivityKernel13, 248 bytes). So one dtype with the common fields serves all of them, and only the length of a
-record depends on the library: ``kernel_record_size`` knows it by CUPTI version, and the source measures it on the
-first records of the run.
+CUpti_ActivityKernel13, 248 bytes). So one set of fields serves all of them, and only the length of a record depends on
+the library: ``kernel_record_size`` knows it by CUPTI version, and the source measures it on the first records of the run.
 """
 
 from __future__ import annotations
@@ -18,12 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-KIND_KERNEL = 3
-KIND_DRIVER = 4
-KIND_RUNTIME = 5
 KIND_CONCURRENT_KERNEL = 10
-KIND_EXTERNAL_CORRELATION = 39
-EXTERNAL_KIND_CUSTOM0 = 3
 
 # (name, format, offset in bytes): CUpti_ActivityKernel4 and later.
 KERNEL_FIELDS = (
@@ -41,24 +35,24 @@ KERNEL_FIELDS = (
     ("correlationId", "<u4", 92),
     ("name", "<u8", 104),
 )
-# CUpti_ActivityExternalCorrelation, 24 bytes in every version.
-CORRELATION_FIELDS = (
-    ("kind", "<u4", 0),
-    ("externalKind", "<u4", 4),
-    ("externalId", "<u8", 8),
-    ("correlationId", "<u4", 16),
-)
-CORRELATION_SIZE = 24
-API_SIZE = 40  # CUpti_ActivityAPI: driver and runtime calls
 
 # CUPTI API version from which a kernel record has this size (the headers of the nvidia-cuda-cupti wheels).
 _KERNEL_SIZES = (
-    (19, 208),  # CUpti_ActivityKernel9
-    (130000, 216),  # CUpti_ActivityKernel10
-    (130100, 224),  # CUpti_ActivityKernel11
-    (130300, 232),  # CUpti_ActivityKernel12
-    (130400, 248),  # CUpti_ActivityKernel13
+    (19, 208),  # CUDA 12.0: CUpti_ActivityKernel9
+    (130000, 216),  # CUDA 13.0: CUpti_ActivityKernel10
+    (130100, 224),  # CUDA 13.1: CUpti_ActivityKernel11
+    (130300, 232),  # CUDA 13.3: CUpti_ActivityKernel12
+    (130400, 248),  # CUDA 13.4: CUpti_ActivityKernel13
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a source collected: kernel records as structured arrays, and an array (launches, 2) of correlation ids and
+    the numbers of the places they came from. The log holds every launch that the records can name."""
+
+    kernels: list[NDArray[np.void]]
+    launches: NDArray[np.uint32]
 
 
 def kernel_record_size(cupti_version: int) -> int:
@@ -75,107 +69,30 @@ def kernel_record_size(cupti_version: int) -> int:
     return sizes[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The kernel and external correlation records of one buffer, as structured arrays in buffer order."""
+def parse_kernels(buffer: NDArray[np.uint8], size: int) -> NDArray[np.void]:
+    """The records of a buffer that holds kernel records only.
 
-    kernels: NDArray[np.void]
-    correlations: NDArray[np.void]
-
-
-def record_sizes(kernel_size: int) -> dict[int, int]:
-    """Bytes of each kind of record that the source enables."""
-    return {
-        KIND_KERNEL: kernel_size,
-        KIND_CONCURRENT_KERNEL: kernel_size,
-        KIND_EXTERNAL_CORRELATION: CORRELATION_SIZE,
-        KIND_DRIVER: API_SIZE,
-        KIND_RUNTIME: API_SIZE,
-    }
-
-
-def parse(buffer: NDArray[np.uint8], sizes: dict[int, int]) -> Records:
-    """Split a buffer of packed records.
-
-    ``buffer`` is one-dimensional uint8, exactly the valid bytes. ``sizes`` maps record kinds to bytes (multiples
-    of 8). Raises CuptiError if the records do not fill the buffer exactly.
+    ``buffer`` is one-dimensional uint8, exactly the valid bytes; ``size`` the bytes of a record. Returns a structured
+    array of its own memory with the fields of KERNEL_FIELDS. Raises CuptiError if the buffer holds anything else.
     """
     import numpy as np
 
-    starts, kinds = record_starts(buffer, sizes)
-    is_kernel = (kinds == KIND_CONCURRENT_KERNEL) | (kinds == KIND_KERNEL)
-    return Records(
-        _gather(buffer, starts[is_kernel], _dtype(KERNEL_FIELDS, sizes[KIND_CONCURRENT_KERNEL])),
-        _gather(
-            buffer,
-            starts[kinds == KIND_EXTERNAL_CORRELATION],
-            _dtype(CORRELATION_FIELDS, sizes[KIND_EXTERNAL_CORRELATION]),
-        )
-        if len(starts)
-        else np.empty(0, _dtype(CORRELATION_FIELDS, CORRELATION_SIZE)),
-    )
-
-
-def record_starts(
-    buffer: NDArray[np.uint8], sizes: dict[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Byte offsets and kinds of the records in ``buffer``.
-
-    Where a record starts is known only from the one before it. Instead of walking, every 8-byte slot that could
-    be a start points to the slot after its record, and the slots reachable from the first are found by doubling
-    the pointers: log2(records) passes over arrays.
-    """
-    import numpy as np
-
-    words = len(buffer) // 8
-    if len(buffer) % 8:
-        raise CuptiError(f"an activity buffer of {len(buffer)} bytes is not made of 8-byte words")
-    kind_of_slot = buffer.view("<u4")[::2]
-    steps = np.zeros(max(sizes) + 1, np.int64)
-    for kind, size in sizes.items():
-        steps[kind] = size // 8
-    slots = np.flatnonzero(np.isin(kind_of_slot, np.fromiter(sizes, np.uint32)))
-    after = slots + steps[kind_of_slot[slots]]
-    # Positions in `slots` of the next record; len(slots) is the end, and also where broken chains stop.
-    pointers = np.searchsorted(slots, after)
-    broken = (pointers < len(slots)) & (slots[np.minimum(pointers, len(slots) - 1)] != after)
-    pointers = np.append(np.where(broken, len(slots), pointers), len(slots))
-    reached = np.zeros(len(slots) + 1, bool)
-    reached[0] = len(slots) > 0 and slots[0] == 0
-    for _ in range(max(1, len(slots)).bit_length()):
-        reached[pointers[reached]] = True
-        pointers = pointers[pointers]
-    found = np.flatnonzero(reached[:-1])
-    end = int(after[found[-1]]) if len(found) else 0
-    if end != words:
-        unknown = int(kind_of_slot[end]) if end < words else -1
-        raise CuptiError(
-            f"an activity buffer holds a record this profiler cannot read: byte {end * 8} of {len(buffer)}, "
-            f"kind {unknown}",
-            hint="the library's records have another layout; use libcupti of CUDA 12.0 to 13.5",
-        )
-    return slots[found] * 8, kind_of_slot[slots[found]]
-
-
-def _dtype(fields: tuple[tuple[str, str, int], ...], size: int) -> np.dtype[np.void]:
-    import numpy as np
-
-    return np.dtype(
+    dtype = np.dtype(
         {
-            "names": [name for name, _, _ in fields],
-            "formats": [form for _, form, _ in fields],
-            "offsets": [offset for _, _, offset in fields],
+            "names": [name for name, _, _ in KERNEL_FIELDS],
+            "formats": [form for _, form, _ in KERNEL_FIELDS],
+            "offsets": [offset for _, _, offset in KERNEL_FIELDS],
             "itemsize": size,
         }
     )
-
-
-def _gather(
-    buffer: NDArray[np.uint8], starts: NDArray[np.int64], dtype: np.dtype[np.void]
-) -> NDArray[np.void]:
-    import numpy as np
-
-    if not len(starts):
-        return np.empty(0, dtype)
-    windows = np.lib.stride_tricks.sliding_window_view(buffer, dtype.itemsize)
-    return np.ascontiguousarray(windows[starts]).reshape(-1).view(dtype)
+    whole = len(buffer) // size
+    kernels = buffer[: whole * size].view(dtype)
+    strange = np.flatnonzero(kernels["kind"] != KIND_CONCURRENT_KERNEL)
+    if len(strange) or whole * size != len(buffer):
+        at = int(strange[0]) if len(strange) else whole
+        raise CuptiError(
+            f"an activity buffer holds a record this profiler cannot read: byte {at * size} of {len(buffer)}, "
+            f"records of {size} bytes",
+            hint="the library's records have another layout; use libcupti of CUDA 12.0 to 13.5",
+        )
+    return kernels.copy()

@@ -98,15 +98,6 @@ def kernel_bytes(size: int, **fields: int) -> bytes:
     return raw.tobytes()
 
 
-def correlation_bytes(correlation: int, external: int, kind: int = 3) -> bytes:
-    """One synthetic external correlation record."""
-    fields = np.zeros(
-        1, np.dtype([("kind", "<u4"), ("ext", "<u4"), ("id", "<u8"), ("corr", "<u4"), ("r", "<u4")])
-    )
-    fields[0] = (records.KIND_EXTERNAL_CORRELATION, kind, external, correlation, 0)
-    return fields.tobytes()
-
-
 @pytest.fixture
 def synthetic() -> SimpleNamespace:
     """Builders of CUPTI records as bytes."""
@@ -114,4 +105,4 @@ def synthetic() -> SimpleNamespace:
     def buffer(*parts: bytes) -> np.ndarray:
         return np.frombuffer(b"".join(parts), np.uint8)
 
-    return SimpleNamespace(kernel=kernel_bytes, correlation=correlation_bytes, buffer=buffer)
+    return SimpleNamespace(kernel=kernel_bytes, buffer=buffer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,14 +13,15 @@ import pytest
 
 import deuteron.profiler as proton
 from deuteron.profiler import CuptiError
+from deuteron.profiler.attribution import LaunchLog
 from deuteron.profiler.recorder import recorder
-from deuteron.profiler.sources.records import Records, parse, record_sizes
+from deuteron.profiler.sources.records import Batch, parse_kernels
 
 SIZE = 216
 
 
 class FakeGpu:
-    """Launches are stamped with the number last set by their thread, as CUPTI does it."""
+    """Launches are logged with the number last set, and their records handed over by a flush."""
 
     def __init__(self, synthetic: SimpleNamespace) -> None:
         self.synthetic = synthetic
@@ -30,6 +31,7 @@ class FakeGpu:
         self.log: list[str] = []
         self.arrived: list[np.ndarray] = []
         self.in_flight: list[bytes] = []
+        self.log_of_launches: list[tuple[int, int]] = []
         self.broken = False
         self.names: dict[str, ctypes.Array] = {}
 
@@ -42,8 +44,7 @@ class FakeGpu:
     def warn_dropped(self) -> None:
         pass
 
-    def set_correlation(self, previous: int, number: int) -> None:
-        assert previous == self.number
+    def set_number(self, number: int) -> None:
         self.number = number
 
     def launch(
@@ -52,11 +53,10 @@ class FakeGpu:
         """A launch of one kernel, or of a graph with several."""
         self.launched += 1
         if joined and self.number:
-            self.in_flight.append(self.synthetic.correlation(self.launched, self.number))
+            self.log_of_launches.append((self.launched, self.number))
         text = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
         for _ in range(kernels):
-            self.in_flight.insert(
-                0,  # kernel records may come before the record that joins them
+            self.in_flight.append(
                 self.synthetic.kernel(
                     SIZE,
                     start=self.clock,
@@ -75,12 +75,15 @@ class FakeGpu:
             self.arrived.append(self.synthetic.buffer(*self.in_flight))
             self.in_flight = []
 
-    def drain(self) -> Iterator[Records]:
+    def drain(self) -> Batch:
         if self.broken:
             raise CuptiError("unreadable")
         arrived, self.arrived = self.arrived, []
-        for buffer in arrived:
-            yield parse(buffer, record_sizes(SIZE))
+        launches, self.log_of_launches = self.log_of_launches, []
+        return Batch(
+            [parse_kernels(buffer, SIZE) for buffer in arrived],
+            np.array(launches, np.uint32).reshape(-1, 2),
+        )
 
 
 @pytest.fixture
@@ -190,20 +193,49 @@ def test_records_in_flight_keep_the_phase_they_were_launched_in(gpu: FakeGpu) ->
     assert names(proton.data.get(session, 1)[0]) == ["late"]
 
 
-def test_a_join_may_arrive_in_a_later_buffer_than_its_kernel(
-    gpu: FakeGpu, tree: Callable[..., dict]
-) -> None:
+def test_kernels_of_one_launch_may_arrive_apart(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     proton.start("p")
     with proton.scope("A"):
-        gpu.launch("k", 5)
-    *kernels, join = gpu.in_flight
-    gpu.arrived.append(gpu.synthetic.buffer(*kernels))
-    recorder.gpu.drain()
-    assert names(tree("A")) == []
-    gpu.in_flight = [join]
-    proton.deactivate(flushing=True)
+        gpu.launch("k", 5, kernels=4)
+    first, *rest = gpu.in_flight
+    gpu.arrived.append(gpu.synthetic.buffer(first))
     assert tree("A", "k")["metrics"]["count"] == 1
+    gpu.in_flight = rest
+    proton.deactivate(flushing=True)
+    assert tree("A", "k")["metrics"]["count"] == 4
     assert names(tree()) == ["A"]
+
+
+def test_a_number_of_an_ended_profiler_means_nothing(
+    gpu: FakeGpu, synthetic: SimpleNamespace, tree: Callable[..., dict]
+) -> None:
+    proton.start("one")
+    with proton.scope("old"):
+        stale = gpu.number
+    proton.finalize()
+    again = FakeGpu(synthetic)
+    recorder.start_gpu(required=True, source=again)
+    proton.start("two")
+    with proton.scope("new"):
+        again.number = stale  # as in a thread that has not called the profiler since
+        again.launch("k", 1)
+    proton.deactivate(flushing=True)
+    assert names(tree()) == ["new", "k"]
+
+
+def test_launch_log_finds_every_number_however_it_was_added() -> None:
+    draw = np.random.default_rng(0)
+    ids = draw.permutation(5000).astype(np.uint32) + 1
+    launches = np.stack([ids, ids * 3 + 1], axis=1)
+    log = LaunchLog()
+    for part in np.array_split(launches, 137):
+        log.add(part)
+    log.add(launches[:0])
+    assert len(log._runs) < 14
+    assert np.array_equal(log.numbers(ids), ids * 3 + 1)
+    assert log.numbers(np.array([0, 5001, 2**32 - 1], np.uint32)).tolist() == [0, 0, 0]
+    log.clear()
+    assert log.numbers(ids[:2]).tolist() == [0, 0]
 
 
 def test_trace_has_a_lane_for_each_stream(gpu: FakeGpu) -> None:

@@ -1,12 +1,12 @@
-"""CUPTI records: layouts against the C header, and the bulk parser against a plain walk."""
+"""CUPTI records: layouts against the C header, the parser, and the native callbacks driven as CUPTI drives them."""
 
 from __future__ import annotations
 
 import ctypes
-import random
 import shutil
 import subprocess
 import threading
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,95 +14,77 @@ import numpy as np
 import pytest
 
 from deuteron.profiler import CuptiError
-from deuteron.profiler.sources import records
-from deuteron.profiler.sources.buffers import NativeBuffers, native_buffers
-from deuteron.profiler.sources.records import kernel_record_size, parse, record_sizes, record_starts
+from deuteron.profiler.sources import cupti, native, records
+from deuteron.profiler.sources.native import NativeCallbacks, native_callbacks
+from deuteron.profiler.sources.records import kernel_record_size, parse_kernels
 
 VERSIONS = {9: 208, 10: 216, 11: 224, 12: 232, 13: 248}
+# The driver calls in LAUNCH_CALLS, in its order.
+LAUNCH_NAMES = [
+    f"{name}{streams}"
+    for name in ("cuLaunchKernel", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuLaunchKernelEx")
+    for streams in ("", "_ptsz")
+]
 
 
 def include_folder() -> Path:
     """CUPTI's headers, from the wheel or a toolkit; skips the test without them or gcc."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is not installed")
-    from importlib.metadata import PackageNotFoundError, files
-
+    header = "cupti_activity_deprecated.h"
+    folders = [Path("/usr/local/cuda/extras/CUPTI/include"), Path("/usr/local/cuda/include")]
     for package in ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12"):
         try:
-            found = [f for f in files(package) or [] if f.name == "cupti_activity_deprecated.h"]
+            found = [file for file in files(package) or [] if file.name == header]
         except PackageNotFoundError:
             continue
-        for file in found:
-            folder = Path(str(file.locate())).parent
-            if (folder / "cuda.h").exists():
-                return folder
-    for folder in (Path("/usr/local/cuda/extras/CUPTI/include"), Path("/usr/local/cuda/include")):
-        if (folder / "cupti_activity_deprecated.h").exists():
+        folders[:0] = [Path(str(file.locate())).parent for file in found]
+    for folder in folders:
+        if (folder / header).exists() and (folder / "cuda.h").exists():
             return folder
-    pytest.skip("the header cupti_activity_deprecated.h (with cuda.h) is not installed")
+    pytest.skip(f"the headers {header} and cuda.h are not installed")
 
 
-def test_layouts_are_those_of_the_c_header(tmp_path: Path) -> None:
+def test_layouts_and_numbers_are_those_of_the_c_headers(tmp_path: Path) -> None:
     include = include_folder()
-    lines = []
-    text = (include / "cupti_activity.h").read_text() + (
-        include / "cupti_activity_deprecated.h"
-    ).read_text()
+    text = "".join(
+        (include / f"cupti_activity{part}.h").read_text() for part in ("", "_deprecated")
+    )
     kernels = [v for v in VERSIONS if f"}} CUpti_ActivityKernel{v};" in text]
-    assert kernels, "the header has no kernel record of CUDA 12 or 13"
+    assert kernels, "the headers have no kernel record of CUDA 12 or 13"
+    expected: list[tuple[str, int]] = []
     for version in kernels:
         struct = f"CUpti_ActivityKernel{version}"
-        lines.append(f'printf("{struct} size %zu\\n", sizeof({struct}));')
-        lines += [
-            f'printf("{struct} {name} %zu %zu\\n", offsetof({struct}, {name}), sizeof((({struct}*)0)->{name}));'
-            for name, _, _ in records.KERNEL_FIELDS
-        ]
-    struct = "CUpti_ActivityExternalCorrelation"
-    lines.append(f'printf("{struct} size %zu\\n", sizeof({struct}));')
-    lines += [
-        f'printf("{struct} {name} %zu %zu\\n", offsetof({struct}, {name}), sizeof((({struct}*)0)->{name}));'
-        for name, _, _ in records.CORRELATION_FIELDS
+        expected.append((f"sizeof({struct})", VERSIONS[version]))
+        for name, form, offset in records.KERNEL_FIELDS:
+            expected.append((f"offsetof({struct}, {name})", offset))
+            expected.append((f"sizeof((({struct}*)0)->{name})", np.dtype(form).itemsize))
+    expected += [
+        ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", records.KIND_CONCURRENT_KERNEL),
+        ("offsetof(CUpti_CallbackData, callbackSite)", native.CALLBACK_SITE_OFFSET),
+        ("offsetof(CUpti_CallbackData, correlationId)", native.CORRELATION_ID_OFFSET),
+        ("sizeof(((CUpti_CallbackData*)0)->correlationId)", 4),
+        ("CUPTI_API_ENTER", native.API_ENTER),
+        ("CUPTI_CB_DOMAIN_DRIVER_API", cupti._DOMAIN_DRIVER_API),
+        ("CUPTI_ACTIVITY_FLAG_FLUSH_FORCED", cupti._FLUSH_FORCED),
+        ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", cupti._MULTIPLE_SUBSCRIBERS),
     ]
-    lines.append('printf("CUpti_ActivityAPI size %zu\\n", sizeof(CUpti_ActivityAPI));')
-    for name in ("KERNEL", "DRIVER", "RUNTIME", "CONCURRENT_KERNEL", "EXTERNAL_CORRELATION"):
-        lines.append(f'printf("kind {name} %d\\n", CUPTI_ACTIVITY_KIND_{name});')
-    lines.append('printf("kind CUSTOM0 %d\\n", CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0);')
-    source = tmp_path / "offsets.c"
+    expected += [
+        (f"CUPTI_DRIVER_TRACE_CBID_{name}", number)
+        for name, number in zip(LAUNCH_NAMES, cupti.LAUNCH_CALLS, strict=True)
+    ]
+    prints = "\n".join(f'printf("%ld\\n", (long)({expression}));' for expression, _ in expected)
+    source = tmp_path / "layout.c"
     source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n#include <cuda.h>\n#include <cupti.h>\n"
-        "#include <cupti_activity_deprecated.h>\nint main(void) {"
-        + "\n".join(lines)
-        + "return 0; }\n"
+        f"#include <cupti_activity_deprecated.h>\nint main(void) {{ {prints} return 0; }}\n"
     )
-    program = tmp_path / "offsets"
+    program = tmp_path / "layout"
     subprocess.run(["gcc", f"-I{include}", str(source), "-o", str(program)], check=True, timeout=60)
     printed = subprocess.run(
         [str(program)], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    expected = []
-    for version in kernels:
-        struct = f"CUpti_ActivityKernel{version}"
-        expected.append(f"{struct} size {VERSIONS[version]}")
-        expected += [
-            f"{struct} {name} {offset} {np.dtype(form).itemsize}"
-            for name, form, offset in records.KERNEL_FIELDS
-        ]
-    struct = "CUpti_ActivityExternalCorrelation"
-    expected.append(f"{struct} size {records.CORRELATION_SIZE}")
-    expected += [
-        f"{struct} {name} {offset} {np.dtype(form).itemsize}"
-        for name, form, offset in records.CORRELATION_FIELDS
-    ]
-    expected += [
-        f"CUpti_ActivityAPI size {records.API_SIZE}",
-        f"kind KERNEL {records.KIND_KERNEL}",
-        f"kind DRIVER {records.KIND_DRIVER}",
-        f"kind RUNTIME {records.KIND_RUNTIME}",
-        f"kind CONCURRENT_KERNEL {records.KIND_CONCURRENT_KERNEL}",
-        f"kind EXTERNAL_CORRELATION {records.KIND_EXTERNAL_CORRELATION}",
-        f"kind CUSTOM0 {records.EXTERNAL_KIND_CUSTOM0}",
-    ]
-    assert printed == expected
+    ).stdout.split()
+    assert dict(zip([e for e, _ in expected], map(int, printed), strict=True)) == dict(expected)
 
 
 @pytest.mark.parametrize("size", VERSIONS.values())
@@ -115,84 +97,27 @@ def test_fields_come_back(size: int, synthetic: SimpleNamespace) -> None:
             "streamId": 7 + i,
             "correlationId": 100 + i,
             "name": 4096 * i,
+            "registersPerThread": 255 - i,
         }
         for i in range(3)
     ]
-    buffer = synthetic.buffer(
-        synthetic.correlation(100, 1),
-        synthetic.kernel(size, **kernels[0]),
-        synthetic.kernel(size, **kernels[1]),
-        synthetic.correlation(101, 2, kind=5),
-        synthetic.kernel(size, **kernels[2]),
-    )
-    found = parse(buffer, record_sizes(size))
+    found = parse_kernels(synthetic.buffer(*[synthetic.kernel(size, **k) for k in kernels]), size)
     for position, kernel in enumerate(kernels):
-        assert {name: int(found.kernels[name][position]) for name in kernel} == kernel
-    assert found.correlations["correlationId"].tolist() == [100, 101]
-    assert found.correlations["externalId"].tolist() == [1, 2]
-    assert found.correlations["externalKind"].tolist() == [3, 5]
+        assert {name: int(found[name][position]) for name in kernel} == kernel
 
 
-def walk(buffer: np.ndarray, sizes: dict[int, int]) -> list[tuple[int, int]]:
-    """The naive definition of where records start."""
-    found, at = [], 0
-    while at < len(buffer):
-        kind = int(buffer[at : at + 4].view("<u4")[0])
-        found.append((at, kind))
-        at += sizes[kind]
-    return found
+def test_an_empty_buffer_has_no_kernels() -> None:
+    assert len(parse_kernels(np.empty(0, np.uint8), 208)) == 0
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_starts_are_those_of_a_walk_even_when_fields_look_like_kinds(
-    seed: int, synthetic: SimpleNamespace
-) -> None:
-    draw = random.Random(seed)
-    size = draw.choice(list(VERSIONS.values()))
-    misleading = [3, 4, 5, 10, 39]
-    parts = []
-    for _ in range(draw.randrange(1, 200)):
-        if draw.random() < 0.5:
-            fields = {
-                name: draw.choice(misleading)
-                for name in ("streamId", "deviceId", "start", "end", "name")
-            }
-            parts.append(synthetic.kernel(size, **fields))
-        elif draw.random() < 0.5:
-            parts.append(synthetic.correlation(draw.choice(misleading), draw.choice(misleading)))
-        else:
-            api = np.array([draw.choice([4, 5]), *draw.choices(misleading, k=9)], "<u4")
-            parts.append(api.tobytes())
-    buffer = synthetic.buffer(*parts)
-    sizes = record_sizes(size)
-    starts, kinds = record_starts(buffer, sizes)
-    assert list(zip(starts.tolist(), kinds.tolist(), strict=True)) == walk(buffer, sizes)
-
-
-def test_empty_buffer() -> None:
-    found = parse(np.empty(0, np.uint8), record_sizes(208))
-    assert len(found.kernels) == len(found.correlations) == 0
-
-
-def test_an_unknown_record_is_named(synthetic: SimpleNamespace) -> None:
-    buffer = synthetic.buffer(synthetic.correlation(1, 1), bytes([77, 0, 0, 0] + [0] * 20))
-    with pytest.raises(CuptiError, match="byte 24 of 48, kind 77"):
-        parse(buffer, record_sizes(208))
+def test_what_is_not_a_kernel_record_is_named(synthetic: SimpleNamespace) -> None:
+    other = synthetic.kernel(208, kind=39)
+    with pytest.raises(CuptiError, match="byte 208 of 416"):
+        parse_kernels(synthetic.buffer(synthetic.kernel(208), other), 208)
     with pytest.raises(CuptiError, match="cannot read"):  # records of another size than assumed
-        parse(synthetic.buffer(*[synthetic.kernel(224)] * 3), record_sizes(208))
-    with pytest.raises(CuptiError, match="8-byte words"):
-        parse(np.zeros(12, np.uint8), record_sizes(208))
-
-
-def test_two_hundred_thousand_records_take_under_a_second(synthetic: SimpleNamespace) -> None:
-    pair = synthetic.correlation(1, 1) + synthetic.kernel(216, correlationId=1, start=1, end=3)
-    buffer = np.frombuffer(pair * 100_000, np.uint8)
-    import time
-
-    begin = time.process_time()
-    found = parse(buffer, record_sizes(216))
-    assert time.process_time() - begin < 1.0
-    assert len(found.kernels) == len(found.correlations) == 100_000
+        parse_kernels(synthetic.buffer(*[synthetic.kernel(224)] * 3), 208)
+    with pytest.raises(CuptiError, match="byte 208 of 300"):
+        parse_kernels(synthetic.buffer(synthetic.kernel(208), b"\n" + bytes(91)), 208)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +142,28 @@ def test_versions_before_cuda_12_are_refused() -> None:
         kernel_record_size(18)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_length_of_a_record_is_measured(count: int, synthetic: SimpleNamespace) -> None:
+    size = 264  # of a CUPTI to come
+    buffer = synthetic.buffer(*[synthetic.kernel(size)] * count)
+    base = buffer.ctypes.data
+
+    def next_record(start: int, valid: int, record: object) -> int:
+        """cuptiActivityGetNextRecord."""
+        slot = ctypes.c_void_p.from_address(ctypes.addressof(record._obj))  # type: ignore[attr-defined]
+        following = base if not slot.value else slot.value + size
+        if following >= start + valid:
+            return 12  # CUPTI_ERROR_MAX_LIMIT_REACHED
+        slot.value = following
+        return 0
+
+    source = cupti.CuptiSource.__new__(cupti.CuptiSource)
+    source._cupti = SimpleNamespace(cuptiActivityGetNextRecord=next_record)
+    source._kernel_size, source._measured = 248, False
+    source._measure(buffer)
+    assert (source._kernel_size, source._measured) == (size, True)
+
+
 REQUESTED = ctypes.CFUNCTYPE(
     None,
     ctypes.POINTER(ctypes.c_void_p),
@@ -226,43 +173,60 @@ REQUESTED = ctypes.CFUNCTYPE(
 COMPLETED = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
+LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
+BUFFER_BYTES = 1 << 16
 
 
-def fill(buffers: NativeBuffers, data: bytes) -> None:
+@pytest.fixture
+def callbacks() -> NativeCallbacks:
+    found = native_callbacks(BUFFER_BYTES)
+    found.set_number(0)
+    with found.take_buffers():
+        found.take_launches()
+    return found
+
+
+def fill(callbacks: NativeCallbacks, data: bytes) -> None:
     """What CUPTI does: ask for a buffer, fill it, hand it back."""
     address, size, limit = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(99)
-    REQUESTED(buffers.requested)(ctypes.byref(address), ctypes.byref(size), ctypes.byref(limit))
-    assert size.value == buffers.size
+    REQUESTED(callbacks.requested)(ctypes.byref(address), ctypes.byref(size), ctypes.byref(limit))
+    assert size.value == BUFFER_BYTES
     assert limit.value == 0
     assert address.value is not None and address.value % 8 == 0
     ctypes.memmove(address.value, data, len(data))
-    COMPLETED(buffers.completed)(None, 0, address.value, size.value, len(data))
+    COMPLETED(callbacks.completed)(None, 0, address.value, size.value, len(data))
 
 
-def test_native_buffers_come_back_in_order() -> None:
-    buffers = native_buffers(1 << 16)
+def launch(callbacks: NativeCallbacks, correlation: int, site: int = native.API_ENTER) -> None:
+    """What CUPTI does on entry to a driver call and on exit from it."""
+    data = (ctypes.c_uint32 * 20)()
+    data[native.CALLBACK_SITE_OFFSET // 4] = site
+    data[native.CORRELATION_ID_OFFSET // 4] = correlation
+    LAUNCH(callbacks.launch)(None, 1, 307, ctypes.addressof(data))
+
+
+def test_buffers_come_back_in_order(callbacks: NativeCallbacks) -> None:
     for number in range(5):
-        fill(buffers, bytes([number]) * 8)
-    fill(buffers, b"")
-    with buffers.take() as views:
+        fill(callbacks, bytes([number]) * 8)
+    fill(callbacks, b"")
+    with callbacks.take_buffers() as views:
         assert [bytes(view) for view in views] == [bytes([number]) * 8 for number in range(5)]
-    with buffers.take() as views:
+    with callbacks.take_buffers() as views:
         assert views == []
 
 
-def test_native_buffers_from_many_threads_lose_nothing() -> None:
-    buffers = native_buffers(1 << 16)
+def test_buffers_from_many_threads_are_all_there(callbacks: NativeCallbacks) -> None:
     seen: list[int] = []
     done = threading.Event()
 
     def produce(number: int) -> None:
         for i in range(300):
-            fill(buffers, (number * 1000 + i).to_bytes(8, "little"))
+            fill(callbacks, (number * 1000 + i).to_bytes(8, "little"))
 
     def consume() -> None:
         while True:
             last = done.is_set()
-            with buffers.take() as views:
+            with callbacks.take_buffers() as views:
                 seen.extend(int.from_bytes(bytes(view), "little") for view in views)
             if last:
                 return
@@ -276,3 +240,47 @@ def test_native_buffers_from_many_threads_lose_nothing() -> None:
     done.set()
     consumer.join()
     assert sorted(seen) == [number * 1000 + i for number in range(4) for i in range(300)]
+
+
+def test_launches_are_logged_with_their_threads_number(callbacks: NativeCallbacks) -> None:
+    launch(callbacks, 1)  # no number yet
+    callbacks.set_number(7)
+    launch(callbacks, 2)
+    launch(callbacks, 3, site=1)  # the exit of a call
+    callbacks.set_number(2**32 - 1)
+    launch(callbacks, 2**32 - 1)
+
+    def elsewhere() -> None:
+        launch(callbacks, 4)
+        callbacks.set_number(9)
+        launch(callbacks, 5)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    callbacks.set_number(0)
+    launch(callbacks, 6)
+    assert callbacks.take_launches().tolist() == [[2, 7], [2**32 - 1, 2**32 - 1], [5, 9]]
+    assert callbacks.take_launches().shape == (0, 2)
+
+
+def test_the_log_grows_over_many_chunks_and_threads(callbacks: NativeCallbacks) -> None:
+    per_thread = native._CHUNK_ENTRIES // 2 + 7
+
+    def produce(number: int) -> None:
+        callbacks.set_number(number)
+        for i in range(per_thread):
+            launch(callbacks, number * 10**6 + i)
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    parts = [callbacks.take_launches()]
+    for thread in threads:
+        thread.join()
+    parts.append(callbacks.take_launches())
+    log = np.concatenate(parts)
+    assert len(log) == 3 * per_thread
+    for number in (1, 2, 3):
+        ids = log[log[:, 1] == number, 0]
+        assert np.array_equal(ids, np.arange(per_thread) + number * 10**6)
