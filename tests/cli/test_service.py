@@ -1,0 +1,127 @@
+"""The commands that talk to a service, against a real one, and those on its database."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+JOB = ("vector_add", "--shape", "n=65536", "--trials", "3", "--seconds", "6")
+
+
+@pytest.mark.slow
+def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
+    server = ("--server", service)
+    assert run("jobs", *server).out == "no jobs\n"
+    submitted = run("submit", *JOB, "--idempotency-key", "one", *server)
+    assert submitted.code == 0, submitted.err
+    job = submitted.out.strip()
+    assert f"deuteron watch {job}" in submitted.err
+    assert run("submit", *JOB, "--idempotency-key", "one", *server).out.strip() == job
+
+    watched = run("watch", job, *server)
+    assert watched.code == 0, watched.err
+    assert "best so far" in watched.err
+    assert f"job {job} succeeded" in watched.err
+    assert "n=65536" in watched.out
+    assert "speed-up" in watched.out
+
+    listed = run("jobs", *server).out
+    assert job in listed
+    assert "succeeded" in listed
+    assert run("jobs", "--state", "failed", *server).out == "no jobs\n"
+
+    bundle = tmp_path / "configs.bundle"
+    pulled = run("cache", "pull", "-o", bundle, *server)
+    assert "downloaded, 1 configurations, sha256 " in pulled.out
+    assert "is current" in run("cache", "pull", "-o", bundle, *server).out
+    online = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", *server).out
+    offline = run(
+        "cache", "lookup", "vector_add_kernel", "--shape", "n=65536", "--bundle", bundle
+    ).out
+    assert online.splitlines()[0] == offline.splitlines()[0] == "match   exact"
+    assert online.splitlines()[2] == offline.splitlines()[2]
+
+    missing = run("watch", "no-such-job", *server)
+    assert missing.code == 2
+    assert "no-such-job" in missing.err
+
+
+@pytest.mark.slow
+def test_cancel_ends_a_running_job_and_watching_says_so(run, service: str):
+    server = ("--server", service)
+    job = run(
+        "submit", "matmul", "--shape", "M=256,N=256,K=256", "--seconds", "120", *server
+    ).out.strip()
+    cancelled = run("cancel", job, *server)
+    assert cancelled.code == 0, cancelled.err
+    watched = run("watch", job, *server)
+    assert watched.code == 1
+    assert f"job {job} cancelled" in watched.err
+    assert run("cancel", job, *server).out == f"job {job}: cancelled\n"
+
+
+def test_devices_as_table_and_as_json(run):
+    from deuteron.compiler import get_device
+
+    assert get_device("cpu").properties.name in run("devices").out
+    rows = json.loads(run("devices", "--json").out)
+    assert rows[0]["device"] == "cpu"
+    assert rows[0]["key"].startswith("cpu/")
+
+
+def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert run("db", "current").out.startswith("base (newest is ")
+    assert run("db", "upgrade").code == 0
+    assert (home / "deuteron.db").is_file()
+    newest = run("db", "current").out
+    assert newest.endswith("(newest)\n")
+    refused = run("db", "downgrade", "base")
+    assert refused.code == 1  # nobody answers the question
+    assert run("db", "current").out == newest
+    assert run("db", "downgrade", "base", "--yes").code == 0
+    assert run("db", "current").out.startswith("base")
+    assert run("db", "upgrade").out.rstrip().endswith(newest.split()[0])
+
+
+def test_a_password_is_not_shown(run):
+    ran = run("db", "current", "--url", "postgresql://me:secret@127.0.0.1:9/x")
+    assert ran.code == 2
+    assert "secret" not in ran.err
+    assert "127.0.0.1:9" in ran.err
+
+
+def test_tokens_are_created_listed_and_revoked(run, home: Path):
+    created = run(
+        "token", "create", "ci", "--scope", "read", "--scope", "submit", "--expires", "90d"
+    )
+    secret = created.out.strip()
+    assert secret.startswith("dtn_")
+    assert secret not in created.err
+    listed = run("token", "list").out
+    assert "read submit" in listed
+    assert "expires 20" in listed
+    assert secret not in listed
+    assert secret.encode() not in (home / "deuteron.db").read_bytes()
+    (token,) = [word for word in listed.split() if len(word) == 36]
+    assert "revoked" in run("token", "revoke", token).out
+    assert "revoked" in run("token", "list").out
+
+
+def test_benchmarks_are_listed_with_what_they_measure(run):
+    listed = run("bench").out
+    assert "compile_time" in listed
+    assert all(len(line.split()) > 2 for line in listed.splitlines())
+
+
+def test_a_benchmark_gets_its_arguments_and_its_exit_code_is_ours(
+    run_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
+):
+    from deuteron.cli import bench
+
+    (tmp_path / "probe.py").write_text('"""Probes."""\nimport sys\nsys.exit(len(sys.argv))\n')
+    monkeypatch.setattr(bench, "benchmarks_folder", lambda: tmp_path)
+    assert run("bench", "probe", "--", "--a", "b").code == 3

@@ -1,0 +1,184 @@
+"""``deuteron tune``: built-in workloads, files, resumption, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deuteron.tuner import read_bundle
+from deuteron.tuner.workloads import WorkloadSpec
+
+SMALL = ("--trials", "3", "--seconds", "4")
+
+
+def test_matmul_end_to_end(run, tmp_path: Path):
+    out = tmp_path / "out"
+    ran = run(
+        *("tune", "matmul", "--shape", "M=96,N=80,K=64", "--dtype", "f32", "--device", "cpu"),
+        *(*SMALL, "--out", out),
+    )
+    assert ran.code == 0, ran.err
+    for heading in ("default", "best", "speed-up", "configuration"):
+        assert heading in ran.out
+    assert "K=64,M=96,N=80" in ran.out
+    assert "best so far" in ran.err
+    (record,) = read_bundle(out / "records.bundle").records()
+    assert (record.kernel_name, dict(record.shape)) == (
+        "matmul_kernel",
+        {"M": 96, "N": 80, "K": 64},
+    )
+    assert record.checked
+    assert record.speedup.low <= record.speedup.median <= record.speedup.high
+    for name in ("journal.jsonl", "records.bundle", "search.hatchet"):
+        assert str(out / name) in ran.out
+    tree = json.loads((out / "search.hatchet").read_text())
+    assert tree[0]["children"][0]["frame"]["name"] == "matmul_kernel"
+
+
+def test_the_same_command_takes_finished_trials_over(run, tmp_path: Path):
+    command = ("tune", "vector_add", "--shape", "n=4096", *SMALL, "--out", tmp_path / "out")
+    first = run(*command)
+    assert first.code == 0
+    journal = (tmp_path / "out" / "journal.jsonl").read_text()
+    trials = journal.count('"kind":"trial_finished"')
+    again = run(*command)
+    assert f"{trials} trials were taken over" in again.err
+    assert again.out == first.out
+
+
+def test_several_shapes_and_dtypes(run, tmp_path: Path):
+    ran = run(
+        *("tune", "vector_add", "--shape", "n=4096", "--shape", "n=5000"),
+        *("--dtype", "f32", "--dtype", "f16", "--trials", "2", "--seconds", "8"),
+        *("--out", tmp_path / "out"),
+    )
+    assert ran.code == 0, ran.err
+    found = {
+        (r.shape["n"], r.dtype) for r in read_bundle(tmp_path / "out/records.bundle").records()
+    }
+    assert found == {(4096, "f32"), (4096, "f16"), (5000, "f32"), (5000, "f16")}
+
+
+def test_results_go_to_the_home_when_no_folder_is_named(run, home: Path):
+    assert run("tune", "vector_add", "--shape", "n=4096", *SMALL).code == 0
+    assert len(list(home.glob("tune/vector_add-*/records.bundle"))) == 1
+
+
+def test_a_kernel_of_a_file_is_inferred(run, examples: Path, tmp_path: Path):
+    ran = run(
+        *("tune", f"{examples}/vector_add.py:add_kernel", "--shape", "n_elements=5000"),
+        *(*SMALL, "--out", tmp_path / "out"),
+    )
+    assert ran.code == 0, ran.err
+    (record,) = read_bundle(tmp_path / "out/records.bundle").records()
+    assert record.kernel_name == "add_kernel"
+    assert set(record.config) == {"BLOCK_SIZE"}
+    assert dict(record.dims_from_arguments) == {"n_elements": "n_elements"}
+
+
+def test_options_say_what_the_text_does_not(run, examples: Path, tmp_path: Path):
+    saved = tmp_path / "softmax.json"
+    ran = run(
+        *("tune", f"{examples}/softmax.py:softmax_kernel", "--shape", "M=37,N=50"),
+        *("--tensor", "output_ptr=M,N", "--tensor", "input_ptr=M,N"),
+        *("--scalar", "input_row_stride=N,output_row_stride=N,n_rows=M,n_cols=N"),
+        *("--constexpr", "BLOCK_SIZE=next_power_of_2(N)", "--search", "num_stages=1,2"),
+        *("--grid", "min(M, 16)", "--save-workload", saved),
+    )
+    assert (ran.code, ran.out) == (0, f"workload: {saved}\n")
+    spec = WorkloadSpec.from_json(json.loads(saved.read_text()))
+    assert {t.name: (t.shape, t.role) for t in spec.tensors} == {
+        "output_ptr": (("M", "N"), "output"),
+        "input_ptr": (("M", "N"), "input"),
+    }
+    assert spec.scalars["input_row_stride"] == "N"
+    assert spec.constexprs == {"BLOCK_SIZE": "next_power_of_2(N)"}
+    assert spec.grid == ("min(M, 16)",)
+    assert spec.space_for("cpu").names == ("num_stages",)
+    tuned = run("tune", saved, "--shape", "M=37,N=50", *SMALL, "--out", tmp_path / "out")
+    assert tuned.code == 0, tuned.err
+    assert "M=37,N=50" in tuned.out
+
+
+DESCRIBED = """\
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "y", "shape": ["n"], "role": "inout"}],
+    "scalars": {"count": "n"},
+    "grid": ["cdiv(n, B)"],
+    "space": {"parameters": [{"name": "B", "choices": [64, 128]}]},
+}
+
+
+@triton.jit
+def double(y, count, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + at, 2 * tl.load(y + at, mask=at < count), mask=at < count)
+"""
+
+
+def test_a_file_may_describe_its_kernel(run, kernel_file, tmp_path: Path):
+    path = kernel_file(DESCRIBED)
+    ran = run("tune", f"{path}:double", "--shape", "n=1000", *SMALL, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    (record,) = read_bundle(tmp_path / "out/records.bundle").records()
+    assert record.config["B"] in (64, 128)
+
+
+def test_indices_and_atomics_are_inferred(kernel_file):
+    from deuteron.cli.kernel_file import read_kernel
+    from deuteron.tuner.workloads.inferred import infer_workload
+
+    source = read_kernel(
+        str(
+            kernel_file(
+                "@triton.jit\ndef k(x, rows, total, n, eps, B: tl.constexpr):\n"
+                "    at = tl.program_id(0) * B + tl.arange(0, B)\n"
+                "    r = tl.load(rows + at, mask=at < n)\n"
+                "    tl.atomic_add(total + r, tl.load(x + at, mask=at < n) + eps)\n"
+            )
+        )
+    )
+    spec = infer_workload(source, dims=("n",))
+    assert {t.name: (t.dtype, t.role, t.fill) for t in spec.tensors} == {
+        "x": ("$dtype", "input", "normal"),
+        "rows": ("i32", "input", "zeros"),
+        "total": ("$dtype", "inout", "normal"),
+    }
+    assert spec.scalars == {"n": "n", "eps": "1e-5"}
+    assert spec.grid == ("cdiv(n, B)",)
+    assert spec.bytes.replace(" ", "") == "1*(n)*element_bytes+1*(n)*4+2*(n)*element_bytes"
+
+
+def test_choices_come_from_the_autotune_decorator(kernel_file):
+    from deuteron.cli.kernel_file import read_kernel
+    from deuteron.tuner.workloads.inferred import infer_workload
+
+    source = read_kernel(
+        str(
+            kernel_file(
+                '@triton.autotune([triton.Config({"B": b}) for b in (1, 2)], key=[])\n'
+                "@triton.jit\ndef computed(x, B: tl.constexpr):\n    tl.store(x + tl.arange(0, B), 1.0)\n",
+                "a.py",
+            )
+        )
+    )
+    assert infer_workload(source, dims=("n",)).space_for("cpu").parameters[0].choices[0] == 128
+    source = read_kernel(
+        str(
+            kernel_file(
+                '@triton.autotune([triton.Config({"B": 512}), triton.Config({"B": 32})], key=[])\n'
+                "@triton.jit\ndef k(x, B: tl.constexpr):\n    tl.store(x + tl.arange(0, B), 1.0)\n",
+                "b.py",
+            )
+        )
+    )
+    assert infer_workload(source, dims=("n",)).space_for("cpu").parameters[0].choices == (32, 512)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(run, tmp_path: Path):
+    ran = run("tune", "softmax", "--shape", "M=512,N=781", "--device", "cuda:0", *SMALL)
+    assert ran.code == 0, ran.err
