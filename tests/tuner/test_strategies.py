@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
@@ -132,6 +133,12 @@ class TestRandom(StrategyConformance):
         assert drain(resumed) == whole[10:]
 
 
+needs_optuna = pytest.mark.skipif(
+    importlib.util.find_spec("optuna") is None, reason="the extra optuna is not installed"
+)
+
+
+@needs_optuna
 class TestOptunaTPE(StrategyConformance):
     name = "optuna"
 
@@ -153,10 +160,12 @@ class TestOptunaTPE(StrategyConformance):
         assert tpe < sum(best_of("random", s) for s in seeds)
 
 
+@needs_optuna
 class TestOptunaRandom(StrategyConformance):
     name = "optuna:random"
 
 
+@needs_optuna
 class TestOptunaNsga(StrategyConformance):
     name = "optuna:nsgaii"
 
