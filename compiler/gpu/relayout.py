@@ -128,16 +128,17 @@ class Relayout:
         if found is not None:
             return found
         source = self._made.get(value)
-        depth = self._depth[value]
+        made: tuple[tuple[Value, Value], ...]
         if source is not None:
-            convert = ConvertLayout(source, value.type.with_layout(layout))
-            new: Op = convert
-            results: tuple[Value, ...] = (convert.result,)
+            new: Op = ConvertLayout(source, value.type.with_layout(layout))
+            made = ((value, new.results[0]),)
         else:
-            new, results = self._again(cast(Op, value.op), value, layout)
+            op = cast(Op, value.op)
+            new = self._again(op, value, layout)
+            made = tuple(zip(op.results, new.results, strict=True))
         new.location = value.op.location if value.op is not None else None
-        self._blocks[depth].ops.append(new)
-        for old, result in zip(value.op.results if value.op else (value,), results, strict=True):
+        self._blocks[self._depth[value]].ops.append(new)
+        for old, result in made:
             result.name = old.name
             self._in_layout[old, layout] = result
         return self._in_layout[value, layout]
@@ -191,9 +192,7 @@ class Relayout:
                 made.type = made.type.with_layout(result)
         return new
 
-    def _again(
-        self, op: Op, value: Value, layout: LinearLayout | None
-    ) -> tuple[Op, tuple[Value, ...]]:
+    def _again(self, op: Op, value: Value, layout: LinearLayout | None) -> Op:
         """Compute a cheap value or a view in ``layout``; views may need a conversion of what they give."""
         if layout is None:
             raise LayoutError(f"{op!r} has no layout")
@@ -213,15 +212,12 @@ class Relayout:
                 return self._join(op, value, layout)
             case _:
                 wanted = layout
-        new = self._rebuild(op, [wanted] * len(op.operands), layout)
-        return new, new.results
+        return self._rebuild(op, [wanted] * len(op.operands), layout)
 
-    def _join(self, op: Join, value: Value, layout: LinearLayout) -> tuple[Op, tuple[Value, ...]]:
+    def _join(self, op: Join, value: Value, layout: LinearLayout) -> Op:
         paired = splittable_layout(layout)
         if layout == paired:
             halves = split_layout(layout)
-            new = self._rebuild(op, [halves, halves], layout)
-            return new, new.results
+            return self._rebuild(op, [halves, halves], layout)
         source = self.demand(value, paired)
-        convert = ConvertLayout(source, value.type.with_layout(layout))
-        return convert, convert.results
+        return ConvertLayout(source, value.type.with_layout(layout))

@@ -71,3 +71,66 @@ def test_matmul(matmul, simulated, rng, dtype, shape, block, warps) -> None:
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.where(exact >= 0, exact, 0.01 * exact)
     np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())
+
+
+ATTENTION = """
+def attention(q_ptr, k_ptr, v_ptr, o_ptr, T, scale, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, d = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + d[None, :], mask=rows[:, None] < T, other=0.0)
+    best = tl.full([M], float("-inf"), tl.float32)
+    total = tl.zeros([M], tl.float32)
+    acc = tl.zeros([M, D], tl.float32)
+    for start in range(0, T, N):
+        columns = start + tl.arange(0, N)
+        inside = columns[:, None] < T
+        k = tl.load(k_ptr + columns[:, None] * D + d[None, :], mask=inside, other=0.0)
+        scores = tl.dot(q, tl.trans(k)) * scale
+        scores = tl.where(columns[None, :] < T, scores, float("-inf"))
+        higher = tl.maximum(best, tl.max(scores, 1))
+        p = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(best - higher)
+        total = total * shrink + tl.sum(p, 1)
+        v = tl.load(v_ptr + columns[:, None] * D + d[None, :], mask=inside, other=0.0)
+        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
+        best = higher
+    out = (acc / total[:, None]).to(o_ptr.dtype.element_ty)
+    tl.store(o_ptr + rows[:, None] * D + d[None, :], out, mask=rows[:, None] < T)
+"""
+
+
+@pytest.mark.parametrize("length, warps", [(64, 4), (50, 2)])
+def test_attention(from_text, simulated, rng, length, warps) -> None:
+    """Two dots, transposed operands, row statistics carried by the loop: what the layouts have to hold together."""
+    depth, scale = 32, 0.17
+    pointers = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), "*fp16:16")
+    sample = from_text(
+        ATTENTION,
+        {**pointers, "T": "i32:16" if length % 16 == 0 else "i32", "scale": "fp32"},
+        {"M": 32, "N": 16, "D": depth},
+        warps,
+    )
+    q, k, v = (rng.standard_normal((length, depth)).astype(np.float16) for _ in range(3))
+    out = np.zeros_like(q)
+    simulated(sample.program(), (-(-length // 32),), [q, k, v, out, length, scale])
+    scores = scale * q.astype(np.float64) @ k.astype(np.float64).T
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exact = weights @ v.astype(np.float64) / weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(out, exact, atol=4e-3)
+
+
+def test_random_numbers_do_not_depend_on_the_layout(from_text, simulated) -> None:
+    """tl.rand is a long integer expression, which is kept instead of being computed again."""
+    from deuteron.compiler.targets import interpreter
+
+    text = """
+def dropout(x_ptr, y_ptr, seed, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    keep = tl.rand(seed, offs) > 0.25
+    tl.store(y_ptr + offs, tl.where(keep, tl.load(x_ptr + offs) / 0.75, 0.0))
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "seed": "i32"}, {"N": 512})
+    x, y, wanted = np.ones(512, np.float32), np.zeros(512, np.float32), np.zeros(512, np.float32)
+    simulated(sample.program(), (1,), [x, y, 123])
+    interpreter.run(sample.tile(), (1,), [x, wanted, 123])
+    np.testing.assert_allclose(y, wanted, rtol=1e-6)
+    assert 0.6 < np.count_nonzero(y) / 512 < 0.9
