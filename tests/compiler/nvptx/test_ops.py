@@ -363,3 +363,32 @@ def k(x_ptr, N: tl.constexpr):
     wanted = np.roll(x, 37) * 2
     simulated(sample.program(), (1,), [x])
     np.testing.assert_array_equal(x, wanted)
+
+
+def test_booleans_in_memory_and_as_arguments(from_text, simulated, check_ptx) -> None:
+    text = """
+def k(flag_ptr, out_ptr, invert, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    flags = tl.load(flag_ptr + offs).to(tl.int1)
+    tl.store(out_ptr + offs, flags ^ invert)
+"""
+    sample = from_text(
+        text, {"flag_ptr": "*i1:16", "out_ptr": "*i1:16", "invert": "i1"}, {"N": 512}
+    )
+    flags, out = np.arange(512) % 3 == 0, np.zeros(512, np.bool_)
+    simulated(sample.program(), (1,), [flags, out, 1])
+    np.testing.assert_array_equal(out, ~flags)
+    check_ptx(sample)
+
+
+def test_pointers_made_from_integers(from_text, check_ptx) -> None:
+    text = """
+def k(table_ptr, out_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    row = tl.load(table_ptr + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    rows = tl.load(table_ptr + offs).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr + offs, tl.load(row + offs) + tl.load(rows))
+"""
+    sample = from_text(text, {"table_ptr": "*i64:16", "out_ptr": "*fp32:16"}, {"N": 256})
+    for target in ("cuda:80", "cuda:90a"):
+        check_ptx(sample, target)
