@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from ...errors import MemoryAccessError
+from ...ir.types import I64
 from .numbers import Array
 
 
@@ -117,7 +118,7 @@ def _bad(addresses: Array, lane: int, buffer: Buffer | None, size: int, why: str
     address = int(addresses[lane])
     if buffer is None:
         return BadAddress(f"address {address:#x} {why}", lane)
-    index = (address - buffer.start) // size
+    index = I64.wrap(address - buffer.start) // size  # a negative offset may wrap around address 0
     count = buffer.size // size
     return BadAddress(
         f"element {index} of {buffer.name} ({count} elements, address {address:#x}) {why}", lane

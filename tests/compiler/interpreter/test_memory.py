@@ -66,6 +66,23 @@ def test_outside_an_array(place, element):
     assert not memory.any()
 
 
+def test_below_address_zero():
+    function = parse_function(
+        """
+func @f(%x: *i32, %n: i64) {
+  %p = addptr %x %n : *i32
+  store %p %v
+}""".replace("  store", "  %v = constant {value = 1, type = i32} : i32\n  store")
+    )
+    x = np.zeros(4, np.int32)
+    for distance in (
+        1 << 50,
+        1 << 60,
+    ):  # the first stays above address 0 on some machines, the second never
+        with pytest.raises(MemoryAccessError, match=f"element -{distance} of x"):
+            run(function, (1,), [x, -distance])
+
+
 def test_program_of_the_failure_is_named():
     function = parse_function("""
 func @f(%x: *i32) {
