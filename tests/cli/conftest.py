@@ -107,3 +107,24 @@ def service(tmp_path: Path) -> Iterator[str]:
 
     with DemoService(tmp_path / "service", tmp_path / "service.log") as running:
         yield running.url
+
+
+@pytest.fixture
+def living_members() -> Callable[[int], list[str]]:
+    """The processes of a session that still run."""
+
+    def members(session: int) -> list[str]:
+        """Command lines of the processes of a session, those without a parent to bury them left out."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                _, _, rest = (entry / "stat").read_text().rpartition(")")
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue  # not a process, or gone by now
+            state, _parent, _group, owner = rest.split()[:4]
+            if int(owner) == session and state != "Z":
+                found.append(command)
+        return found
+
+    return members

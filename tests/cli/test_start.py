@@ -67,7 +67,7 @@ def test_reader_that_goes_away_leaves_no_traceback(run_process, examples: Path):
     assert errors == ""
 
 
-def test_interrupt_ends_with_130(home: Path):
+def test_interrupt_ends_with_130(home: Path, living_members):
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "deuteron.cli", "tune", "matmul", "--seconds", "60"],
         stdout=subprocess.PIPE,
@@ -91,18 +91,3 @@ def test_interrupt_ends_with_130(home: Path):
         assert time.monotonic() < deadline, living_members(process.pid)
         time.sleep(0.1)
     assert list(home.glob("tune/*/journal.jsonl")), "the trials so far are kept"
-
-
-def living_members(session: int) -> list[str]:
-    """Command lines of the processes of a session, those without a parent to bury them left out."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            _, _, rest = (entry / "stat").read_text().rpartition(")")
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue  # not a process, or gone by now
-        state, _parent, _group, owner = rest.split()[:4]
-        if int(owner) == session and state != "Z":
-            found.append(command)
-    return found

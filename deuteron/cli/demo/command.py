@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,13 +35,17 @@ def demo(
 
     Example: `deuteron demo --seconds 30`
     """
+    from deuteron.compiler import get_device
+
     from . import offline, search
     from .service import DemoService
 
     steps = Steps()
-    chosen = device or search.best_device()
+    chosen = get_device(device or search.best_device()).name
     files = DemoFiles(out)
     out.mkdir(parents=True, exist_ok=True)
+    # Without a handler the demo would end at once and leave its service behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
     steps.begin(f"start the service on SQLite, device {chosen}")
     with DemoService(out / "service", files.log) as service, service.connect() as client:
