@@ -104,29 +104,40 @@ def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
     elem, remainder = _scalar(op), isinstance(op, ops.Rem)
     if elem.is_float:
         return _in_float(e, elem, lambda a, b: e.floating("frem", a, b), x, y)
-    # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not.
-    one = constant(y.type, 1)
-    y = e.select(e.compare("eq", y, constant(y.type, 0)), one, y)
+    # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not. The
+    # result of x / 0 and x % 0 is 0, as in NumPy.
+    one, zero = constant(y.type, 1), constant(y.type, 0)
+    by_zero = e.compare("eq", y, zero)
+    y = e.select(by_zero, one, y)
+    if remainder:  # x % 1 is 0
+        return _remainder(e, elem, x, y)
+    return e.select(by_zero, zero, _quotient(e, elem, x, y))
+
+
+def _remainder(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:
     if x.lanes and elem.bits <= 32:
-        return _divide_by_double(e, elem, x, y, remainder)
+        return e.binary("sub", x, e.binary("mul", _divide_by_double(e, elem, x, y), y))
     if not elem.is_signed:
-        return e.binary("urem" if remainder else "udiv", x, y)
+        return e.binary("urem", x, y)
     minus = e.compare("eq", y, constant(y.type, -1))
-    safe = e.select(minus, one, y)
-    if remainder:
-        return e.binary("srem", x, safe)  # x % 1 == x % -1 == 0
-    negated = e.binary("sub", constant(x.type, 0), x)
-    return e.select(minus, negated, e.binary("sdiv", x, safe))
+    return e.binary("srem", x, e.select(minus, constant(y.type, 1), y))  # x % -1 is 0 too
 
 
-def _divide_by_double(e: Emitter, elem: Scalar, x: Typed, y: Typed, remainder: bool) -> Typed:
+def _quotient(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:
+    if x.lanes and elem.bits <= 32:
+        return _divide_by_double(e, elem, x, y)
+    if not elem.is_signed:
+        return e.binary("udiv", x, y)
+    minus = e.compare("eq", y, constant(y.type, -1))
+    quotient = e.binary("sdiv", x, e.select(minus, constant(y.type, 1), y))
+    return e.select(minus, e.binary("sub", constant(x.type, 0), x), quotient)
+
+
+def _divide_by_double(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:
     # The quotient of 32-bit integers, rounded to f64 and truncated, is exact; vector integer division does not exist.
     opcode = "sitofp" if elem.is_signed else "uitofp"
     ratio = e.floating("fdiv", e.cast(opcode, x, "double"), e.cast(opcode, y, "double"))
-    quotient = e.cast("trunc", e.cast("fptosi", ratio, "i64"), x.element)
-    if not remainder:
-        return quotient
-    return e.binary("sub", x, e.binary("mul", quotient, y))
+    return e.cast("trunc", e.cast("fptosi", ratio, "i64"), x.element)
 
 
 @rules(ops.MulHigh)
