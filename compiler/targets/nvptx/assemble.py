@@ -1,4 +1,4 @@
-"""PTX to a cubin with ptxas, and what it reports about the kernel."""
+"""PTX to a cubin, and what the assembler reports about the kernel."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ... import knobs
 from ...errors import AssemblerError, OutOfResources, TargetError
 from ...options import Schedule
 from ..target import Target
+from .link import link
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,28 @@ def _installed_ptxas() -> Path | None:
 
 
 def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
-    """Assemble ``ptx`` for ``target``.
+    """Assemble ``ptx`` for ``target``, by ptxas or, where there is none, in this process by nvJitLink.
 
     Raises:
-        AssemblerError: ptxas rejected the code; the message carries its log.
+        AssemblerError: the assembler rejected the code; the message carries its log.
         OutOfResources: the kernel needs more of a hardware resource than the target has.
-        TargetError: there is no ptxas.
+        TargetError: there is no assembler.
     """
+    if knobs.ptxas_path.get() is None and _installed_ptxas() is None:
+        image, log = link(ptx, target, _options())
+    else:
+        image, log = _run_ptxas(ptx, target)
+    return Cubin(
+        image,
+        registers=_figure(r"Used (\d+) registers", log),
+        spill_bytes=_sum(r"(\d+) bytes spill (?:stores|loads)", log),
+        stack_bytes=_figure(r"(\d+) bytes stack frame", log),
+        shared_bytes=_figure(r"Used \d+ registers.*?(\d+) bytes smem", log) or 0,
+        log=log,
+    )
+
+
+def _run_ptxas(ptx: str, target: Target) -> tuple[bytes, str]:
     ptxas = find_ptxas()
     with tempfile.TemporaryDirectory(prefix="deuteron-") as folder:
         source, output = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -80,15 +96,7 @@ def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
         log = done.stdout + done.stderr
         if done.returncode:
             raise _error(log, target)
-        image = output.read_bytes()
-    return Cubin(
-        image,
-        registers=_figure(r"Used (\d+) registers", log),
-        spill_bytes=_sum(r"(\d+) bytes spill (?:stores|loads)", log),
-        stack_bytes=_figure(r"(\d+) bytes stack frame", log),
-        shared_bytes=_figure(r"(\d+) bytes smem", log) or 0,
-        log=log,
-    )
+        return output.read_bytes(), log
 
 
 def _options() -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
 
-from deuteron.compiler.errors import AssemblerError, OutOfResources
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import AssemblerError, OutOfResources, TargetError
 from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
@@ -98,3 +100,30 @@ def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> Non
     sample = matmul("fp32", (512, 512, 512), (256, 256, 16), 8)
     with pytest.raises(OutOfResources, match="shared memory.*the target has 101376"):
         sample.gpu("cuda:86")
+
+
+@pytest.fixture
+def without_ptxas(monkeypatch) -> None:
+    module = importlib.import_module("deuteron.compiler.targets.nvptx.assemble")
+    monkeypatch.setattr(module, "_installed_ptxas", lambda: None)
+    with knobs.ptxas_path.scope(None):
+        yield
+
+
+def test_nvjitlink_stands_in_for_ptxas(standard_kernels, without_ptxas) -> None:
+    pytest.importorskip("nvidia.cu13", reason="the nvidia-nvjitlink wheel is not installed")
+    sample, target = standard_kernels["softmax"], Target.parse("cuda:90a")
+    ptx = emit_ptx(sample.program(), target, sample.schedule)
+    cubin = assemble(ptx, target, sample.schedule)
+    assert cubin.image[:4] == b"\x7fELF"
+    assert cubin.spill_bytes == 0 and 16 <= cubin.registers <= 64
+    with pytest.raises(AssemblerError, match="nvJitLink cannot assemble the kernel for cuda:90a"):
+        assemble(".version 8.0\n.target sm_90a\nnonsense\n", target, sample.schedule)
+
+
+def test_a_ptxas_that_is_not_there_is_named(tmp_path) -> None:
+    with (
+        knobs.ptxas_path.scope(tmp_path / "ptxas"),
+        pytest.raises(TargetError, match="there is no ptxas at"),
+    ):
+        assemble("", Target.parse("cuda:90a"), Schedule())
