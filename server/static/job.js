@@ -112,8 +112,8 @@ function draw() {
   Plotly.react("chart", traces, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
-    margin: { l: 72, r: 24, t: 44, b: 56 },
-    xaxis: { ...axis, title: { text: "trials of the shape" }, rangemode: "tozero" },
+    margin: { l: 72, r: 24, t: 56, b: 60 }, autosize: true,
+    xaxis: { ...axis, title: { text: "trials of the shape", standoff: 8 }, rangemode: "tozero" },
     yaxis: { ...axis, title: { text: "time, µs" }, type, rangemode: "tozero" },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     hoverlabel: { font: { family: "monospace" } },
