@@ -6,39 +6,58 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .gpu import Cell
+    from .places import Place
+    from .recorder import OpenScope
 
 METADATA_SCOPE = "__proton_launch_metadata"
-_PACKAGE = str(Path(__file__).resolve().parent)
-_COMPILER = str(Path(__file__).resolve().parent.parent / "compiler")
-_INTERNAL_FILES = (_PACKAGE, _COMPILER)
+_ROOMS = Path(__file__).resolve().parent.parent
+_INTERNAL_FILES = (str(_ROOMS / "profiler"), str(_ROOMS / "compiler"))
 
 
-class ThreadContext(threading.local):
-    """The calling thread's open scopes and states.
+class ThreadState:
+    """What the profiler knows of one thread.
 
     A thread that is seen for the first time starts with a copy of the main thread's scopes, so that what worker
     threads launch for a scope is found below it.
     """
 
-    def __init__(self) -> None:
-        is_main = threading.current_thread() is threading.main_thread()
-        self.scopes: list[str] = _main_scopes if is_main else list(_main_scopes)
+    __slots__ = ("cell", "epoch", "evaluating", "opened", "place", "scopes", "states")
+
+    def __init__(self, scopes: list[str]) -> None:
+        self.scopes = scopes
         self.states: list[str] = []
+        self.opened: list[OpenScope] = []
         # True while launch metadata is evaluated: launches made there have no metadata of their own.
         self.evaluating = False
-        # The id under which the driver records this thread's GPU launches; 0 is none.
-        self.correlation = 0
+        # The place of `scopes`, as of this epoch of :class:`deuteron.profiler.places.Places`.
+        self.place: Place | None = None
+        self.epoch = -1
+        # Holds the number that the driver logs with this thread's GPU launches.
+        self.cell: Cell | None = None
 
 
+_local = threading.local()
 _main_scopes: list[str] = []
-current = ThreadContext()
+
+
+def here() -> ThreadState:
+    """The calling thread's state."""
+    try:
+        return _local.state  # type: ignore[no-any-return]
+    except AttributeError:
+        is_main = threading.current_thread() is threading.main_thread()
+        state = _local.state = ThreadState(_main_scopes if is_main else list(_main_scopes))
+        return state
 
 
 def shadow_path() -> tuple[str, ...]:
     """The calling thread's scopes, and its innermost state as the last frame."""
-    if current.states:
-        return (*current.scopes, current.states[-1])
-    return tuple(current.scopes)
+    thread = here()
+    return (*thread.scopes, *thread.states[-1:])
 
 
 def python_path() -> tuple[str, ...]:
@@ -54,12 +73,15 @@ def python_path() -> tuple[str, ...]:
             names.append(f"{code.co_filename}:{frame.f_lineno}@{code.co_name}")
         frame = frame.f_back
     names.reverse()
-    if current.states:
-        names.append(current.states[-1])
-    return tuple(names)
+    return (*names, *here().states[-1:])
 
 
 def reset() -> None:
     """Forget the calling thread's scopes and states (after the last session ended)."""
-    current.scopes.clear()
-    current.states.clear()
+    thread = here()
+    thread.scopes.clear()
+    thread.states.clear()
+    thread.opened.clear()
+    thread.place = None
+    thread.epoch = -1
+    thread.cell = None

@@ -71,3 +71,4 @@ def clear(session: int | None = 0, phase: int = 0, clear_up_to_phase: bool = Fal
             found.phases[number] = found.new_phase()
         else:
             del found.phases[number]
+    recorder.sessions_changed()

@@ -1,4 +1,4 @@
-"""GPU profiling of this process: one CUPTI source, the places of launches, and the thread that empties buffers."""
+"""GPU profiling of this process: one source, the places of launches, and the thread that empties buffers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from deuteron.compiler.errors import DeuteronError
 
-from . import contexts
 from .attribution import Attribution
+from .contexts import ThreadState
 from .correlation import Correlations
+from .places import Place
 from .session import Session, Target
 
 if TYPE_CHECKING:
     from .sources.records import Batch
 
 _DRAIN_SECONDS = 1.0
+
+
+class Cell(Protocol):
+    """Holds the number that is logged with a thread's launches; 0 is none."""
+
+    value: int
 
 
 class Source(Protocol):
@@ -30,13 +37,15 @@ class Source(Protocol):
 
     def drain(self) -> Batch: ...
 
-    def set_number(self, number: int) -> None: ...
+    def cell(self) -> Cell:
+        """The calling thread's cell."""
+        ...
 
     def warn_dropped(self) -> None: ...
 
 
 class GpuProfiler:
-    """Runs a source: marks this thread's launches with their place, and adds records to profiles."""
+    """Runs a source: marks threads' launches with their place, and adds records to profiles."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -51,21 +60,21 @@ class GpuProfiler:
         )
         self._thread.start()
 
-    def follow(self, sessions: Sequence[Session]) -> None:
-        """Mark the calling thread's next launches with where it is now."""
-        self.mark([session.target(session.path()) for session in sessions])
+    def mark(self, thread: ThreadState, place: Place) -> None:
+        """Mark the calling thread's next launches with its place."""
+        if place.number < 0:
+            place.number = self.correlations.number_of(place.targets)
+        cell = thread.cell
+        if cell is None:
+            cell = thread.cell = self.source.cell()
+        cell.value = place.number
 
-    def mark(self, targets: Sequence[Target]) -> int:
-        """Mark the calling thread's next launches with these places; returns the mark before."""
-        return self.restore(self.correlations.number_of(targets))
-
-    def restore(self, number: int) -> int:
-        """Set the calling thread's mark to one that :meth:`mark` returned."""
-        previous = contexts.current.correlation
-        if previous != number:
-            self.source.set_number(number)
-            contexts.current.correlation = number
-        return previous
+    def mark_launch(self, thread: ThreadState, targets: Sequence[Target]) -> None:
+        """Mark the calling thread's next launch with places of its own."""
+        cell = thread.cell
+        if cell is None:
+            cell = thread.cell = self.source.cell()
+        cell.value = self.correlations.number_of(targets)
 
     def use_root(self, sessions: Sequence[Session]) -> None:
         """Launches of threads that never told where they are go to the roots of these sessions."""
@@ -87,11 +96,12 @@ class GpuProfiler:
             self.attribution.settle()
         self.source.warn_dropped()
 
-    def stop(self) -> None:
+    def stop(self, thread: ThreadState) -> None:
         """End collecting; the calling thread's mark is removed."""
         self._stopping.set()
         self._thread.join()
-        self.restore(0)
+        if thread.cell is not None:
+            thread.cell.value = 0
         self.source.stop()
 
     def _drain_often(self) -> None:

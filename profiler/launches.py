@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .contexts import current
+from .contexts import here
 from .hooks import LaunchMetadata, metrics_of
 from .session import Session, Target, registry
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class _Launch:
     event: LaunchEvent
     targets: list[Target]
-    mark: int | None
+    marked: bool
 
 
 class _Pending(threading.local):
@@ -54,8 +54,10 @@ class Launches:
                 target = session.target(session.path())
             targets.append(target)
         gpu = self._recorder.gpu
-        mark = gpu.mark(targets) if gpu is not None and not on_cpu else None
-        self._pending.stack.append(_Launch(event, targets, mark))
+        marked = gpu is not None and not on_cpu
+        if gpu is not None and marked:
+            gpu.mark_launch(here(), targets)
+        self._pending.stack.append(_Launch(event, targets, marked))
 
     def exit(self, event: LaunchEvent) -> None:
         """Book a CPU launch that has ended; take a GPU launch's mark back."""
@@ -63,8 +65,8 @@ class Launches:
         if not stack or stack[-1].event is not event:
             return
         launch = stack.pop()
-        if launch.mark is not None and self._recorder.gpu is not None:
-            self._recorder.gpu.restore(launch.mark)
+        if launch.marked:
+            self._recorder.follow()
         if event.start_ns is None or event.end_ns is None:
             return
         for target in launch.targets:
@@ -84,7 +86,7 @@ class Launches:
         self, event: LaunchEvent, sessions: tuple[Session, ...]
     ) -> tuple[str, dict[str, object]] | None:
         """Name and metrics from ``launch_metadata``, or None when no session wants them for this launch."""
-        if current.evaluating or not any(_wants(session, event.name) for session in sessions):
+        if here().evaluating or not any(_wants(session, event.name) for session in sessions):
             return None
         with self._recorder.metadata_state(event.name):
             metadata = event.metadata()

@@ -6,33 +6,34 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deuteron.compiler.errors import DeuteronError
-
 from . import contexts
-from .contexts import METADATA_SCOPE, current
+from .contexts import METADATA_SCOPE, ThreadState, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
-from .hooks import LaunchMetadata
 from .launches import Launches
-from .session import Session, Target, registry
+from .places import Place, Places
+from .session import Session, registry
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.hooks import LaunchHook
 
+_PLAIN = frozenset({int, float, str, bool})
 
-@dataclass(eq=False, slots=True)
+
 class OpenScope:
-    """A scope between its entry and its exit."""
+    """A scope between its entry and its exit. ``owner`` is what will leave it."""
 
-    name: str
-    depth: int
-    generation: int
-    targets: list[Target]
-    metrics: dict[str, object]
-    start_ns: int
+    __slots__ = ("generation", "metrics", "name", "owner", "place", "start_ns")
+
+    def __init__(self, name: str, owner: object, place: Place, generation: int) -> None:
+        self.name = name
+        self.owner = owner
+        self.place = place
+        self.generation = generation
+        self.metrics: dict[str, object] = {}
+        self.start_ns = time.perf_counter_ns()
 
 
 class Recorder:
@@ -40,6 +41,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.gpu: GpuProfiler | None = None
+        self.places = Places()
+        # Counts the times that the last session ended: scopes still open then are not left any more.
         self.generation = 0
         self._launches = Launches(self)
         self._hooked = False
@@ -48,72 +51,95 @@ class Recorder:
 
     # ---- scopes ------------------------------------------------------------------------------------------------
 
-    def open_scope(self, name: str, metrics: Mapping[str, object] | None) -> OpenScope | None:
+    def open_scope(
+        self, name: str, metrics: Mapping[str, object] | None, owner: object
+    ) -> OpenScope | None:
         """Enter a scope on this thread; None when nothing is profiled. Raises MetricError, and is then not entered."""
         if not registry.sessions:
             return None
-        if not isinstance(name, str) or not name:
+        if type(name) is not str or not name:
             raise UsageError(
                 f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string"
             )
-        current.scopes.append(name)
-        try:
-            targets = [session.target(session.path()) for session in registry.active]
-            scope = OpenScope(
-                name, len(current.scopes), self.generation, targets, {}, time.perf_counter_ns()
-            )
-            if metrics:
+        thread = here()
+        thread.scopes.append(name)
+        place = self.places.entered(thread, name)
+        scope = OpenScope(name, owner, place, self.generation)
+        thread.opened.append(scope)
+        if metrics:
+            try:
                 self.add_metrics(scope, metrics)
-        except BaseException:
-            current.scopes.pop()
-            raise
+            except BaseException:
+                self.close_scope(scope, strict=False)
+                raise
         if self.gpu is not None:
-            self.gpu.mark(targets)
+            self.gpu.mark(thread, place)
         return scope
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
         """Add metrics to an open scope. GPU work that reading a tensor causes is booked as metadata."""
-        with self.metadata_state("") if _has_arrays(metrics) else _nothing():
-            values = {key: _read(value) for key, value in metrics.items()}
-        for target in scope.targets:
-            target.phase.profile.add_to(target.node, values)
-        scope.metrics.update(values)
+        if any(type(value) not in _PLAIN for value in metrics.values()):
+            with self.metadata_state(""):
+                metrics = {key: _read(value) for key, value in metrics.items()}
+        for target in scope.place.targets:
+            target.phase.profile.add_to(target.node, metrics)
+            if target.phase.timeline is not None:
+                scope.metrics.update(metrics)
 
     def close_scope(self, scope: OpenScope, *, strict: bool = True) -> None:
         """Leave a scope. Raises UsageError if other scopes were entered and not left, unless not ``strict``."""
         if scope.generation != self.generation:
             return
-        balanced = len(current.scopes) == scope.depth and current.scopes[-1] == scope.name
-        del current.scopes[min(scope.depth - 1, len(current.scopes)) :]
-        end_ns = time.perf_counter_ns()
-        for target in scope.targets:
+        thread = here()
+        balanced = bool(thread.opened) and thread.opened[-1] is scope
+        if balanced:
+            thread.opened.pop()
+            thread.scopes.pop()
+            self.places.left(thread)
+        else:
+            self._leave_all_within(thread, scope)
+        for target in scope.place.targets:
             if target.phase.timeline is not None:
                 target.phase.timeline.add_span(
-                    target.path, scope.start_ns, end_ns, category="scope", metrics=scope.metrics
+                    target.path,
+                    scope.start_ns,
+                    time.perf_counter_ns(),
+                    category="scope",
+                    metrics=scope.metrics,
                 )
-        self.follow()
+        if self.gpu is not None:
+            self.gpu.mark(thread, self.places.of(thread))
         if strict and not balanced:
             raise UsageError(
                 f"scope {scope.name!r} is left while other scopes are open, or was left already",
                 hint="leave scopes in the reverse order they were entered; `with` does it by itself",
             )
 
+    def _leave_all_within(self, thread: ThreadState, scope: OpenScope) -> None:
+        if scope in thread.opened:
+            inner = len(thread.opened) - thread.opened.index(scope)
+            del thread.opened[-inner:]
+            del thread.scopes[-inner:]
+            thread.epoch = -1
+
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
-            self.gpu.follow(registry.active)
+            thread = here()
+            self.gpu.mark(thread, self.places.of(thread))
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
         """Book launches of the block under ``__proton_launch_metadata[:kernel]``."""
-        current.states.append(f"{METADATA_SCOPE}:{kernel}" if kernel else METADATA_SCOPE)
-        evaluating, current.evaluating = current.evaluating, True
+        thread = here()
+        thread.states.append(f"{METADATA_SCOPE}:{kernel}" if kernel else METADATA_SCOPE)
+        evaluating, thread.evaluating = thread.evaluating, True
         self.follow()
         try:
             yield
         finally:
-            current.evaluating = evaluating
-            current.states.pop()
+            thread.evaluating = evaluating
+            thread.states.pop()
             self.follow()
 
     # ---- sessions ----------------------------------------------------------------------------------------------
@@ -121,6 +147,7 @@ class Recorder:
     def sessions_changed(self) -> None:
         """Install or remove the launch hook and tell the GPU source which sessions are active now."""
         registry.refresh()
+        self.places.forget()
         wanted = bool(registry.active)
         if wanted != self._hooked:
             from deuteron.compiler.runtime.hooks import add_launch_hook, remove_launch_hook
@@ -149,10 +176,10 @@ class Recorder:
         if registry.sessions:
             return
         self.generation += 1
-        contexts.reset()
         if self.gpu is not None:
             gpu, self.gpu = self.gpu, None
-            gpu.stop()
+            gpu.stop(here())
+        contexts.reset()
 
     def start_gpu(self, *, required: bool, source: Source | None = None) -> None:
         """Begin to collect GPU records if there is a GPU. Raises CuptiError only if ``required``."""
@@ -206,19 +233,8 @@ def _write_complete_phases(session: Session) -> None:
             del session.phases[number]
 
 
-def _has_arrays(metrics: Mapping[str, object]) -> bool:
-    return any(hasattr(value, "tolist") for value in metrics.values())
-
-
 def _read(value: object) -> object:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
 recorder = Recorder()
-
-__all__ = ["DeuteronError", "LaunchMetadata", "OpenScope", "Recorder", "recorder"]

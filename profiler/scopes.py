@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-import threading
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
+from .contexts import here
 from .errors import UsageError
 from .recorder import OpenScope, recorder
+from .session import registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class _OpenScopes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[tuple[int, OpenScope]] = []
 
 
 class scope:  # noqa: N801 - the name Proton's users write
@@ -34,14 +31,9 @@ class scope:  # noqa: N801 - the name Proton's users write
     def __init__(self, name: str, metrics: Mapping[str, object] | None = None) -> None:
         self.name = name
         self.metrics = metrics
-        self._open = _OpenScopes()
 
     def __enter__(self) -> Self:
-        opened = recorder.open_scope(self.name, self.metrics)
-        if opened is not None:
-            self._open.stack.append((time.perf_counter_ns(), opened))
-        else:
-            self._open.stack.clear()
+        recorder.open_scope(self.name, self.metrics, self)
         return self
 
     def __exit__(
@@ -50,13 +42,13 @@ class scope:  # noqa: N801 - the name Proton's users write
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._open.stack:
-            start_ns, opened = self._open.stack.pop()
-            self._leave(opened, time.perf_counter_ns() - start_ns)
+        opened = _opened_by(self)
+        if opened is not None:
+            self._leave(opened)
             # A pending exception is worth more than a complaint about the scopes it left open.
             recorder.close_scope(opened, strict=error is None)
 
-    def _leave(self, opened: OpenScope, duration_ns: int) -> None:
+    def _leave(self, opened: OpenScope) -> None:
         """What a kind of scope adds when it is left."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -79,27 +71,32 @@ class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
             )
         super().__init__(name, metrics)
 
-    def _leave(self, opened: OpenScope, duration_ns: int) -> None:
+    def _leave(self, opened: OpenScope) -> None:
+        duration_ns = time.perf_counter_ns() - opened.start_ns
         recorder.add_metrics(opened, {"cpu_time (ns)(exc)": duration_ns})
 
 
-class _Entered(threading.local):
+def _opened_by(owner: object) -> OpenScope | None:
+    """The innermost open scope of the calling thread that ``owner`` entered."""
+    for opened in reversed(here().opened):
+        if opened.owner is owner:
+            return opened
+    return None
+
+
+class _Entered:
+    """Owns a scope that was entered by hand."""
+
+    _numbers = itertools.count()
+
     def __init__(self) -> None:
-        self.stack: list[tuple[int, OpenScope]] = []
-
-
-_entered = _Entered()
-_ids = iter(range(1 << 62))
+        self.number = next(self._numbers)
 
 
 def enter_scope(name: str, *, metrics: Mapping[str, object] | None = None) -> int | None:
     """Enter a scope that :func:`exit_scope` leaves; returns its id, None when nothing is profiled."""
-    opened = recorder.open_scope(name, metrics)
-    if opened is None:
-        return None
-    number = next(_ids)
-    _entered.stack.append((number, opened))
-    return number
+    owner = _Entered()
+    return None if recorder.open_scope(name, metrics, owner) is None else owner.number
 
 
 def exit_scope(
@@ -109,18 +106,14 @@ def exit_scope(
 
     Raises UsageError if ``name`` is not its name, or if there is none.
     """
-    stack = _entered.stack
-    while stack and stack[-1][1].generation != recorder.generation:
-        stack.pop()  # entered in a session that is over
-    if not stack:
-        from .session import registry
-
+    by_hand = [opened for opened in here().opened if isinstance(opened.owner, _Entered)]
+    if not by_hand:
         if not registry.sessions:
             return None
         raise UsageError(
             "exit_scope without enter_scope on this thread", hint="enter a scope first"
         )
-    number, opened = stack[-1]
+    opened = by_hand[-1]
     if name and name != opened.name:
         raise UsageError(
             f"scope name mismatch: exit_scope({name!r}), but {opened.name!r} is innermost",
@@ -128,6 +121,6 @@ def exit_scope(
         )
     if metrics:
         recorder.add_metrics(opened, metrics)
-    stack.pop()
     recorder.close_scope(opened)
-    return number
+    owner = opened.owner
+    return owner.number if isinstance(owner, _Entered) else None

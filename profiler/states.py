@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import METADATA_SCOPE, current
+from .contexts import METADATA_SCOPE, here
 from .recorder import recorder
 from .session import registry
 
@@ -18,14 +18,15 @@ R = TypeVar("R")
 def enter_state(name: str) -> None:
     """Put this thread into a state until :func:`exit_state`. Of nested states the innermost counts."""
     if registry.sessions:
-        current.states.append(name)
+        here().states.append(name)
         recorder.follow()
 
 
 def exit_state() -> None:
     """Leave this thread's innermost state; does nothing when there is none."""
-    if current.states:
-        current.states.pop()
+    states = here().states
+    if states:
+        states.pop()
         recorder.follow()
 
 

@@ -15,7 +15,7 @@ from deuteron.compiler import knobs
 
 from ..errors import CuptiError
 from .driver import synchronise_devices
-from .native import native_callbacks
+from .native import native_callbacks, thread_cell
 from .records import KIND_CONCURRENT_KERNEL, Batch, kernel_record_size, parse_kernels
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class CuptiSource:
             max(buffer_bytes or knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES)
         )
         self._subscriber = c_void_p()
-        self.set_number = self._native.set_number
 
     def _call(self, name: str, *arguments: object) -> None:
         code = int(getattr(self._cupti, name)(*arguments))
@@ -104,6 +103,10 @@ class CuptiSource:
         except CuptiError:
             self.stop()
             raise
+
+    def cell(self) -> ctypes.c_uint32:
+        """The calling thread's cell for the number that its launches carry."""
+        return thread_cell()
 
     def _discard(self) -> None:
         """Drop what a source before this one left behind."""

@@ -5,8 +5,8 @@ interpreter lock while CUPTI holds its own locks: slow, and a deadlock when the 
 waiting for CUPTI. So a few instructions are compiled with llvmlite:
 
 - A buffer for records comes from malloc; a full one is pushed on a lock-free list.
-- On entry to a launch, its correlation id and the launching thread's number (a thread-specific value that Python
-  sets when the thread's place in the profile changes) are appended to a log. CUPTI could join the two by itself
+- On entry to a launch, its correlation id and the launching thread's number (in a cell that a thread-specific
+  pointer leads to, and that Python sets when the thread's place in the profile changes) are appended to a log. CUPTI could join the two by itself
   (external correlation ids), but on CUDA 13.0 it does so only with records of every driver call, which made launching
   1.3 times slower on an H200.
 
@@ -86,8 +86,10 @@ entry:
   br i1 %entering, label %mine, label %exit
 mine:
   %value = call ptr @pthread_getspecific(i32 {key})
-  %wide = ptrtoint ptr %value to i64
-  %number = trunc i64 %wide to i32
+  %told = icmp ne ptr %value, null
+  br i1 %told, label %numbered, label %exit
+numbered:
+  %number = load i32, ptr %value
   %known = icmp ne i32 %number, 0
   br i1 %known, label %append, label %exit
 append:
@@ -141,10 +143,32 @@ define i64 @deuteron_take_launches() {{
 """
 
 
+@cache
+def _thread_key() -> int:
+    """The key of the thread-specific pointer, one for the process."""
+    key = ctypes.c_uint32()
+    ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None)
+    return key.value
+
+
+# Kept for good: a thread may launch as long as it lives.
+_cells: list[ctypes.c_uint32] = []
+
+
+def thread_cell() -> ctypes.c_uint32:
+    """A new cell for the number that launches of the calling thread carry (0: they are not logged)."""
+    cell = ctypes.c_uint32()
+    _cells.append(cell)
+    ctypes.CDLL(None).pthread_setspecific(
+        ctypes.c_uint32(_thread_key()), ctypes.c_void_p(ctypes.addressof(cell))
+    )
+    return cell
+
+
 class NativeCallbacks:
     """Addresses of the compiled callbacks, and what they have collected."""
 
-    def __init__(self, buffer_bytes: int, key: int, engine: Any) -> None:  # llvmlite has no types
+    def __init__(self, buffer_bytes: int, engine: Any) -> None:  # llvmlite has no types
         self.buffer_bytes = buffer_bytes
         self._engine = engine  # owns the machine code
         self.requested: int = engine.get_function_address("deuteron_requested")
@@ -157,13 +181,6 @@ class NativeCallbacks:
         self._free = process.free
         self._free.argtypes = [ctypes.c_void_p]
         self._free.restype = None
-        self._set = process.pthread_setspecific
-        self._set.argtypes = [ctypes.c_uint32, ctypes.c_void_p]
-        self._key = key
-
-    def set_number(self, number: int) -> None:
-        """Launches of the calling thread carry this number from now on (0: they are not logged)."""
-        self._set(self._key, number)
 
     @contextmanager
     def take_buffers(self) -> Iterator[list[NDArray[np.uint8]]]:
@@ -207,8 +224,6 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
     """Compile the callbacks for buffers of this size. They stay for the life of the process: CUPTI has their addresses."""
     import llvmlite.binding as llvm
 
-    key = ctypes.c_uint32()
-    ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(
@@ -219,7 +234,7 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
             site=CALLBACK_SITE_OFFSET,
             enter=API_ENTER,
             correlation=CORRELATION_ID_OFFSET,
-            key=key.value,
+            key=_thread_key(),
             entries=_CHUNK_ENTRIES,
             chunk_header=_CHUNK_HEADER,
             chunk_total=_CHUNK_HEADER + 8 * _CHUNK_ENTRIES,
@@ -228,4 +243,4 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return NativeCallbacks(buffer_bytes, key.value, engine)
+    return NativeCallbacks(buffer_bytes, engine)

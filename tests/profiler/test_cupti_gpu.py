@@ -19,6 +19,9 @@ from deuteron.profiler import Profile
 pytestmark = pytest.mark.gpu
 
 
+N = 1 << 26  # three arrays of 256 MiB: far more than any cache
+
+
 def metadata(grid: object, kernel: object, arguments: dict) -> dict:
     return {
         "name": f"add_{arguments['n']}",
@@ -39,12 +42,11 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 @pytest.fixture
 def run_add() -> Callable[[], None]:
     torch = pytest.importorskip("torch")
-    n = 1 << 24
-    x = torch.ones(n, device="cuda")
+    x, y = (torch.ones(N, device="cuda") for _ in range(2))
     out = torch.empty_like(x)
 
     def run() -> None:
-        add[(triton.cdiv(n, 1024),)](x, x, out, n, BLOCK=1024)
+        add[(triton.cdiv(N, 1024),)](x, y, out, N, BLOCK=1024)
 
     run()
     torch.cuda.synchronize()
@@ -59,19 +61,18 @@ def test_our_launches_with_metadata(run_add: Callable, tree: Callable[..., dict]
         with proton.scope("B"):
             run_add()
     proton.deactivate(session, flushing=True)
-    n = 1 << 24
-    metrics = tree("A", f"add_{n}")["metrics"]
+    metrics = tree("A", f"add_{N}")["metrics"]
     assert metrics["count"] == 5
-    assert metrics["bytes"] == 5 * 12 * n
+    assert metrics["bytes"] == 5 * 12 * N
     assert metrics["device_type"] == "CUDA" and metrics["device_id"] == "0"
     # 12 bytes an element between 1 and 10 TB/s.
-    assert 20_000 < metrics["time (ns)"] / 5 < 201_327
-    assert tree("A", "B", f"add_{n}")["metrics"]["count"] == 1
+    assert 80_000 < metrics["time (ns)"] / 5 < 805_307
+    assert tree("A", "B", f"add_{N}")["metrics"]["count"] == 1
     proton.finalize()
     device = Profile.read("p.hatchet").devices["CUDA"]["0"]
     assert int(device["arch"]) >= 70 and device["num_sms"] > 0 and device["bus_width"] > 0
     util = proton_viewer.render("p.hatchet", ["util"])
-    value = next(float(line.split()[-2]) for line in util.splitlines() if line.endswith(f"add_{n}"))
+    value = next(float(line.split()[-2]) for line in util.splitlines() if line.endswith(f"add_{N}"))
     assert 0.1 < value < 1.1
 
 
@@ -93,6 +94,7 @@ def test_times_agree_with_events(tree: Callable[..., dict]) -> None:
     torch.mm(x, x)
     torch.cuda.synchronize()
     proton.start("p")
+    torch.mm(x, x)  # CUPTI prepares the device at the first launch it sees
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with proton.scope("mm"):
         start.record()

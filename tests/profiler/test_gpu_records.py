@@ -25,7 +25,7 @@ class FakeGpu:
 
     def __init__(self, synthetic: SimpleNamespace) -> None:
         self.synthetic = synthetic
-        self.number = 0
+        self.place = SimpleNamespace(value=0)
         self.launched = 0
         self.clock = 1000
         self.log: list[str] = []
@@ -44,8 +44,12 @@ class FakeGpu:
     def warn_dropped(self) -> None:
         pass
 
-    def set_number(self, number: int) -> None:
-        self.number = number
+    def cell(self) -> SimpleNamespace:
+        return self.place
+
+    @property
+    def number(self) -> int:
+        return self.place.value
 
     def launch(
         self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True
@@ -217,7 +221,7 @@ def test_a_number_of_an_ended_profiler_means_nothing(
     recorder.start_gpu(required=True, source=again)
     proton.start("two")
     with proton.scope("new"):
-        again.number = stale  # as in a thread that has not called the profiler since
+        again.place.value = stale  # as in a thread that has not called the profiler since
         again.launch("k", 1)
     proton.deactivate(flushing=True)
     assert names(tree()) == ["new", "k"]

@@ -15,7 +15,7 @@ import pytest
 
 from deuteron.profiler import CuptiError
 from deuteron.profiler.sources import cupti, native, records
-from deuteron.profiler.sources.native import NativeCallbacks, native_callbacks
+from deuteron.profiler.sources.native import NativeCallbacks, native_callbacks, thread_cell
 from deuteron.profiler.sources.records import kernel_record_size, parse_kernels
 
 VERSIONS = {9: 208, 10: 216, 11: 224, 12: 232, 13: 248}
@@ -180,7 +180,7 @@ BUFFER_BYTES = 1 << 16
 @pytest.fixture
 def callbacks() -> NativeCallbacks:
     found = native_callbacks(BUFFER_BYTES)
-    found.set_number(0)
+    thread_cell()
     with found.take_buffers():
         found.take_launches()
     return found
@@ -244,21 +244,23 @@ def test_buffers_from_many_threads_are_all_there(callbacks: NativeCallbacks) -> 
 
 def test_launches_are_logged_with_their_threads_number(callbacks: NativeCallbacks) -> None:
     launch(callbacks, 1)  # no number yet
-    callbacks.set_number(7)
+    cell = thread_cell()
+    launch(callbacks, 1)
+    cell.value = 7
     launch(callbacks, 2)
     launch(callbacks, 3, site=1)  # the exit of a call
-    callbacks.set_number(2**32 - 1)
+    cell.value = 2**32 - 1
     launch(callbacks, 2**32 - 1)
 
     def elsewhere() -> None:
         launch(callbacks, 4)
-        callbacks.set_number(9)
+        thread_cell().value = 9
         launch(callbacks, 5)
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    callbacks.set_number(0)
+    cell.value = 0
     launch(callbacks, 6)
     assert callbacks.take_launches().tolist() == [[2, 7], [2**32 - 1, 2**32 - 1], [5, 9]]
     assert callbacks.take_launches().shape == (0, 2)
@@ -268,7 +270,7 @@ def test_the_log_grows_over_many_chunks_and_threads(callbacks: NativeCallbacks) 
     per_thread = native._CHUNK_ENTRIES // 2 + 7
 
     def produce(number: int) -> None:
-        callbacks.set_number(number)
+        thread_cell().value = number
         for i in range(per_thread):
             launch(callbacks, number * 10**6 + i)
 

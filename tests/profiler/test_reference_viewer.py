@@ -105,7 +105,7 @@ def generated(seed: int) -> Profile:
         profile.add((*path, "timed"), {"cpu_time (ns)(exc)": draw.randint(1, 10**7)})
         if draw.random() < 0.3:
             profile.add(
-                (*path, "__proton_launch_metadata:k", "helper"), {"count": 1, "time (ns)": 55}
+                (*path, "__proton_launch_metadata", "helper"), {"count": 1, "time (ns)": 55}
             )
         profile.node((*path, "empty"))
     return profile
