@@ -31,7 +31,7 @@ def test_the_main_job_from_end_to_end(run_process, tmp_path: Path):
     assert ran.err.count("best so far") >= 3  # one a shape at least: the progress
     assert ran.err.index("service stopped") < ran.err.index("launch from the file")
 
-    shapes = ("M=2048,N=1024", "M=1823,N=781", "K=512,M=512,N=512")
+    shapes = ("M=16384,N=128", "M=1823,N=781", "K=1024,M=1024,N=256")
     for shape in shapes:
         (row,) = [li for li in ran.out.splitlines() if li.startswith("│") and shape in li]
         cells = [cell.strip() for cell in row.strip("│").split("│")]
@@ -43,9 +43,9 @@ def test_the_main_job_from_end_to_end(run_process, tmp_path: Path):
     for frame in ("softmax_kernel", "matmul_kernel", "final", "race"):
         assert re.search(rf"─ [\d.]+ nan {frame}\n", ran.out), f"the tree has {frame}"
 
-    assert "softmax 2048 x 1024: exact: tuned for M=2048,N=1024" in ran.out
-    assert "softmax 1031 x 924: nearest_shape: " in ran.out
-    assert "matmul 512 x 512 x 512: exact: " in ran.out
+    assert "softmax 16384 x 128: exact: tuned for M=16384,N=128" in ran.out
+    assert "softmax 1500 x 700: nearest_shape: " in ran.out
+    assert "matmul 1024 x 256 x 1024: exact: " in ran.out
     assert "vector add 1048576: default: no record of the kernel" in ran.out
 
     folder = tmp_path / "deuteron-demo"

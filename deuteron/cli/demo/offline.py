@@ -47,11 +47,12 @@ def main(bundle: str, device_name: str) -> None:
     device = deuteron.get_device(device_name)
     shapes = SHAPES["cpu" if device_name == "cpu" else "cuda"]
     softmax = deuteron.tuned(softmax_kernel, cache=bundle)
-    rows, columns = shapes["softmax"][0].values()
-    launch_softmax(softmax, device, rows, columns)
-    launch_softmax(softmax, device, rows // 2 + 7, columns - 100)
+    tuned, odd = shapes["softmax"]
+    launch_softmax(softmax, device, tuned["M"], tuned["N"])
+    launch_softmax(softmax, device, odd["M"] - 323, odd["N"] - 81)
     matmul = deuteron.tuned(matmul_kernel, cache=bundle)
-    launch_matmul(matmul, device, shapes["matmul"][0]["M"])
+    (sizes,) = shapes["matmul"]
+    launch_matmul(matmul, device, sizes["M"], sizes["N"], sizes["K"])
     launch_add(deuteron.tuned(vector_add_kernel, cache=bundle), device, 1 << 20)
 
 
@@ -71,16 +72,17 @@ def launch_softmax(kernel: TunedKernel, device: Device, rows: int, columns: int)
     _report(f"softmax {rows} x {columns}", kernel, target, exact / exact.sum(axis=1, keepdims=True))
 
 
-def launch_matmul(kernel: TunedKernel, device: Device, size: int) -> None:
-    """The product of two random square matrices."""
+def launch_matmul(kernel: TunedKernel, device: Device, m: int, n: int, k: int) -> None:
+    """The product of two random matrices, [m, k] and [k, n]."""
     import numpy as np
 
     random = np.random.default_rng(0)
-    a, b = (random.standard_normal((size, size), dtype=np.float32) for _ in range(2))
-    product = device.empty((size, size), "f32")
-    kernel[_grid("cdiv(size, BLOCK_M) * cdiv(size, BLOCK_N)", size=size)](
+    a = random.standard_normal((m, k), dtype=np.float32)
+    b = random.standard_normal((k, n), dtype=np.float32)
+    product = device.empty((m, n), "f32")
+    kernel[_grid("cdiv(m, BLOCK_M) * cdiv(n, BLOCK_N)", m=m, n=n)](
         *(device.array(a), device.array(b), product),
-        *(size, size, size, size, 1, size, 1, size, 1),
+        *(m, n, k, k, 1, n, 1, n, 1),
         BLOCK_M=64,
         BLOCK_N=64,
         BLOCK_K=32,
@@ -88,7 +90,7 @@ def launch_matmul(kernel: TunedKernel, device: Device, size: int) -> None:
         PRECISION="ieee",
     )
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    _report(f"matmul {size} x {size} x {size}", kernel, product, exact)
+    _report(f"matmul {m} x {n} x {k}", kernel, product, exact)
 
 
 def launch_add(kernel: TunedKernel, device: Device, size: int) -> None:
@@ -129,7 +131,8 @@ def _report(what: str, kernel: TunedKernel, result: DeviceArray, exact: np.ndarr
     if answer is None:
         raise CommandError(f"{what}: the launch looked nothing up")
     print(f"{what}: {answer.match}: {answer.reason}")
-    print(f"    {format_config(answer.config)}; relative error {error:.0e}")
+    chosen = format_config(answer.config) if answer.config else "the values in the call"
+    print(f"    {chosen}; largest error against float64 {error:.0e}")
 
 
 if __name__ == "__main__":
