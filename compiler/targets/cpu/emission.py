@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.core import Op, Value
@@ -39,17 +39,25 @@ class Emission:
     """One loop nest of a consumer. ``lanes`` elements are computed at once; 1 means scalars.
 
     ``saving``: kept values that this nest computes first; each is stored when it is computed. ``assume``: progressions
-    that hold only at run time (see :class:`Stored`) may be used, because the caller checked.
+    that hold only at run time (see :class:`Stored`) may be used, because the caller checked; it also checked that the
+    masks ``all_true`` are.
     """
 
     def __init__(
-        self, low: Lowering, lanes: int, saving: dict[Value, Stored], *, assume: bool = False
+        self,
+        low: Lowering,
+        lanes: int,
+        saving: dict[Value, Stored],
+        *,
+        assume: bool = False,
+        all_true: Collection[Value] = (),
     ) -> None:
         self.low = low
         self.e = low.e
         self.lanes = lanes
         self.saving = saving
         self.assume = assume
+        self.all_true = all_true
         self.nest = Nest(low.blocks)
         self.structures: dict[Value, tuple[int | None, int]] = {}
         self._memo: dict[object, Chunk | Typed] = {}
@@ -120,6 +128,8 @@ class Emission:
         """``value`` at ``coords``."""
         if not value.type.rank:
             return self.low.scalar(value)
+        if value in self.all_true:
+            return Uniform(Typed("i1", "true"), 0)
         key = (value, coords)
         held = self._memo.get(key)
         if held is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 
 from ...ir.core import Block, Effect, Op, Value
 from ...ir.types import Element
@@ -19,6 +20,7 @@ from .chunk import ZERO, Uniform
 from .emission import Coords, Emission, ViewRule, vector_axis
 from .liveness import Liveness
 from .loops import Blocks
+from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
 from .plan import Plan, is_lazy, reads_buffer
 
 Statement = Callable[..., None]  # (Lowering, op)
@@ -186,41 +188,46 @@ class Lowering:
     ) -> dict[Value, tuple[int | None, int]]:
         """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved.
 
-        Where run-time facts about stored indices may help (:attr:`Stored.holds`), the loop is emitted twice.
+        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), the loop is emitted twice.
         """
         roots = list(roots)
         saving = self.prepare(roots)
-        facts = self._run_time_facts(roots) if lanes > 1 else []
-        if not facts:
-            emission = self._one_loop(tile_shape, lanes, saving, body, assume=False)
-        else:
-            fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
-            condition = facts[0]
-            for fact in facts[1:]:
-                condition = self.e.binary("and", condition, fact)
-            self.blocks.branch(condition, fast, slow)
-            for block, assume in ((fast, True), (slow, False)):
-                self.blocks.enter(block)
-                emission = self._one_loop(tile_shape, lanes, saving, body, assume=assume)
-                self.blocks.jump(join)
-            self.blocks.enter(join)
+        chunks = prod(tile_shape) // lanes
+        masks = self._bounds(roots) if lanes > 1 and chunks >= WORTH_TWO_LOOPS else []
+        facts = [holds_everywhere(self, mask) for mask in masks]
+        facts += self._run_time_facts(roots) if lanes > 1 else []
+
+        def emit(assume: bool) -> Emission:
+            known = masks if assume else ()
+            emission = Emission(self, lanes, saving, assume=assume, all_true=known)
+            body(emission, emission.walk(tile_shape))
+            emission.unwind(len(tile_shape))
+            return emission
+
+        emission = self._twice(facts, emit) if facts else emit(False)
         self.saved(emission)
         return emission.structures
 
-    def _one_loop(
-        self,
-        tile_shape: tuple[int, ...],
-        lanes: int,
-        saving: dict[Value, Stored],
-        body: Callable[[Emission, Coords], None],
-        *,
-        assume: bool,
-    ) -> Emission:
-        emission = Emission(self, lanes, saving, assume=assume)
-        coords = emission.walk(tile_shape)
-        body(emission, coords)
-        emission.unwind(len(tile_shape))
+    def _twice(self, facts: list[Typed], emit: Callable[[bool], Emission]) -> Emission:
+        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter."""
+        fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
+        condition = facts[0]
+        for fact in facts[1:]:
+            condition = self.e.binary("and", condition, fact)
+        self.blocks.branch(condition, fast, slow)
+        self.blocks.enter(fast)
+        emit(True)
+        self.blocks.jump(join)
+        self.blocks.enter(slow)
+        emission = emit(False)
+        self.blocks.jump(join)
+        self.blocks.enter(join)
         return emission
+
+    def _bounds(self, roots: list[tuple[Value, bool]]) -> list[Value]:
+        """Masks in the expressions of ``roots`` that may be found to be true everywhere."""
+        inside = {v: None for root, _ in roots for v in self.expression(root)}
+        return bounded_counts([v for v in inside if v not in self.stored])
 
     def _run_time_facts(self, roots: list[tuple[Value, bool]]) -> list[Typed]:
         found: dict[str, Typed] = {}

@@ -199,3 +199,23 @@ def test_contiguous_access_is_one_vector_access(kernel):
     assert "masked.load" in program.llvm and "masked.store" in program.llvm
     assert "gather" not in program.llvm and "scatter" not in program.llvm
     assert program.scratch_bytes == 0
+
+
+@pytest.mark.parametrize("n", [0, 1, 1023, 1024, 1025, (1 << 31) - 1])
+@pytest.mark.parametrize("start", [0, 512, (1 << 31) - 512])
+def test_masks_at_the_edge_of_the_number_range(kernel, run, n, start):
+    """Indices that wrap around: the mask is what the comparison of each says, never "all"."""
+    out, begin, bound = (
+        kernel.parameter("out", "*i32"),
+        kernel.parameter("begin", "i32"),
+        kernel.parameter("n", "i32"),
+    )
+    index = kernel.arange(1024)
+    mask = kernel.less(kernel.binary(e.Add, index, begin), bound)
+    kernel.store(kernel.pointers(out, index), kernel.constant(1, index.type), mask)
+    found = np.zeros(1024, np.int32)
+    run(kernel.function, [found, start, n])
+    wrapped = (
+        (np.arange(1024) + start).astype(np.uint32).view(np.int32) if start else np.arange(1024)
+    )
+    np.testing.assert_array_equal(found, (wrapped < n).astype(np.int32))
