@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -238,7 +239,9 @@ except deuteron.DeuteronError as error:
         (1 << 45, False, "DeviceError", "touched memory that is not its own"),
     ],
 )
-def test_failures_on_the_device(at: int, debug: bool, kind: str, message: str) -> None:
+def test_failures_on_the_device(
+    tmp_path: Path, at: int, debug: bool, kind: str, message: str
+) -> None:
     """In a child process: the context is lost afterwards."""
     program = PROGRAM.replace("{at}", str(at)).replace("{debug}", str(debug))
     done = subprocess.run(
@@ -247,6 +250,7 @@ def test_failures_on_the_device(at: int, debug: bool, kind: str, message: str) -
         text=True,
         timeout=120,
         check=False,
+        cwd=tmp_path,  # not a checkout, whose deuteron/ folder would be found first
     )
     assert done.stdout.startswith(kind), done.stdout + done.stderr
     assert message in done.stdout

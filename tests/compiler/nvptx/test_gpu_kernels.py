@@ -39,6 +39,9 @@ def launch(device):
             num_warps=schedule.num_warps,
             num_stages=schedule.num_stages,
         )
+        names = [a.name for a in sample.source.arguments if a.name in sample.signature]
+        folded = [sample.signature[name] == "i32:1" for name in names]
+        arguments = [a for a, is_one in zip(arguments, folded, strict=True) if not is_one]
         held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
         kernel.run(grid, *held, device=device)
         device.synchronize()
