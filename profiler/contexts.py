@@ -14,8 +14,13 @@ if TYPE_CHECKING:
     from .recorder import OpenScope
 
 METADATA_SCOPE = "__proton_launch_metadata"
-_ROOMS = Path(__file__).resolve().parent.parent
-_INTERNAL_FILES = (str(_ROOMS / "profiler"), str(_ROOMS / "compiler"))
+# Code objects name files as they were imported, which may be through links.
+_HERE = Path(__file__).parent
+_INTERNAL_FILES = tuple(
+    str(folder.parent / room)
+    for folder in (_HERE, _HERE.resolve())
+    for room in ("profiler", "compiler")
+)
 
 
 class ThreadState:

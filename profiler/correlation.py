@@ -19,15 +19,15 @@ class Correlations:
     _issued = 0
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[tuple[int, bool], ...], int] = {}
+        self._numbers: dict[tuple[tuple[int, tuple[str, ...], bool], ...], int] = {}
         self._targets: dict[int, tuple[Target, ...]] = {}
 
     def number_of(self, targets: Sequence[Target]) -> int:
         """The number of a set of targets, 0 for the empty set."""
         if not targets:
             return 0
-        # The nodes stay alive in _targets, so their ids are not reused.
-        key = tuple((id(target.node), target.is_launch) for target in targets)
+        # The phases stay alive in _targets, so their ids are not reused.
+        key = tuple((id(target.phase), target.path, target.is_launch) for target in targets)
         number = self._numbers.get(key)
         if number is None:
             with self._lock:

@@ -12,7 +12,7 @@ from .attribution import Attribution
 from .contexts import ThreadState
 from .correlation import Correlations
 from .places import Place
-from .session import Session, Target
+from .session import Session
 
 if TYPE_CHECKING:
     from .sources.records import Batch
@@ -68,13 +68,6 @@ class GpuProfiler:
         if cell is None:
             cell = thread.cell = self.source.cell()
         cell.value = place.number
-
-    def mark_launch(self, thread: ThreadState, targets: Sequence[Target]) -> None:
-        """Mark the calling thread's next launch with places of its own."""
-        cell = thread.cell
-        if cell is None:
-            cell = thread.cell = self.source.cell()
-        cell.value = self.correlations.number_of(targets)
 
     def use_root(self, sessions: Sequence[Session]) -> None:
         """Launches of threads that never told where they are go to the roots of these sessions."""

@@ -8,6 +8,7 @@ from numbers import Number
 
 from .errors import UsageError
 
+_NUMBERS = frozenset({int, float})
 _RESERVED = frozenset({"name", "function", "stream"})
 
 
@@ -23,8 +24,11 @@ class LaunchMetadata:
 
     def configure(self, *, include: str | None = None, exclude: str | None = None) -> None:
         """Choose the kernels. Raises UsageError for a bad regular expression."""
+        from .recorder import recorder
+
         self._include = _compile(include)
         self._exclude = _compile(exclude)
+        recorder.places.forget()
 
     def wants(self, name: str) -> bool:
         """Is a kernel of this name chosen?"""
@@ -48,7 +52,8 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 def metrics_of(metadata: Mapping[str, object]) -> dict[str, object]:
     """The metrics in what a ``launch_metadata`` function returned: all numbers and arrays under free names."""
     return {
-        key: value
+        key: value.tolist() if hasattr(value, "tolist") else value
         for key, value in metadata.items()
-        if key not in _RESERVED and (isinstance(value, Number) or hasattr(value, "tolist"))
+        if key not in _RESERVED
+        and (type(value) in _NUMBERS or isinstance(value, Number) or hasattr(value, "tolist"))
     }

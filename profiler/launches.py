@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .contexts import here
+from .contexts import METADATA_SCOPE, ThreadState, here
 from .hooks import LaunchMetadata, metrics_of
+from .places import Place
 from .session import Session, Target, registry
 
 if TYPE_CHECKING:
@@ -16,16 +16,11 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-@dataclass(slots=True)
-class _Launch:
-    event: LaunchEvent
-    targets: list[Target]
-    marked: bool
-
-
 class _Pending(threading.local):
+    """Launches of one thread between enter and exit: the event, and where it is booked."""
+
     def __init__(self) -> None:
-        self.stack: list[_Launch] = []
+        self.stack: list[tuple[LaunchEvent, Place]] = []
 
 
 class Launches:
@@ -37,70 +32,79 @@ class Launches:
 
     def enter(self, event: LaunchEvent) -> None:
         """Find the launch's place in every active session; evaluates ``launch_metadata`` where a session wants it."""
-        sessions = registry.active
+        places = self._recorder.places
         on_cpu = event.device.name == "cpu"
-        if not on_cpu and not any(_needs_place(session) for session in sessions):
-            return
-        found = self._metadata(event, sessions)
-        name, metrics = found if found is not None else (event.name, {})
-        targets = []
-        for session in sessions:
-            if found is not None and _wants(session, event.name, name):
-                target = session.target((*session.path(), name), is_launch=True)
-                target.phase.profile.add_to(target.node, metrics)
-            elif on_cpu:
-                target = session.target((*session.path(), event.name), is_launch=True)
-            else:
-                target = session.target(session.path())
-            targets.append(target)
-        gpu = self._recorder.gpu
-        marked = gpu is not None and not on_cpu
-        if gpu is not None and marked:
-            gpu.mark_launch(here(), targets)
-        self._pending.stack.append(_Launch(event, targets, marked))
+        if not on_cpu and not places.of_launches:
+            return  # marked when its scope was entered
+        thread = here()
+        name = metrics = None
+        if places.wants_metadata and not thread.evaluating and _any_wants(event.name):
+            name, metrics = self._metadata(event, thread)
+        place = places.of(thread)
+        launch = place.launches.get((event.name, name))
+        if launch is None:
+            launch = place.launches[event.name, name] = Place(
+                place, _launch_targets(place, event.name, name, on_cpu)
+            )
+        if metrics:
+            for session, target in zip(registry.active, launch.targets, strict=False):
+                if name is not None and _wants(session, event.name, name):
+                    target.phase.profile.add_to(target.node, metrics)
+        if not on_cpu and self._recorder.gpu is not None:
+            self._recorder.gpu.mark(thread, launch)
+        self._pending.stack.append((event, launch))
 
     def exit(self, event: LaunchEvent) -> None:
         """Book a CPU launch that has ended; take a GPU launch's mark back."""
         stack = self._pending.stack
-        if not stack or stack[-1].event is not event:
+        if not stack or stack[-1][0] is not event:
             return
-        launch = stack.pop()
-        if launch.marked:
-            self._recorder.follow()
-        if event.start_ns is None or event.end_ns is None:
-            return
-        for target in launch.targets:
-            target.phase.profile.add_launches(
-                target.node,
-                count=1,
-                time_ns=event.end_ns - event.start_ns,
-                device_type="CPU",
-                device_id=0,
-            )
-            if target.phase.timeline is not None:
-                target.phase.timeline.add_span(
-                    target.path, event.start_ns, event.end_ns, category="kernel"
-                )
+        launch = stack.pop()[1]
+        if event.start_ns is not None and event.end_ns is not None:
+            _book(launch, event.start_ns, event.end_ns)
+        elif self._recorder.gpu is not None and launch.parent is not None:
+            self._recorder.gpu.mark(here(), launch.parent)
 
-    def _metadata(
-        self, event: LaunchEvent, sessions: tuple[Session, ...]
-    ) -> tuple[str, dict[str, object]] | None:
-        """Name and metrics from ``launch_metadata``, or None when no session wants them for this launch."""
-        if here().evaluating or not any(_wants(session, event.name) for session in sessions):
-            return None
-        with self._recorder.metadata_state(event.name):
+    def _metadata(self, event: LaunchEvent, thread: ThreadState) -> tuple[str, dict[str, object]]:
+        """Name and metrics from ``launch_metadata``. Launches it makes are booked under the metadata state."""
+        thread.states.append(f"{METADATA_SCOPE}:{event.name}")
+        thread.evaluating = True
+        self._recorder.follow()
+        try:
             metadata = event.metadata()
-            metrics = metrics_of(metadata)
-            for key, value in metrics.items():
-                if hasattr(value, "tolist"):
-                    metrics[key] = value.tolist()
+            metrics = metrics_of(metadata) if metadata else {}
+        finally:
+            thread.evaluating = False
+            thread.states.pop()
+            self._recorder.follow()
         name = metadata.get("name")
         return (name if isinstance(name, str) and name else event.name), metrics
 
 
-def _needs_place(session: Session) -> bool:
-    """GPU launches are marked when a scope is entered, unless they have places of their own."""
-    return session.metadata_hook is not None or session.context == "python"
+def _book(launch: Place, start_ns: int, end_ns: int) -> None:
+    for target in launch.targets:
+        target.phase.profile.add_launches(
+            target.node, count=1, time_ns=end_ns - start_ns, device_type="CPU", device_id=0
+        )
+        if target.phase.timeline is not None:
+            target.phase.timeline.add_span(target.path, start_ns, end_ns, category="kernel")
+
+
+def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[Target]:
+    """Where a launch goes: under the name from its metadata, its own name, or (on a GPU) the name CUPTI will report."""
+    targets = []
+    for session, here_ in zip(registry.active, place.targets, strict=False):
+        if name is not None and _wants(session, kernel, name):
+            targets.append(Target(here_.phase, (*here_.path, name), is_launch=True))
+        elif on_cpu:
+            targets.append(Target(here_.phase, (*here_.path, kernel), is_launch=True))
+        else:
+            targets.append(here_)
+    return targets
+
+
+def _any_wants(name: str) -> bool:
+    return any(_wants(session, name) for session in registry.active)
 
 
 def _wants(session: Session, *names: str) -> bool:

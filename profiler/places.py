@@ -13,7 +13,7 @@ from .session import Target, registry
 class Place:
     """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for yet."""
 
-    __slots__ = ("children", "number", "parent", "states", "targets")
+    __slots__ = ("children", "launches", "number", "parent", "states", "targets")
 
     def __init__(self, parent: Place | None, targets: list[Target]) -> None:
         self.parent = parent
@@ -21,6 +21,8 @@ class Place:
         self.number = -1
         self.children: dict[str, Place] = {}
         self.states: dict[str, Place] = {}
+        # Places of launches made here, by the kernel's name and the name its metadata gave.
+        self.launches: dict[tuple[str, str | None], Place] = {}
 
 
 class Places:
@@ -30,10 +32,15 @@ class Places:
         self.epoch = 0
         # Python frames differ with every call: nothing to remember while a session records them.
         self._frames = False
+        # Does any session evaluate launch metadata? Do GPU launches have places other than their thread's?
+        self.wants_metadata = False
+        self.of_launches = False
 
     def forget(self) -> None:
         """Begin a new epoch: sessions, phases or the GPU profiler changed."""
         self._frames = any(session.context == "python" for session in registry.active)
+        self.wants_metadata = any(session.metadata_hook is not None for session in registry.active)
+        self.of_launches = self._frames or self.wants_metadata
         self.epoch += 1
 
     def entered(self, thread: ThreadState, name: str) -> Place:
@@ -41,10 +48,13 @@ class Places:
         place = thread.place
         if thread.epoch != self.epoch or place is None or thread.states or self._frames:
             thread.epoch = -1
-            return self.of(thread)
+            found = self.of(thread)
+            _make_frames(found)
+            return found
         child = place.children.get(name)
         if child is None:
             child = place.children[name] = Place(place, _targets(tuple(thread.scopes)))
+            _make_frames(child)
         thread.place = child
         return child
 
@@ -76,3 +86,9 @@ class Places:
 
 def _targets(path: tuple[str, ...]) -> list[Target]:
     return [session.target(path) for session in registry.active]
+
+
+def _make_frames(place: Place) -> None:
+    """A scope is a frame even if nothing happens in it."""
+    for target in place.targets:
+        _ = target.node

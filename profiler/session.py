@@ -17,14 +17,27 @@ from .tree import Node, Profile
 SUFFIXES = ("hatchet", "hatchet_msgpack", "chrome_trace")
 
 
-@dataclass(frozen=True, slots=True)
 class Target:
-    """A place in one session's data: a node, and whether launches count there or in a child of their own name."""
+    """A place in one session's data: a path, and whether launches count there or in a child of their own name.
 
-    phase: Phase
-    node: Node
-    path: tuple[str, ...]
-    is_launch: bool = False
+    The node is made when it is first asked for, so that asking where a thread is leaves no empty frames.
+    """
+
+    __slots__ = ("_node", "is_launch", "path", "phase")
+
+    def __init__(self, phase: Phase, path: tuple[str, ...], is_launch: bool = False) -> None:
+        self.phase = phase
+        self.path = path
+        self.is_launch = is_launch
+        self._node: Node | None = None
+
+    @property
+    def node(self) -> Node:
+        """The node at the path."""
+        node = self._node
+        if node is None:
+            node = self._node = self.phase.profile.node(self.path)
+        return node
 
 
 @dataclass(eq=False, slots=True)
@@ -74,9 +87,8 @@ class Session:
         return contexts.python_path() if self.context == "python" else contexts.shadow_path()
 
     def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> Target:
-        """The node at ``path`` in the current phase."""
-        phase = self.phases[self.phase]
-        return Target(phase, phase.profile.node(path), path, is_launch)
+        """The place at ``path`` in the current phase."""
+        return Target(self.phases[self.phase], path, is_launch)
 
     def advance(self) -> int:
         """Start the next phase; records in flight still go to the phase they were launched in."""

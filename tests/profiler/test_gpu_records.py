@@ -159,7 +159,7 @@ def test_metadata_takes_the_kernels_time_itself(
             launch("raw", metadata, device="cuda:0", body=lambda: gpu.launch("raw", 50))
         gpu.launch("torch_kernel", 7)
     proton.deactivate(flushing=True)
-    assert names(tree("A")) == ["__proton_launch_metadata:raw", "nice", "torch_kernel"]
+    assert set(names(tree("A"))) == {"__proton_launch_metadata:raw", "nice", "torch_kernel"}
     assert tree("A", "nice")["children"] == []
     assert tree("A", "nice")["metrics"] == {
         "flops16": 16.0,

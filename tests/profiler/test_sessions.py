@@ -382,3 +382,27 @@ def test_trace_has_scopes_with_metrics_and_launches(launch: Callable) -> None:
     assert spans["k"]["dur"] == 5.0
     assert spans["k"]["args"]["call_stack"] == ["ROOT", "A", "S", "k"]
     assert scope["ts"] == 0.0 <= spans["k"]["ts"]
+
+
+def test_a_state_leaves_no_frame_unless_something_happens_in_it(tree: Callable[..., dict]) -> None:
+    proton.start("p")
+    with proton.scope("A"), proton.state("S"):
+        assert proton.context.depth() == 2
+    assert names(tree("A")) == []
+
+
+def test_scopes_entered_before_a_session_changes_are_found_again(
+    tree: Callable[..., dict], launch: Callable
+) -> None:
+    proton.start("one")
+    with proton.scope("A"), proton.scope("B"):
+        second = proton.start("two")
+        launch("k")
+        with proton.scope("C", {"m": 1}):
+            pass
+    with proton.scope("D"):
+        pass
+    for session in (0, second):
+        assert tree("A", "B", "k", session=session)["metrics"]["count"] == 1
+        assert tree("A", "B", "C", session=session)["metrics"] == {"m": 1}
+        assert names(tree(session=session)) == ["A", "D"]
