@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import Schedule, Target
+from deuteron.compiler.targets.nvptx import assemble
+
 TARGETS = ("cuda:80", "cuda:86", "cuda:89", "cuda:90a", "cuda:100a", "cuda:120")
 
 
@@ -32,10 +35,15 @@ def test_stages_of_a_gpu(run, examples: Path, stage: str, expected: str):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_command_of_the_readme_works_for_every_architecture(run, examples: Path, target: str):
+def test_the_command_of_the_readme_gives_ptx_that_assembles_without_spills(
+    run, examples: Path, target: str
+):
     ran = run("compile", f"{examples}/matmul.py:matmul_kernel", "--target", target, "--emit", "ptx")
     assert ran.code == 0
     assert f".target sm_{target.removeprefix('cuda:')}" in ran.out
+    cubin = assemble(ran.out, Target.parse(target), Schedule())
+    assert cubin.spill_bytes == 0
+    assert cubin.registers
 
 
 def test_stages_of_a_cpu(run, examples: Path):
