@@ -132,8 +132,9 @@ def updates(held: Mapping[str, Value], metrics: Mapping[str, object]) -> dict[st
     for raw, value in metrics.items():
         name = parse_name(raw)
         current = changed.get(name.stored, held.get(name.stored))
-        if type(value) is int and type(current) is int and not name.is_property:
-            changed[name.stored] = current + value
+        kind = type(value)
+        if (kind is int or kind is float) and type(current) is kind and not name.is_property:
+            changed[name.stored] = current + value  # type: ignore[operator]
         else:
             changed[name.stored] = combine(name, current, normalise(name.stored, value))
     return changed
