@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..tile.memory import RMW_KINDS
 from . import arithmetic, maths, memory, reductions, shapes, standard
 from .builtin import builtin
 from .inline import LibraryFunction
@@ -25,6 +26,7 @@ _OPERATORS: dict[str, Callable[[Operand, Operand], tensor]] = {
 
 _METHODS: dict[str, Callable[..., object]] = {
     "to": arithmetic.cast,
+    **{f"atomic_{kind}": getattr(memory, f"atomic_{kind}") for kind in RMW_KINDS},
     "cast": arithmetic.cast,
     **{
         f.__name__: f
@@ -42,8 +44,7 @@ _METHODS: dict[str, Callable[..., object]] = {
             *(reductions.argmax, reductions.argmin, reductions.associative_scan),
             *(reductions.cumprod, reductions.cumsum, reductions.max, reductions.min),
             *(reductions.reduce, reductions.sum, reductions.xor_sum),
-            *(memory.atomic_add, memory.atomic_and, memory.atomic_cas, memory.atomic_max),
-            *(memory.atomic_min, memory.atomic_or, memory.atomic_xchg, memory.atomic_xor),
+            memory.atomic_cas,
             *(arithmetic.logical_and, arithmetic.logical_or),
         )
     },

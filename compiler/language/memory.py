@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from ..errors import TypeMismatch
 from ..ir.types import I1, I8, Element, Pointer, Tile
 from ..tile import elementwise as ew
@@ -169,88 +171,44 @@ def _atomic(
     )
 
 
-@builtin
-def atomic_add(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """Add to memory in one step; the result is what was there. ``sem``: relaxed, acquire, release, acq_rel."""
-    return _atomic("add", pointer, val, mask, sem, scope)
+class AtomicFunction(Protocol):
+    """The signature that all read-modify-write functions share."""
+
+    def __call__(
+        self,
+        pointer: tensor,
+        val: Operand,
+        mask: Operand | None = None,
+        sem: str | None = None,
+        scope: str | None = None,
+    ) -> tensor: ...
 
 
-@builtin
-def atomic_max(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """Keep the larger of memory and ``val``; the result is what was there."""
-    return _atomic("max", pointer, val, mask, sem, scope)
+def _read_modify_write(kind: str, meaning: str) -> AtomicFunction:
+    def function(
+        pointer: tensor,
+        val: Operand,
+        mask: Operand | None = None,
+        sem: str | None = None,
+        scope: str | None = None,
+    ) -> tensor:
+        return _atomic(kind, pointer, val, mask, sem, scope)
+
+    function.__name__ = function.__qualname__ = f"atomic_{kind}"
+    function.__doc__ = (
+        f"{meaning} in one step; the result is what was there. "
+        "``sem``: relaxed, acquire, release, acq_rel (default); ``scope``: cta, gpu (default), sys."
+    )
+    return builtin(function)
 
 
-@builtin
-def atomic_min(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """Keep the smaller of memory and ``val``; the result is what was there."""
-    return _atomic("min", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_and(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """memory &= val in one step; the result is what was there."""
-    return _atomic("and", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_or(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """memory |= val in one step; the result is what was there."""
-    return _atomic("or", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_xor(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """memory ^= val in one step; the result is what was there."""
-    return _atomic("xor", pointer, val, mask, sem, scope)
-
-
-@builtin
-def atomic_xchg(
-    pointer: tensor,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: str | None = None,
-    scope: str | None = None,
-) -> tensor:
-    """Replace memory by ``val``; the result is what was there."""
-    return _atomic("xchg", pointer, val, mask, sem, scope)
+atomic_add = _read_modify_write("add", "memory += val")
+atomic_max = _read_modify_write("max", "memory = max(memory, val)")
+atomic_min = _read_modify_write("min", "memory = min(memory, val)")
+atomic_and = _read_modify_write("and", "memory &= val")
+atomic_or = _read_modify_write("or", "memory |= val")
+atomic_xor = _read_modify_write("xor", "memory ^= val")
+atomic_xchg = _read_modify_write("xchg", "memory = val")
 
 
 @builtin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +32,14 @@ print("imported", count)
 def environment(tmp_path_factory) -> Path:
     """A fresh environment with the wheel; third-party packages are borrowed from this one."""
     home = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(home), str(ROOT))
+    source = (
+        home / "source"
+    )  # a copy: setuptools leaves its build/ folder, and reads it again, in the tree it builds
+    ignored = shutil.ignore_patterns(
+        ".venv", ".git", "build", "*.egg-info", "__pycache__", "deuteron-demo"
+    )
+    shutil.copytree(ROOT, source, ignore=ignored, symlinks=True)
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(home), str(source))
     (wheel,) = home.glob("deuteron-*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
     python = home / "venv" / "bin" / "python"
