@@ -66,14 +66,14 @@ class Attribution:
         """Add the kernels of a batch."""
         self._log.add(batch.launches)
         for kernels in batch.kernels:
-            self._add(kernels, self._log.numbers(kernels["correlationId"]))
+            self._add(kernels, self._log.numbers(kernels["correlationId"]), batch.epoch_offset_ns)
 
     def settle(self) -> None:
         """After a full flush, when no launch has records to come: forget launches and addresses of names."""
         self._log.clear()
         self._names.clear()
 
-    def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint32]) -> None:
+    def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint32], offset_ns: int) -> None:
         """Sum the kernels of equal place, name and device, and add each sum once."""
         import numpy as np
 
@@ -91,9 +91,13 @@ class Attribution:
         for first, end in zip(bounds, bounds[1:], strict=False):
             targets = self.correlations.targets_of(int(numbers[first])) or self.fallback
             for target in targets:
-                self._add_group(target, kernels[first:end], self._name(int(names[first])))
+                self._add_group(
+                    target, kernels[first:end], self._name(int(names[first])), offset_ns
+                )
 
-    def _add_group(self, target: Target, group: NDArray[np.void], name: str) -> None:
+    def _add_group(
+        self, target: Target, group: NDArray[np.void], name: str, offset_ns: int
+    ) -> None:
         profile = target.phase.profile
         node, path = target.node, target.path
         if not target.is_launch:
@@ -110,7 +114,9 @@ class Attribution:
         if timeline is not None:
             starts, ends = group["start"].tolist(), group["end"].tolist()
             for start, end, stream in zip(starts, ends, group["streamId"].tolist(), strict=True):
-                timeline.add_device_span(path, start, end, lane=f"GPU {device} Stream {stream}")
+                timeline.add_device_span(
+                    path, start + offset_ns, end + offset_ns, lane=f"GPU {device} Stream {stream}"
+                )
 
     def _name(self, address: int) -> str:
         name = self._names.get(address)

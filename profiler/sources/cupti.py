@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import byref, c_char_p, c_size_t, c_uint32, c_void_p
+import time
+from ctypes import byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING
 
 from deuteron.compiler import knobs
@@ -57,6 +58,7 @@ class CuptiSource:
             max(buffer_bytes or knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES)
         )
         self._subscriber = c_void_p()
+        self._epoch_offset_ns = 0
 
     def _call(self, name: str, *arguments: object) -> None:
         code = int(getattr(self._cupti, name)(*arguments))
@@ -91,6 +93,9 @@ class CuptiSource:
                 c_void_p(self._native.requested),
                 c_void_p(self._native.completed),
             )
+            now = c_uint64()
+            self._call("cuptiGetTimestamp", byref(now))
+            self._epoch_offset_ns = time.time_ns() - now.value
             self._call("cuptiActivityEnable", c_uint32(KIND_CONCURRENT_KERNEL))
             for call in LAUNCH_CALLS:
                 self._call(
@@ -127,7 +132,7 @@ class CuptiSource:
                     self._measure(view)
                 kernels.append(parse_kernels(view, self._kernel_size))
         # After the buffers: a launch is logged before its kernel runs, so all of these kernels are in the log.
-        return Batch(kernels, self._native.take_launches())
+        return Batch(kernels, self._native.take_launches(), self._epoch_offset_ns)
 
     def _measure(self, view: NDArray[np.uint8]) -> None:
         """Learn the length of a record from the first two, so that newer libraries are read rightly."""

@@ -49,10 +49,12 @@ _KERNEL_SIZES = (
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What a source collected: kernel records as structured arrays, and an array (launches, 2) of correlation ids and
-    the numbers of the places they came from. The log holds every launch that the records can name."""
+    the numbers of the places they came from. The log holds every launch that the records can name. Adding
+    ``epoch_offset_ns`` to the records' times makes them nanoseconds since the epoch."""
 
     kernels: list[NDArray[np.void]]
     launches: NDArray[np.uint32]
+    epoch_offset_ns: int = 0
 
 
 def kernel_record_size(cupti_version: int) -> int:

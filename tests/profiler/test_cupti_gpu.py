@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -177,3 +178,22 @@ def test_a_second_profiler_in_the_process_gets_a_message(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS" in done.stdout
+
+
+def test_trace_has_scopes_and_kernels_on_one_clock(run_add: Callable) -> None:
+    proton.start("warm")
+    run_add()
+    proton.finalize()
+    proton.start("t", data="trace")
+    torch = pytest.importorskip("torch")
+    with proton.scope("A"):
+        run_add()
+        torch.cuda.synchronize()
+    proton.finalize()
+    events = json.loads(Path("t.chrome_trace").read_text())["traceEvents"]
+    (scope,) = [event for event in events if event.get("cat") == "scope"]
+    (kernel,) = [event for event in events if event.get("cat") == "kernel"]
+    assert kernel["args"]["call_stack"][:2] == ["ROOT", "A"]
+    # The clocks of host and device are set once; a millisecond of slack for their drift.
+    assert scope["ts"] - 1000 < kernel["ts"]
+    assert kernel["ts"] + kernel["dur"] < scope["ts"] + scope["dur"] + 1000

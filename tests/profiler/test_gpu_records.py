@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ class FakeGpu:
         self.place = SimpleNamespace(value=0)
         self.launched = 0
         self.clock = 1000
+        self.epoch_offset_ns = 0
         self.log: list[str] = []
         self.arrived: list[np.ndarray] = []
         self.in_flight: list[bytes] = []
@@ -87,6 +89,7 @@ class FakeGpu:
         return Batch(
             [parse_kernels(buffer, SIZE) for buffer in arrived],
             np.array(launches, np.uint32).reshape(-1, 2),
+            epoch_offset_ns=self.epoch_offset_ns,
         )
 
 
@@ -245,11 +248,14 @@ def test_launch_log_finds_every_number_however_it_was_added() -> None:
 def test_trace_has_a_lane_for_each_stream(gpu: FakeGpu) -> None:
     proton.start("t", data="trace")
     with proton.scope("A"):
+        gpu.epoch_offset_ns = time.time_ns() - gpu.clock
         gpu.launch("k", 2000)
     proton.finalize()
     events = json.loads(Path("t.chrome_trace").read_text())["traceEvents"]
     kernel = next(event for event in events if event.get("cat") == "kernel")
     assert kernel["dur"] == 2.0
+    scope = next(event for event in events if event.get("cat") == "scope")
+    assert scope["ts"] <= kernel["ts"] < scope["ts"] + 1e6  # on one clock
     assert kernel["args"]["call_stack"] == ["ROOT", "A", "k"]
     lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert lanes[kernel["tid"]] == "GPU 0 Stream 3"

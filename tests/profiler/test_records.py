@@ -40,9 +40,9 @@ def include_folder() -> Path:
             continue
         folders[:0] = [Path(str(file.locate())).parent for file in found]
     for folder in folders:
-        if (folder / header).exists() and (folder / "cuda.h").exists():
+        if all((folder / name).exists() for name in (header, "cuda.h", "crt/host_defines.h")):
             return folder
-    pytest.skip(f"the headers {header} and cuda.h are not installed")
+    pytest.skip(f"no folder has {header}, cuda.h and crt/host_defines.h")
 
 
 def test_layouts_and_numbers_are_those_of_the_c_headers(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_formats_and_standard_output(capsys: pytest.CaptureFixture, tmp_path: Pa
 
 
 def test_phases(tree: Callable[..., dict]) -> None:
-    session = proton.start("p")
+    session = proton.start("p", backend="cpu")
     with proton.scope("A", {"m": 1}):
         assert proton.data.advance_phase(session) == 1
     with proton.scope("B", {"m": 1}):
