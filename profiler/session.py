@@ -133,8 +133,9 @@ class Session:
         """Write one phase, to the standard output if the session is called "" or "-"."""
         data = self.encode(self.phases[number], suffix)
         if self.name in ("", "-"):
-            sys.stdout.write(data.decode(errors="replace"))
             sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
             return None
         part = f".part_{number}" if self.phase > 0 else ""
         return write_atomic(f"{self.name}{part}.{suffix}", data)

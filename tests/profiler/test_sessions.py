@@ -252,13 +252,19 @@ def test_profile_decorator_deactivates_even_on_errors(tree: Callable[..., dict])
     assert proton.DEFAULT_PROFILE_NAME == "proton"
 
 
-def test_formats_and_standard_output(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+def test_formats_and_standard_output(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
     proton.start("-")
     with proton.scope("A", {"m": 1}):
         pass
     text = proton.data.get_json()
     proton.finalize()
-    assert capsys.readouterr().out == text
+    assert capfdbinary.readouterr().out.decode() == text
+    proton.start("")
+    packed = proton.data.get_msgpack()
+    proton.finalize(output_format="hatchet_msgpack")
+    assert capfdbinary.readouterr().out == packed
     proton.start("p{pid}")
     proton.finalize(output_format="hatchet_msgpack")
     assert [path.suffix for path in tmp_path.iterdir()] == [".hatchet_msgpack"]
