@@ -38,7 +38,13 @@ KERNELS = {
     ),
     "matmul 128x128x32": (
         "matmul.py:matmul_kernel",
-        {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp16:16", "M": "i32:16", "N": "i32:16"}
+        {
+            "a_ptr": "*fp16:16",
+            "b_ptr": "*fp16:16",
+            "c_ptr": "*fp16:16",
+            "M": "i32:16",
+            "N": "i32:16",
+        }
         | {"K": "i32:16", "stride_am": "i32:16", "stride_ak": "i32:1", "stride_bk": "i32:16"}
         | {"stride_bn": "i32:1", "stride_cm": "i32:16", "stride_cn": "i32:1"},
         [

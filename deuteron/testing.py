@@ -109,7 +109,7 @@ class Mark:
             if show_plots:
                 _plot(benchmark, header, self.rows)
             if return_df:
-                import pandas  # type: ignore[import-untyped]
+                import pandas
 
                 frames.append(pandas.DataFrame(self.rows, columns=header))
         if not return_df:
@@ -166,8 +166,9 @@ def _plot(benchmark: Benchmark, header: Sequence[str], rows: Sequence[Sequence[A
         ) from error
     figure, axes = plt.subplots()
     first = len(benchmark.x_names)
+    plain: list[tuple[str | None, str]] = [(None, "-")] * len(header)
     for i, name in enumerate(header[first:]):
-        color, style = (benchmark.styles or [(None, "-")] * len(header))[i]
+        color, style = benchmark.styles[i] if benchmark.styles else plain[i]
         axes.plot(
             [r[0] for r in rows], [r[first + i] for r in rows], label=name, color=color, ls=style
         )

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from functools import cache
 
 import pytest
 from hypothesis import settings
+
+# Tests and the processes they start keep their caches and databases away from the user's.
+_home = tempfile.TemporaryDirectory(prefix="deuteron-tests-")
+os.environ["DEUTERON_HOME"] = _home.name
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)

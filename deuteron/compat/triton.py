@@ -13,15 +13,19 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
+
+if TYPE_CHECKING:
+    from deuteron.compiler.runtime.devices import Device
 
 #: Triton's module -> ours. The root is deuteron itself: ``triton.jit`` is ``deuteron.jit``.
 ALIASES = {
     "triton": "deuteron",
     "triton.language": "deuteron.language",
-    "triton.language.core": "deuteron.language",
-    "triton.language.math": "deuteron.language",
+    "triton.language.core": "deuteron.language.core",
+    "triton.language.math": "deuteron.language.math",
     "triton.language.extra": "deuteron.language.extra",
     "triton.language.extra.libdevice": "deuteron.compiler.language.libdevice",
     "triton.language.extra.cuda.libdevice": "deuteron.compiler.language.libdevice",
@@ -106,7 +110,7 @@ class ActiveDriver:
         }
 
 
-def _device():  # type: ignore[no-untyped-def]
+def _device() -> Device:
     from deuteron.compiler import get_device
 
     try:
