@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.devices import DeviceArray
     from deuteron.tuner import TunedKernel
 
-#: Relative error of an f32 result against float64.
-_TOLERANCE = 1e-4
+#: Error of a result against float64, relative to the largest element, by its dtype.
+_TOLERANCE = {"f32": 1e-4, "bf16": 1e-2}
 
 
 def run_in_new_process(bundle: Path, device: str) -> None:
@@ -42,17 +42,18 @@ def main(bundle: str, device_name: str) -> None:
     from deuteron.tuner.workloads.kernels.softmax import softmax_kernel
     from deuteron.tuner.workloads.kernels.vector_add import vector_add_kernel
 
-    from .search import SHAPES
+    from .search import DTYPES, SHAPES
 
     device = deuteron.get_device(device_name)
-    shapes = SHAPES["cpu" if device_name == "cpu" else "cuda"]
+    kind = "cpu" if device_name == "cpu" else "cuda"
+    shapes = SHAPES[kind]
     softmax = deuteron.tuned(softmax_kernel, cache=bundle)
     tuned, odd = shapes["softmax"]
     launch_softmax(softmax, device, tuned["M"], tuned["N"])
     launch_softmax(softmax, device, odd["M"] - 323, odd["N"] - 81)
     matmul = deuteron.tuned(matmul_kernel, cache=bundle)
     (sizes,) = shapes["matmul"]
-    launch_matmul(matmul, device, sizes["M"], sizes["N"], sizes["K"])
+    launch_matmul(matmul, device, DTYPES[kind]["matmul"], sizes["M"], sizes["N"], sizes["K"])
     launch_add(deuteron.tuned(vector_add_kernel, cache=bundle), device, 1 << 20)
 
 
@@ -72,14 +73,15 @@ def launch_softmax(kernel: TunedKernel, device: Device, rows: int, columns: int)
     _report(f"softmax {rows} x {columns}", kernel, target, exact / exact.sum(axis=1, keepdims=True))
 
 
-def launch_matmul(kernel: TunedKernel, device: Device, m: int, n: int, k: int) -> None:
-    """The product of two random matrices, [m, k] and [k, n]."""
+def launch_matmul(kernel: TunedKernel, device: Device, dtype: str, m: int, n: int, k: int) -> None:
+    """The product of two random matrices, [m, k] and [k, n], of f32 or bf16."""
+    import ml_dtypes
     import numpy as np
 
     random = np.random.default_rng(0)
-    a = random.standard_normal((m, k), dtype=np.float32)
-    b = random.standard_normal((k, n), dtype=np.float32)
-    product = device.empty((m, n), "f32")
+    numpy_dtype = ml_dtypes.bfloat16 if dtype == "bf16" else np.float32
+    a, b = (random.standard_normal(s).astype(numpy_dtype) for s in ((m, k), (k, n)))
+    product = device.empty((m, n), dtype)
     kernel[_grid("cdiv(m, BLOCK_M) * cdiv(n, BLOCK_N)", m=m, n=n)](
         *(device.array(a), device.array(b), product),
         *(m, n, k, k, 1, n, 1, n, 1),
@@ -124,9 +126,9 @@ def _report(what: str, kernel: TunedKernel, result: DeviceArray, exact: np.ndarr
 
     from ..output import format_config
 
-    error = float(np.abs(result.to_numpy() - exact).max() / np.abs(exact).max())
-    if not error <= _TOLERANCE:
-        raise CommandError(f"{what}: relative error {error:.1e} is above {_TOLERANCE:.0e}")
+    error = float(np.abs(result.to_numpy().astype(np.float64) - exact).max() / np.abs(exact).max())
+    if not error <= _TOLERANCE[result.dtype]:
+        raise CommandError(f"{what}: error {error:.1e} is above {_TOLERANCE[result.dtype]:.0e}")
     answer = kernel.last_answer
     if answer is None:
         raise CommandError(f"{what}: the launch looked nothing up")

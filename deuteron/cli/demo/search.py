@@ -27,6 +27,11 @@ SHAPES = {
         "matmul": [{"M": 4096, "N": 1024, "K": 2048}],
     },
 }
+#: On a GPU the product is for the tensor cores.
+DTYPES = {
+    "cpu": {"softmax": "f32", "matmul": "f32"},
+    "cuda": {"softmax": "f32", "matmul": "bf16"},
+}
 TRIALS = 60
 
 #: What is left out of the printed tree: the screening of every configuration, and what the host did.
@@ -51,7 +56,8 @@ def best_device() -> str:
 
 def submit(client: Client, device: str, seconds: float) -> list[Submitted]:
     """Submit both jobs; each shape gets the same share of the time."""
-    shapes = SHAPES["cpu" if device == "cpu" else "cuda"]
+    kind = "cpu" if device == "cpu" else "cuda"
+    shapes = SHAPES[kind]
     total = sum(len(sizes) for sizes in shapes.values())
     jobs = []
     for name, sizes in shapes.items():
@@ -59,7 +65,7 @@ def submit(client: Client, device: str, seconds: float) -> list[Submitted]:
             {
                 "workload": name,
                 "shapes": sizes,
-                "dtypes": ["f32"],
+                "dtypes": [DTYPES[kind][name]],
                 "device": device,
                 "budget": {"trials": TRIALS, "seconds": seconds * len(sizes) / total},
             }
