@@ -26,7 +26,7 @@ step() { # name, seconds, command...
     summary+=$(printf '%-10s exit %-4s %4ss   %s' "$name" $rc $((SECONDS - begin)) "$(tail -n 1 "$OUT/$name.log" | cut -c1-110)")$'\n'
 }
 
-step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; git rev-parse HEAD 2>/dev/null || true'
+step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; echo "commit ${COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"'
 step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
