@@ -30,9 +30,10 @@ step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temp
 step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
+step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
-for name in tests kernels profiler demo; do
+for name in tests kernels profiler launch demo; do
     echo "== $name"
     tail -n 45 "$OUT/$name.log"
 done
