@@ -87,15 +87,18 @@ def profile_examples(name: str) -> dict[str, float]:
     torch.cuda.synchronize()
     session = proton.start(name, hook="triton")
     events = {}
-    bytes_moved = {"vector_add": 12.0 * x.numel(), "softmax": 8.0 * x.numel()}
+    launches = 10
+    bytes_moved = {"vector_add": 12 * x.numel() * launches, "softmax": 8 * x.numel() * launches}
     for scope, run in work.items():
         metrics = (
-            {"bytes": bytes_moved[scope]} if scope in bytes_moved else {"flops32": 2.0 * 4096**3}
+            {"bytes": bytes_moved[scope]}
+            if scope in bytes_moved
+            else {"flops32": 2.0 * 4096**3 * launches}
         )
         with proton.scope(scope, metrics):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
-            for _ in range(10):
+            for _ in range(launches):
                 run()
             end.record()
         torch.cuda.synchronize()
