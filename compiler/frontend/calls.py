@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import TypeMismatch, UnsupportedSyntax
-from ..ir.types import Pointer, Scalar
+from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, control, debugging, maths
 from ..language.builtin import builtin, is_builtin
 from ..language.constexpr import constexpr
@@ -132,7 +132,7 @@ def _may_call(function: object) -> bool:
         return function is not tensor
     if isinstance(function, types.MethodType):
         owner = function.__self__
-        return isinstance(owner, Scalar | Pointer) or (
+        return isinstance(owner, Scalar | Pointer | Tile) or (
             isinstance(owner, tensor) and is_builtin(function.__func__)
         )
     return False

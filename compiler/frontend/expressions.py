@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import TypeMismatch, UnknownName, UnsupportedSyntax
-from ..ir.types import Pointer, Scalar
+from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
+from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, shapes
 from ..language.tensor import tensor
 from . import constants
@@ -246,23 +247,12 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
         raise frame.error(node, f"cannot index {value!r} with {key!r}")
 
 
-_DTYPE_ATTRIBUTES = {
-    "element_ty",
-    "scalar",
-    "primitive_bitwidth",
-    "itemsize",
-    "name",
-    "is_floating",
-    "is_int",
-    "is_int_signed",
-    "is_ptr",
-    "is_bool",
-    "is_fp8",
-    "is_fp16",
-    "is_bf16",
-    "is_fp32",
-    "is_fp64",
-}
+_TYPE_ATTRIBUTES = {
+    name
+    for questions in (ScalarQuestions, PointerQuestions, TileQuestions)
+    for name in dir(questions)
+    if not name.startswith("_")
+} | {"name", "shape", "numel"}
 
 
 @_rule(ast.Attribute)
@@ -281,8 +271,12 @@ def read_attribute(value: object, name: str) -> object:
             return getattr(value, name)
         known = [n for n in dir(tensor) if not n.startswith("_")]
         raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
-    if isinstance(value, Scalar | Pointer) and name in _DTYPE_ATTRIBUTES:
-        return getattr(value, name)
+    if isinstance(value, Tile) and name in ("scalar", "numel"):
+        return value.elem if name == "scalar" else value.size
+    if isinstance(value, Scalar | Pointer | Tile) and name in _TYPE_ATTRIBUTES:
+        if hasattr(value, name):
+            return getattr(value, name)
+        raise UnknownName(f"the type {value} has no attribute {name!r}")
     if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
     if name == "value" and isinstance(value, int | float | str | None):

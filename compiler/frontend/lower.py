@@ -130,7 +130,11 @@ class Compilation:
 def bind(
     callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> dict[str, object]:
-    """Parameters of a called jit function to values; raises UnsupportedSyntax as Python would raise TypeError."""
+    """Parameters of a called jit function to values; raises UnsupportedSyntax as Python would raise TypeError.
+
+    Annotations of a called function promise nothing: as in Triton, a tensor may arrive where ``tl.constexpr`` is written,
+    and what needs a compile-time value says so itself.
+    """
     arguments = callee.arguments
     if len(args) > len(arguments):
         raise UnsupportedSyntax(
@@ -145,10 +149,6 @@ def bind(
     for argument in arguments:
         if argument.name not in scope:
             scope[argument.name] = _call_default(callee, argument)
-        elif argument.constexpr and isinstance(scope[argument.name], tensor):
-            raise UnsupportedSyntax(
-                f"the argument {argument.name!r} of {callee.name}() must be known at compile time"
-            )
     return scope
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import IRError, TypeMismatch
+from .questions import PointerQuestions, ScalarQuestions, TileQuestions
 
 if TYPE_CHECKING:
     from ..layout import LinearLayout
@@ -23,7 +24,7 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(ScalarQuestions):
     """A scalar element type. Signedness is part of the type, so one ``shr`` op serves i32 and u32."""
 
     name: str
@@ -56,50 +57,6 @@ class Scalar:
         value &= (1 << self.bits) - 1
         return value - (1 << self.bits) if self.is_signed and value >> (self.bits - 1) else value
 
-    # The names by which kernels ask (Triton's tl.dtype).
-
-    @property
-    def scalar(self) -> Scalar:
-        return self
-
-    @property
-    def primitive_bitwidth(self) -> int:
-        return self.bits
-
-    @property
-    def itemsize(self) -> int:
-        return self.bytes
-
-    def is_floating(self) -> bool:
-        return self.is_float
-
-    def is_int(self) -> bool:
-        return self.kind in ("int", "uint")
-
-    def is_int_signed(self) -> bool:
-        return self.is_signed
-
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
-
-    def is_ptr(self) -> bool:
-        return False
-
-    def is_fp8(self) -> bool:
-        return self.is_float and self.bits == 8
-
-    def is_fp16(self) -> bool:
-        return self.name == "f16"
-
-    def is_bf16(self) -> bool:
-        return self.name == "bf16"
-
-    def is_fp32(self) -> bool:
-        return self.name == "f32"
-
-    def is_fp64(self) -> bool:
-        return self.name == "f64"
-
 
 I1 = Scalar("i1", "bool", 1)
 I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))
@@ -116,7 +73,7 @@ SCALARS: dict[str, Scalar] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(PointerQuestions):
     """A pointer to global memory. ``const`` pointers may not be stored through."""
 
     pointee: Element
@@ -130,14 +87,6 @@ class Pointer:
     def bytes(self) -> int:
         return 8
 
-    @property
-    def element_ty(self) -> Element:
-        """What kernels call the pointee."""
-        return self.pointee
-
-    def is_ptr(self) -> bool:
-        return True
-
     def __str__(self) -> str:
         return f"*{'const ' if self.const else ''}{self.pointee}"
 
@@ -146,7 +95,7 @@ Element = Scalar | Pointer
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(TileQuestions):
     """A statically shaped tile; rank 0 is a scalar.
 
     ``layout`` is None in tile IR and for scalars; in GPU IR it says which register of which thread holds which

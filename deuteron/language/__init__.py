@@ -2,4 +2,6 @@
 
 from deuteron.compiler.language import *  # noqa: F403
 from deuteron.compiler.language import __all__ as __all__
+from deuteron.language import core as core
 from deuteron.language import extra as extra
+from deuteron.language import math as math

@@ -1,0 +1,180 @@
+"""What kernels may ask types: Triton's names for the properties of ``x.dtype`` and ``x.type``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .types import Element, Pointer, Scalar
+
+
+class ScalarQuestions:
+    """Questions to an element type; ``x.dtype.is_fp16()``."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        name: str
+        kind: str
+        bits: int
+
+    @property
+    def scalar(self) -> Scalar:
+        return self  # type: ignore[return-value]
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def int_bitwidth(self) -> int:
+        return self.bits
+
+    @property
+    def itemsize(self) -> int:
+        return max(1, self.bits // 8)
+
+    def is_floating(self) -> bool:
+        return self.kind == "float"
+
+    def is_standard_floating(self) -> bool:
+        return self.is_floating() and self.bits > 8
+
+    def is_int(self) -> bool:
+        """As in Triton true for booleans, too."""
+        return self.kind != "float"
+
+    def is_int_signed(self) -> bool:
+        return self.kind == "int"
+
+    def is_int_unsigned(self) -> bool:
+        return self.kind in ("uint", "bool")
+
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    def is_ptr(self) -> bool:
+        return False
+
+    def is_block(self) -> bool:
+        return False
+
+    def is_fp8(self) -> bool:
+        return self.is_floating() and self.bits == 8
+
+    def is_fp8e4nv(self) -> bool:
+        return self.name == "f8e4m3"
+
+    def is_fp8e5(self) -> bool:
+        return self.name == "f8e5m2"
+
+    def is_fp16(self) -> bool:
+        return self.name == "f16"
+
+    def is_bf16(self) -> bool:
+        return self.name == "bf16"
+
+    def is_fp32(self) -> bool:
+        return self.name == "f32"
+
+    def is_fp64(self) -> bool:
+        return self.name == "f64"
+
+    def is_int1(self) -> bool:
+        return self.name == "i1"
+
+    def is_int8(self) -> bool:
+        return self.name == "i8"
+
+    def is_int16(self) -> bool:
+        return self.name == "i16"
+
+    def is_int32(self) -> bool:
+        return self.name == "i32"
+
+    def is_int64(self) -> bool:
+        return self.name == "i64"
+
+    def is_uint8(self) -> bool:
+        return self.name == "u8"
+
+    def is_uint16(self) -> bool:
+        return self.name == "u16"
+
+    def is_uint32(self) -> bool:
+        return self.name == "u32"
+
+    def is_uint64(self) -> bool:
+        return self.name == "u64"
+
+
+class PointerQuestions:
+    """Questions to a pointer type; ``x_ptr.dtype.element_ty``."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        pointee: Element
+        const: bool
+
+    @property
+    def scalar(self) -> Pointer:
+        return self  # type: ignore[return-value]
+
+    @property
+    def element_ty(self) -> Element:
+        """What kernels call the pointee."""
+        return self.pointee
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return 64
+
+    def is_ptr(self) -> bool:
+        return True
+
+    def is_block(self) -> bool:
+        return False
+
+    def is_const(self) -> bool:
+        return self.const
+
+    def is_floating(self) -> bool:
+        return False
+
+    def is_int(self) -> bool:
+        return False
+
+
+class TileQuestions:
+    """Questions to ``x.type``: a tile's element type, or a scalar's own properties."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        elem: Element
+        shape: tuple[int, ...]
+
+    @property
+    def element_ty(self) -> Element:
+        """A tile's element type; what a scalar pointer points to."""
+        return self.elem if self.shape or not self.elem.is_ptr() else self.elem.element_ty  # type: ignore[union-attr]
+
+    @property
+    def primitive_bitwidth(self) -> int:
+        return self.elem.primitive_bitwidth
+
+    def get_block_shapes(self) -> tuple[int, ...]:
+        return self.shape
+
+    def is_block(self) -> bool:
+        return bool(self.shape)
+
+    def is_ptr(self) -> bool:
+        return not self.shape and self.elem.is_ptr()
+
+    def is_floating(self) -> bool:
+        return not self.shape and self.elem.is_floating()
+
+    def is_int(self) -> bool:
+        return not self.shape and self.elem.is_int()
