@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .frontend.source import KernelSource as KernelSource
     from .language import cdiv as cdiv
     from .language import next_power_of_2 as next_power_of_2
+    from .language.inline import constexpr_function as constexpr_function
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
     from .options import Schedule as Schedule
     from .runtime.autotuner import Autotuner as Autotuner
@@ -45,6 +46,7 @@ _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
     "frontend.source": "Argument KernelSource",
     "language": "cdiv next_power_of_2",
+    "language.inline": "constexpr_function",
     "options": "SCHEDULE_OPTIONS Schedule",
     "runtime.autotuner": "Autotuner autotune",
     "runtime.benchmark": "do_bench",

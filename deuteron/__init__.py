@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import autotune as autotune
     from deuteron.compiler import cdiv as cdiv
     from deuteron.compiler import compile as compile
+    from deuteron.compiler import constexpr_function as constexpr_function
     from deuteron.compiler import get_device as get_device
     from deuteron.compiler import heuristics as heuristics
     from deuteron.compiler import jit as jit
@@ -33,7 +34,7 @@ __version__ = "0.1.0"
 
 _FROM_COMPILER = (
     "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv compile "
-    "get_device heuristics jit list_devices next_power_of_2"
+    "constexpr_function get_device heuristics jit list_devices next_power_of_2"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler") | {"tuned": "deuteron.tuner"}
 _MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")

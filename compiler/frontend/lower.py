@@ -41,7 +41,7 @@ def lower(
     function = Function(source.name)
     compilation = Compilation(Builder(function.body), debug)
     frame = Frame(source, compilation.builder, compilation.budget)
-    for argument in source.arguments:
+    for argument in source.launched:
         name = argument.name
         if name in constexprs:
             frame.scope[name] = constexprs[name]
@@ -136,11 +136,15 @@ def bind(
     and what needs a compile-time value says so itself.
     """
     arguments = callee.arguments
-    if len(args) > len(arguments):
+    positional = len(arguments) - len(callee.node.args.kwonlyargs)
+    if len(args) > positional and not callee.variadic:
         raise UnsupportedSyntax(
-            f"{callee.name}() takes {len(arguments)} arguments, {len(args)} were given"
+            f"{callee.name}() takes {positional} arguments, {len(args)} were given"
         )
-    scope: dict[str, object] = {a.name: v for a, v in zip(arguments, args, strict=False)}
+    named = zip(arguments[:positional], args, strict=False)
+    scope: dict[str, object] = {a.name: v for a, v in named}
+    if callee.variadic:
+        scope[callee.variadic] = tuple(args[positional:])
     for name, value in kwargs.items():
         if name in scope or all(a.name != name for a in arguments):
             problem = "was given twice" if name in scope else "does not exist"

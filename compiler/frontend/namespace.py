@@ -159,6 +159,5 @@ class TextNamespace:
 
 def _is_jit(decorator: ast.expr) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (
-        target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-    ) == "jit"
+    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+    return name in ("jit", "constexpr_function")

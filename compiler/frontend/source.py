@@ -126,10 +126,10 @@ class KernelSource:
 
     @cached_property
     def arguments(self) -> list[Argument]:
-        """The parameters in order."""
+        """The parameters in order, without ``*args`` (see :attr:`variadic`)."""
         spec = self.node.args
-        if spec.vararg or spec.kwarg:
-            raise self.error("kernels do not take *args or **kwargs", self.node)
+        if spec.kwarg:
+            raise self.error("functions of the kernel language do not take **kwargs", self.node)
         positional = [*spec.posonlyargs, *spec.args]
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
         pairs = [*zip(positional, defaults, strict=True)]
@@ -137,6 +137,22 @@ class KernelSource:
         return [
             Argument(a.arg, _is_constexpr(a.annotation), _text(a.annotation), d) for a, d in pairs
         ]
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of ``*args``, which functions may take that kernels call; None without."""
+        return self.node.args.vararg.arg if self.node.args.vararg else None
+
+    @cached_property
+    def launched(self) -> list[Argument]:
+        """The parameters in order, of a kernel to be launched; raises UnsupportedSyntax if it takes ``*args``."""
+        if self.variadic:
+            raise self.error(
+                f"{self.name} takes *{self.variadic}: kernels are launched with named parameters",
+                self.node,
+                "only functions that kernels call may take *args",
+            )
+        return self.arguments
 
     @property
     def hash(self) -> str:
@@ -171,7 +187,7 @@ class KernelSource:
         body = [*self.node.body, *filter(None, (a.default for a in self.arguments))]
         names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
         stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-        local = stored | {a.name for a in self.arguments}
+        local = stored | {a.name for a in self.arguments} | {self.variadic}
         return {n.id for n in names} - local
 
     def locate(self, node: ast.AST) -> Location:

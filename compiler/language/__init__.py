@@ -41,7 +41,6 @@ from .maths import (
     clamp,
     cos,
     div_rn,
-    dot,
     erf,
     exp,
     exp2,
@@ -71,6 +70,7 @@ from .memory import (
     load,
     store,
 )
+from .products import dot
 from .random import (
     pair_uniform_to_normal,
     philox,

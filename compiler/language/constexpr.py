@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterator
 
 
 class constexpr:  # noqa: N801 -- the language's own name
     """Marks a value (or, as an annotation, a parameter) as known at compile time.
 
     Inside kernels compile-time values are plain Python values; this wrapper exists for globals,
-    ``BLOCK = tl.constexpr(128)``, and for annotations, ``BLOCK: tl.constexpr``.
+    ``BLOCK = tl.constexpr(128)``, and for annotations, ``BLOCK: tl.constexpr``. Arithmetic on globals gives globals that
+    kernels may use, too: ``HALF = BLOCK // 2``.
     """
 
     __slots__ = ("value",)
@@ -34,6 +36,18 @@ class constexpr:  # noqa: N801 -- the language's own name
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __float__(self) -> float:
+        return float(self.value)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.value)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.value)  # type: ignore[call-overload, no-any-return]
+
+    def __getitem__(self, key: object) -> object:
+        return self.value[unwrap(key)]  # type: ignore[index]
+
 
 def unwrap(value: object) -> object:
     """The plain value of a constexpr; anything else as it is."""
@@ -42,3 +56,28 @@ def unwrap(value: object) -> object:
     if type(value) is tuple:
         return tuple(unwrap(v) for v in value)
     return value
+
+
+def _operation(
+    function: Callable[[object, object], object], swapped: bool = False
+) -> Callable[[constexpr, object], object]:
+    def method(self: constexpr, other: object) -> object:
+        a, b = (unwrap(other), self.value) if swapped else (self.value, unwrap(other))
+        result = function(a, b)
+        return constexpr(result) if isinstance(result, int | float | str | tuple) else result
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor") + (
+    "lshift",
+    "rshift",
+):
+    _function = getattr(operator, f"__{_name}__")
+    setattr(constexpr, f"__{_name}__", _operation(_function))
+    setattr(constexpr, f"__r{_name}__", _operation(_function, swapped=True))
+for _name in ("lt", "le", "gt", "ge"):
+    setattr(constexpr, f"__{_name}__", _operation(getattr(operator, f"__{_name}__")))
+for _name in ("neg", "pos", "invert"):
+    _unary = getattr(operator, f"__{_name}__")
+    setattr(constexpr, f"__{_name}__", lambda self, f=_unary: constexpr(f(self.value)))

@@ -6,7 +6,10 @@ import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .tensor import Operand
+from ..errors import TypeMismatch
+from ..ir.types import I32, I64
+from .arithmetic import constant
+from .tensor import Operand, tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,20 @@ class range:  # noqa: A001 -- the language's own name
         lower, upper = (0, self.arg1) if self.arg2 is None else (self.arg1, self.arg2)
         return lower, upper, 1 if self.step is None else self.step
 
-    def __iter__(self) -> Iterator[int]:
-        """Eager kernels iterate over plain ints."""
-        return iter(builtins.range(*(int(b) for b in self.bounds)))
+    def __iter__(self) -> Iterator[tensor]:
+        """Eager kernels count in tensors, as compiled ones do."""
+        for part in self.bounds:
+            if isinstance(part, float) or (isinstance(part, tensor) and not _is_integer(part)):
+                shown = part.type if isinstance(part, tensor) else part
+                raise TypeMismatch(f"loop bounds must be scalar integers, got {shown}")
+        widths = [b.dtype.bits for b in self.bounds if isinstance(b, tensor)]
+        type = I64 if builtins.max(widths, default=32) > 32 else I32
+        for number in builtins.range(*(int(b) for b in self.bounds)):
+            yield constant(number, type)
+
+
+def _is_integer(bound: tensor) -> bool:
+    return not bound.shape and bound.type.is_integer
 
 
 @dataclass(frozen=True, slots=True)

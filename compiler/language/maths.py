@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from .. import knobs
 from ..errors import TypeMismatch
-from ..ir.core import Op
 from ..ir.types import F32, Scalar
 from ..tile import elementwise as ew
-from ..tile import matmul
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
 from .builtin import builtin
-from .context import current
 from .promotion import scalar_type
 from .tensor import Operand, emit, tensor
 
@@ -180,44 +176,6 @@ def maximum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> t
 def clamp(x: Operand, min: Operand, max: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
     """x held between ``min`` and ``max``."""
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
-
-
-@builtin
-def dot(
-    input: tensor,
-    other: tensor,
-    acc: tensor | None = None,
-    input_precision: str | None = None,
-    allow_tf32: bool | None = None,
-    max_num_imprecise_acc: int | None = None,
-    out_dtype: object = F32,
-) -> tensor:
-    """input[M, K] @ other[K, N] + acc[M, N].
-
-    16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
-    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
-    """
-    for x in (input, other):
-        if not isinstance(x, tensor) or len(x.shape) != 2:
-            shown = x.type if isinstance(x, tensor) else repr(x)
-            raise TypeMismatch(f"tl.dot takes two tiles of rank 2, got {shown}")
-    if input_precision is None:
-        input_precision = "ieee" if allow_tf32 is False else knobs.f32_default.get()
-    element = input.dtype
-    wide = scalar_type(out_dtype)
-    if isinstance(element, Scalar):
-        if not element.is_float:
-            wide = scalar_type("i32")
-        elif element.bits == 64:
-            wide = element
-    shape = (input.shape[0], other.shape[1])
-    start = constant(0, wide, shape) if acc is None else acc
-    return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
-
-
-def emit_statement(op: Op) -> None:
-    """Emit an operation without results."""
-    current().builder.emit(op)
 
 
 @builtin

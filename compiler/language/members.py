@@ -63,7 +63,12 @@ def attach(cls: type[tensor]) -> None:
         setattr(cls, f"__r{name}__", _reflected(function))
     for predicate in ("eq", "ne", "lt", "le", "gt", "ge"):
         setattr(cls, f"__{predicate}__", _comparison(predicate))
-    unary = {"neg": arithmetic.negate, "invert": arithmetic.invert, "getitem": shapes.index}
+    unary = {
+        "abs": maths.abs,
+        "neg": arithmetic.negate,
+        "invert": arithmetic.invert,
+        "getitem": shapes.index,
+    }
     for name, special in unary.items():
         setattr(cls, f"__{name}__", special)
     for name, method in _METHODS.items():

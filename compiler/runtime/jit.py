@@ -81,6 +81,9 @@ class JITFunction(Inlinable):
             raise TypeError("a kernel has a function or a source")
         return KernelSource.from_function(self.fn)
 
+    def python(self) -> types.FunctionType | None:
+        return self.fn
+
     @property
     def src(self) -> str:
         """The source text, normalised and without decorators."""
@@ -101,7 +104,7 @@ class JITFunction(Inlinable):
         defaults = self._defaults()
         keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
         made = []
-        for i, argument in enumerate(self.source.arguments):
+        for i, argument in enumerate(self.source.launched):
             dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
             made.append(
@@ -295,10 +298,7 @@ class JITFunction(Inlinable):
         Raises:
             CompilationError: the call is not in a kernel; kernels are launched on a grid.
         """
-        current()
-        if self.fn is None:
-            raise LaunchError(f"{self.__name__} is source text and does not run as Python")
-        return self.fn(*args, **kwargs)
+        return current().call(self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<JITFunction {self.__name__}>"

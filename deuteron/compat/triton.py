@@ -27,8 +27,9 @@ ALIASES = {
     "triton.language.core": "deuteron.language.core",
     "triton.language.math": "deuteron.language.math",
     "triton.language.extra": "deuteron.language.extra",
-    "triton.language.extra.libdevice": "deuteron.compiler.language.libdevice",
-    "triton.language.extra.cuda.libdevice": "deuteron.compiler.language.libdevice",
+    "triton.language.extra.libdevice": "deuteron.language.extra.libdevice",
+    "triton.language.extra.cuda": "deuteron.language.extra.cuda",
+    "triton.language.extra.cuda.libdevice": "deuteron.language.extra.cuda.libdevice",
     "triton.profiler": "deuteron.profiler",
     "triton.profiler.viewer": "deuteron.profiler.viewer",
     "triton.testing": "deuteron.testing",
@@ -48,9 +49,6 @@ def install() -> None:
         )
     for name, ours in ALIASES.items():
         sys.modules[name] = importlib.import_module(ours)
-    cuda = ModuleType("triton.language.extra.cuda")
-    vars(cuda)["libdevice"] = sys.modules["triton.language.extra.libdevice"]
-    sys.modules["triton.language.extra.cuda"] = cuda
     runtime = _runtime()
     sys.modules["triton.runtime"] = runtime
     vars(sys.modules["deuteron"])["runtime"] = runtime

@@ -1,5 +1,5 @@
 """``from deuteron.language.extra import libdevice``."""
 
-from deuteron.compiler.language import libdevice
+from deuteron.language.extra import cuda, libdevice
 
-__all__ = ["libdevice"]
+__all__ = ["cuda", "libdevice"]

@@ -1,0 +1,86 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from .. import knobs
+from ..errors import TypeMismatch
+from ..ir.types import F32, Scalar
+from ..tile import matmul
+from .arithmetic import constant
+from .builtin import builtin
+from .promotion import scalar_type
+from .shapes import join, permute, reshape, split
+from .tensor import emit, tensor
+
+
+@builtin
+def dot(
+    input: tensor,
+    other: tensor,
+    acc: tensor | None = None,
+    input_precision: str | None = None,
+    allow_tf32: bool | None = None,
+    max_num_imprecise_acc: int | None = None,
+    out_dtype: object = F32,
+) -> tensor:
+    """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 are a batch of such products.
+
+    16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
+    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
+    """
+    _check_operands(input, other)
+    if len(input.shape) == 3:
+        options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
+        return _batched(lambda a, b, c: dot(a, b, c, *options), input, other, acc)
+    if input_precision is None:
+        input_precision = "ieee" if allow_tf32 is False else knobs.f32_default.get()
+    element = input.dtype
+    wide = scalar_type(out_dtype)
+    if isinstance(element, Scalar):
+        if not element.is_float:
+            wide = scalar_type("i32")
+        elif element.bits == 64:
+            wide = element
+    shape = (input.shape[0], other.shape[1])
+    start = constant(0, wide, shape) if acc is None else acc
+    return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
+
+
+def _check_operands(input: object, other: object) -> None:
+    for x in (input, other):
+        if not isinstance(x, tensor) or len(x.shape) not in (2, 3):
+            shown = x.type if isinstance(x, tensor) else repr(x)
+            raise TypeMismatch(
+                f"tl.dot takes two tiles of rank 2 (or 3: a batch), got {shown}",
+                hint="add a dimension with x[:, None], or sum products with tl.sum(a * b, axis)",
+            )
+    a, b = cast(tensor, input), cast(tensor, other)
+    if len(a.shape) != len(b.shape) or a.shape[:-2] != b.shape[:-2]:
+        raise TypeMismatch(f"tl.dot of {a.type} and {b.type}: ranks or batches differ")
+
+
+def _batched(
+    product: Callable[[tensor, tensor, tensor | None], tensor],
+    a: tensor,
+    b: tensor,
+    acc: tensor | None,
+) -> tensor:
+    """The products of a batch one by one: halves of the batch until one matrix is left, then joined again."""
+    if a.shape[0] == 1:
+        start = None if acc is None else reshape(acc, acc.shape[1:])
+        made = product(reshape(a, a.shape[1:]), reshape(b, b.shape[1:]), start)
+        return reshape(made, (1, *made.shape))
+    starts = (None, None) if acc is None else _halves(acc)
+    parts = zip(_halves(a), _halves(b), starts, strict=True)
+    even, odd = (_batched(product, x, y, start) for x, y, start in parts)
+    both = permute(join(even, odd), (0, 3, 1, 2))
+    return reshape(both, (a.shape[0], *both.shape[2:]))
+
+
+def _halves(x: tensor) -> tuple[tensor, ...]:
+    """The even and the odd members of a batch."""
+    pairs = reshape(x, (x.shape[0] // 2, 2, *x.shape[1:]))
+    return split(permute(pairs, (0, 2, 3, 1)))
