@@ -112,7 +112,9 @@ def runtime_if(
     for name, value in zip(names, merged, strict=True):
         scopes[0][name] = value
     for name in scopes[0].keys() ^ scopes[1].keys():
-        scopes[0][name] = Undefined("only one branch of the 'if' above defines it")
+        scopes[0][name] = Undefined(
+            "only one branch of the 'if' above defines it", "give it a value before the 'if'"
+        )
     frame.scope.update(scopes[0])
     return False, None
 

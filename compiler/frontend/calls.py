@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -149,8 +150,18 @@ def _invoke(
         result = function(*args, **kwargs)  # type: ignore[operator]
     except (TypeError, ValueError, ArithmeticError) as error:
         # A wrong call of a builtin shows as Python's own message, which names the function and the argument.
-        raise UnsupportedSyntax(f"{_name(function)}: {error}") from error
+        said = str(error).removeprefix(f"{_name(function)}").removeprefix(": ").strip()
+        raise UnsupportedSyntax(f"{_name(function)}: {said}", hint=_usage(function)) from error
     return result.value if isinstance(result, constexpr) else result
+
+
+def _usage(function: object) -> str | None:
+    """The call as it is declared."""
+    try:
+        names = inspect.signature(function).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return f"its parameters: {', '.join(names)}"
 
 
 def _name(function: object) -> str:

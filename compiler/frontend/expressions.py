@@ -113,6 +113,9 @@ _BINARY = {
 }
 
 
+_SIGNS: dict[type[ast.operator], str] = {ast.Pow: "**", ast.MatMult: "@"}
+
+
 def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs: object) -> object:
     """``lhs op rhs`` for any mix of tensors and compile-time values."""
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
@@ -121,8 +124,8 @@ def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs
     if emit is None:
         raise frame.error(
             node,
-            f"{type(op).__name__} is not defined for tensors",
-            "use tl.exp2(y * tl.log2(x)) for powers and tl.dot for matrix products",
+            f"{_SIGNS.get(type(op), type(op).__name__)} is not defined for tensors",
+            "use libdevice.pow(x, y) or x * x for powers and tl.dot for matrix products",
         )
     return emit(_operand(lhs), _operand(rhs))
 
@@ -244,7 +247,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
                 return value[key]
             except IndexError:
                 raise frame.error(node, f"index {key} is outside {len(value)} elements") from None
-        raise frame.error(node, f"cannot index {value!r} with {key!r}")
+        hint = "use tl.static_range for an index known at compile time"
+        shown = _shown(value)
+        raise frame.error(
+            node, f"cannot index {shown} with {key!r}", hint if isinstance(key, tensor) else None
+        )
 
 
 _TYPE_ATTRIBUTES = {
@@ -281,7 +288,14 @@ def read_attribute(value: object, name: str) -> object:
         return getattr(value, name)  # tl.PropagateNan.ALL
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
-    raise UnknownName(f"{value!r} has no attribute {name!r} in the kernel language")
+    hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
+    raise UnknownName(
+        f"{_shown(value)} has no attribute {name!r} in the kernel language", hint=hint
+    )
+
+
+def _shown(value: object) -> str:
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(value)
 
 
 #: Widest field of an f-string; text of a kernel may come from anywhere.

@@ -23,6 +23,7 @@ class Undefined:
     """A name that some path did not define; reading it is an error that says why."""
 
     why: str
+    hint: str | None = None
 
 
 #: Statements that one compilation may execute, inlined calls and unrolled loops included. A kernel takes hundreds.
@@ -62,7 +63,8 @@ class Frame:
         if value is _MISSING:
             value = self._global(node)
         if isinstance(value, Undefined):
-            raise self.located(UnknownName(f"{name!r} is not defined here: {value.why}"), node)
+            error = UnknownName(f"{name!r} is not defined here: {value.why}", hint=value.hint)
+            raise self.located(error, node)
         return value
 
     def _global(self, node: ast.Name) -> object:

@@ -12,6 +12,7 @@ from ..ir.types import I32, Scalar
 from ..language import arithmetic
 from ..language.control import range as dynamic_range
 from ..language.control import static_range
+from ..language.promotion import spelled
 from ..language.tensor import tensor
 from ..tile import control
 from .branches import leaf_types, leaves, rebuild, same_constant
@@ -187,8 +188,11 @@ class _Carried:
         from .statements import execute
 
         if execute(self.frame, self.body) is not None:
+            returning = next(n for s in self.body for n in ast.walk(s) if isinstance(n, ast.Return))
             raise self.frame.error(
-                self.body[-1], "'return' inside a run-time loop is not supported"
+                returning,
+                "'return' inside a run-time loop is not supported",
+                "use a while loop with the condition to go on, and return after it",
             )
         yielded = []
         for name in self.names:
@@ -216,7 +220,7 @@ class _Carried:
             TypeMismatch(
                 f"the loop-carried variable {name!r} is {wanted[0]} before the loop and "
                 f"{after[0]} at the end of its body",
-                hint=f"give it one type: start with the wider one or end with .to({wanted[0].elem})",
+                hint=f"give it one type: start with the wider one or end with .to({spelled(wanted[0].elem)})",
             ),
             self.body[0],
         )
@@ -244,7 +248,9 @@ class _Carried:
         """Bind the carried variables to the loop's results; what only the body defined is gone."""
         parts = [tensor(r) for r in results]
         for name in self.inner.keys() - self.outer.keys():
-            self.frame.scope[name] = Undefined("it is defined only inside the loop above")
+            self.frame.scope[name] = Undefined(
+                "it is defined only inside the loop above", "give it a value before the loop"
+            )
         for name in self.names:
             self.frame.scope[name] = rebuild(self.outer[name], parts)
 

@@ -16,12 +16,14 @@ def _modules() -> dict[str, LanguageModule]:
     from ..language import libdevice
 
     device = LanguageModule("libdevice", _public(libdevice))
-    cuda = LanguageModule("language.extra.cuda", {"libdevice": device})
-    extra = LanguageModule("language.extra", {"libdevice": device, "cuda": cuda})
+    cuda = LanguageModule("deuteron.language.extra.cuda", {"libdevice": device})
+    extra = LanguageModule("deuteron.language.extra", {"libdevice": device, "cuda": cuda})
     names = _public(language)
-    core = LanguageModule("language", {**names, "extra": extra})
-    math = LanguageModule("language.math", names)
-    core = LanguageModule("language", {**names, "extra": extra, "math": math, "core": core})
+    core = LanguageModule("deuteron.language", {**names, "extra": extra})
+    math = LanguageModule("deuteron.language.math", names)
+    core = LanguageModule(
+        "deuteron.language", {**names, "extra": extra, "math": math, "core": core}
+    )
     root = LanguageModule(
         "deuteron",
         {

@@ -20,6 +20,25 @@ from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
 
+_POINTERS = "use a tile of pointers, pointer + offsets, with mask= and other="
+
+#: What to write instead of those functions of Triton that do not exist here.
+INSTEAD: Mapping[str, str] = {
+    "make_block_ptr": _POINTERS,
+    "advance": "add to a tile of pointers: pointers += step",
+    "make_tensor_descriptor": _POINTERS,
+    "load_tensor_descriptor": _POINTERS,
+    "store_tensor_descriptor": _POINTERS,
+    "dot_scaled": "multiply the operands by their scales, then use tl.dot",
+    "inline_asm_elementwise": "write it with functions of tl and libdevice",
+    "map_elementwise": "write it with tl.where",
+    "sort": "sort on the host, or take the largest element in a loop with tl.max and tl.argmax",
+    "topk": "take the largest element in a loop with tl.max and tl.argmax",
+    "flip": "load through pointers in the opposite order",
+    "gather": "load through pointers, or tl.sum(tl.where(index == position, x, 0), axis)",
+    "histogram": "use tl.sum((x[:, None] == bins[None, :]).to(tl.int32), 0) or tl.atomic_add",
+}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LanguageModule:
@@ -30,7 +49,10 @@ class LanguageModule:
 
     def member(self, name: str) -> object:
         if name not in self.members:
-            raise UnknownName(f"{self.name} has no {name!r}", hint=suggest(name, self.members))
+            raise UnknownName(
+                f"{self.name} has no {name!r}",
+                hint=INSTEAD.get(name) or suggest(name, self.members),
+            )
         return self.members[name]
 
 

@@ -51,7 +51,7 @@ def execute(frame: Frame, body: list[ast.stmt]) -> Returned | None:
             raise frame.error(
                 statement,
                 f"{_describe(statement)} is not part of the kernel language",
-                "under TRITON_INTERPRET=1 kernels run as Python and may use it",
+                _remedy(statement),
             )
         outcome = rule(frame, statement)
         if outcome is not None:
@@ -76,6 +76,20 @@ def _describe(statement: ast.stmt) -> str:
         ast.Match: "'match'",
     }
     return words.get(type(statement), type(statement).__name__)
+
+
+def _remedy(statement: ast.stmt) -> str:
+    match statement:
+        case ast.Break():
+            return "use a while loop with the condition to go on"
+        case ast.Continue():
+            return "put the rest of the loop's body under an 'if'"
+        case ast.FunctionDef():
+            return "define it outside the kernel, decorated with @jit"
+        case ast.Import() | ast.ImportFrom():
+            return "import outside the kernel"
+        case _:
+            return "under TRITON_INTERPRET=1 kernels run as Python and may use it"
 
 
 def _if(frame: Frame, node: ast.If, rest: list[ast.stmt]) -> tuple[Returned | None, bool]:

@@ -12,7 +12,6 @@ from .arithmetic import (
     as_condition,
     as_tensor,
     broadcast_all,
-    broadcast_shape,
     broadcast_to_shape,
     cast_to,
 )
@@ -43,11 +42,17 @@ def _mask_for(shape: tuple[int, ...], mask: Operand | None) -> tensor | None:
     if mask is None or mask is True:
         return None
     condition = as_condition(mask)
-    if broadcast_shape(shape, condition.shape) != shape:
+    if not _extends_to(condition.shape, shape):
         raise TypeMismatch(
             f"a mask of shape {list(condition.shape)} does not fit pointers of shape {list(shape)}"
         )
     return broadcast_to_shape(condition, shape)
+
+
+def _extends_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a tile of ``shape`` can be repeated up to ``wanted``."""
+    ends = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, ends, strict=True))
 
 
 @builtin
@@ -95,6 +100,8 @@ def load(
 def _cast_operand(x: Operand, type: Element) -> tensor:
     if isinstance(x, tensor):
         return cast_to(x, type)
+    if not isinstance(x, bool | int | float):
+        raise TypeMismatch(f"memory of {type} holds numbers, got {x!r}")
     if isinstance(type, Pointer):
         return emit(ew.Constant(int(x), Tile(type)))
     return as_tensor(float(x) if type.is_float else _wrapped(x), type)
@@ -131,7 +138,7 @@ def store(
             f"a store through one pointer takes one value, got {x.type}",
             hint="add offsets such as tl.arange to the pointer",
         )
-    if broadcast_shape(pointer.shape, x.shape) != pointer.shape:
+    if not _extends_to(x.shape, pointer.shape):
         raise TypeMismatch(
             f"a value of {x.type} does not fit pointers of shape {list(pointer.shape)}"
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
+    F8E4M3,
+    F8E5M2,
     F16,
     F32,
     F64,
@@ -18,6 +20,7 @@ from ..ir.types import (
     SCALARS,
     U32,
     U64,
+    Element,
     Pointer,
     Scalar,
 )
@@ -107,10 +110,25 @@ def _meet_floats(a: Scalar, b: Scalar, division: bool) -> Scalar:
     return F16 if a.is_float and b.is_float else F32
 
 
+def spelled(type: Element) -> str:
+    """An element type as kernels write it: ``tl.float32``."""
+    if isinstance(type, Pointer):
+        return f"tl.pointer_type({spelled(type.pointee)})"
+    if type in (BF16, F8E4M3, F8E5M2):
+        return {"bf16": "tl.bfloat16", "f8e4m3": "tl.float8e4nv"}.get(type.name, "tl.float8e5")
+    return f"tl.{'int' if type.kind == 'bool' else type.kind}{type.bits}"
+
+
+_SPELLINGS = {spelled(type).removeprefix("tl.") for type in SCALARS.values()}
+
+
 def scalar_type(dtype: object) -> Scalar:
     """``dtype`` as a scalar type: a Scalar, or its name; raises TypeMismatch."""
     if isinstance(dtype, Scalar):
         return dtype
     if isinstance(dtype, str) and dtype in SCALARS:
         return SCALARS[dtype]
-    raise TypeMismatch(f"expected an element type such as tl.float32, got {dtype!r}")
+    raise TypeMismatch(
+        f"expected an element type such as tl.float32, got {dtype!r}",
+        hint=f"write tl.{dtype}" if dtype in _SPELLINGS else None,
+    )

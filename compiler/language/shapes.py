@@ -11,6 +11,7 @@ from ..tile import program
 from ..tile import shape as sh
 from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant
 from .builtin import builtin
+from .constexpr import unwrap
 from .promotion import scalar_type
 from .tensor import Operand, emit, emit_all, tensor
 
@@ -19,33 +20,44 @@ Shape = Sequence[int]
 
 def shape_tuple(shape: object, what: str = "shape") -> tuple[int, ...]:
     """A shape from ints or a sequence of ints known at compile time; raises TypeMismatch."""
-    items = shape if isinstance(shape, tuple | list) else (shape,)
-    for n in items:
-        if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeMismatch(
-                f"{what} must be made of integers known at compile time, got {n!r}",
-                hint="annotate the parameter as tl.constexpr",
-            )
-    return tuple(items)
+    items = tuple(map(unwrap, shape if isinstance(shape, tuple | list) else (shape,)))
+    numbers = tuple(n for n in items if isinstance(n, int) and not isinstance(n, bool))
+    if len(numbers) < len(items):
+        wrong = next(n for n in items if isinstance(n, bool) or not isinstance(n, int))
+        raise TypeMismatch(
+            f"{what} must be made of integers known at compile time, got {wrong!r}",
+            hint="annotate the parameter as tl.constexpr",
+        )
+    return numbers
 
 
 def _axis(axis: object, rank: int) -> int:
     (number,) = shape_tuple(axis, "axis")
     if not -rank <= number < rank:
-        raise TypeMismatch(f"axis {number} is outside a tile of rank {rank}")
+        raise TypeMismatch(
+            f"axis {number} is outside a tile of rank {rank}",
+            hint=f"its axes are {', '.join(map(str, range(rank)))}" if rank else None,
+        )
     return number % rank
+
+
+def _grid_axis(axis: object) -> int:
+    (number,) = shape_tuple(axis, "the axis of a grid")
+    if number not in (0, 1, 2):
+        raise TypeMismatch(f"a grid has no axis {number}", hint="use 0, 1 or 2")
+    return number
 
 
 @builtin
 def program_id(axis: int) -> tensor:
     """Index of this program along ``axis`` (0, 1 or 2), i32."""
-    return emit(program.ProgramId(_axis(axis, 3)))
+    return emit(program.ProgramId(_grid_axis(axis)))
 
 
 @builtin
 def num_programs(axis: int) -> tensor:
     """Number of programs along ``axis`` (0, 1 or 2), i32."""
-    return emit(program.NumPrograms(_axis(axis, 3)))
+    return emit(program.NumPrograms(_grid_axis(axis)))
 
 
 @builtin
@@ -224,6 +236,10 @@ def index(x: tensor, key: object) -> tensor:
             x = expand_dims(x, place)
         elif isinstance(item, slice) and item == slice(None):
             axis += 1
+        elif is_pointer(x):
+            raise TypeMismatch(
+                f"pointers are not indexed, got [{item!r}]", hint="use tl.load(pointer + offset)"
+            )
         else:
             raise TypeMismatch(
                 f"a tile is indexed by ':' and None only, got {item!r}",

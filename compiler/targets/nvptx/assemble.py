@@ -66,11 +66,25 @@ def _installed_ptxas() -> Path | None:
 def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
     """Assemble ``ptx`` for ``target``, by ptxas or, where there is none, in this process by nvJitLink.
 
+    Code that spills is assembled once more with all registers of a processor for one block, and the better one kept:
+    aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
+
     Raises:
         AssemblerError: the assembler rejected the code; the message carries its log.
         OutOfResources: the kernel needs more of a hardware resource than the target has.
         TargetError: there is no assembler.
     """
+    made = _assemble(ptx, target)
+    if not made.spill_bytes or schedule.maxnreg is not None:
+        return made
+    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target)
+    return roomy if (roomy.spill_bytes or 0) < made.spill_bytes else made
+
+
+_REQNTID = re.compile(r"^\.reqntid .*$", re.MULTILINE)
+
+
+def _assemble(ptx: str, target: Target) -> Cubin:
     if knobs.ptxas_path.get() is None and _installed_ptxas() is None:
         image, log = link(ptx, target, _options())
     else:
