@@ -2,7 +2,8 @@
 
 The rules of the answer are the tuner's (:func:`deuteron.tuner.lookup`). Here is only what makes it quick: the
 records of one (kernel, device, dtype) are parsed once and kept, with the version counter of that group. One
-indexed read a lookup tells whether they are still current, also when another process wrote.
+indexed read tells whether they are still current. What it said holds until this process writes, and for
+TRUST_SECONDS at most, since other processes write too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,6 +36,10 @@ from .submission import builtin_kernel_hash
 _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
 _MAX_CACHED_RECORDS = 100_000
+_MAX_RESOLVED = 10_000
+
+#: How long a lookup may miss what another process has stored.
+TRUST_SECONDS = 1.0
 
 Group = tuple[str, tuple[str, ...], str]
 
@@ -55,12 +62,27 @@ class _Cached:
     index: RecordIndex
 
 
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """What the kernel and device of a question stand for, and the versions of their group, as the store said."""
+
+    group: Group
+    device: DeviceFingerprint
+    versions: tuple[int, ...]
+    generation: int
+    until: float
+
+
 class Lookups:
     """Answers questions from the store. Safe to share between threads."""
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._metrics = metrics
+        self._clock = clock
+        self._resolved: OrderedDict[tuple[str, str, str], _Resolved] = OrderedDict()
         self._lock = threading.Lock()
         self._cache: OrderedDict[Group, _Cached] = OrderedDict()
         self._size = 0
@@ -72,36 +94,62 @@ class Lookups:
             Problem: 404, the kernel is unknown; 422, ``cpu`` or ``cuda`` stands for several devices.
             RecordNotFound: ``strict``, and there is no exact record.
         """
+        found = self.recall(question, strict=strict)
+        if found is None:
+            found = self._answer_from_store(question, strict)
+            self._metrics.count("lookups", match=found.match)
+        return found
+
+    def recall(self, question: Question, *, strict: bool = False) -> Answer | None:
+        """The answer if it needs no read of the store, which takes microseconds and never blocks; else None.
+
+        Raises:
+            RecordNotFound: ``strict``, and there is no exact record.
+        """
+        resolved = self._recently_resolved(question)
+        index = self._cached(resolved.group, resolved.versions) if resolved else None
+        if resolved is None or index is None:
+            return None
+        found = _ask(index, question, resolved, strict=strict)
+        self._metrics.count("lookups", match=found.match)
+        return found
+
+    def _answer_from_store(self, question: Question, strict: bool) -> Answer:
+        # Before reading, so that a write in between makes what is remembered old at once.
+        generation = self._store.generation
         with self._store.read() as tx:
             kernel_hash = resolve_kernel(tx, question.kernel)
             device, keys = resolve_device(tx, question.device)
             group = (kernel_hash, keys, question.dtype)
-
-            def ask(index: RecordIndex, *, only_exact: bool) -> Answer:
-                return lookup(
-                    index,
-                    kernel_hash,
-                    device,
-                    question.shape,
-                    question.dtype,
-                    strict=only_exact,
-                    toolchain=question.toolchain,
-                )
-
             versions = tuple(
                 tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys
             )
+            until = self._clock() + TRUST_SECONDS
+            resolved = _Resolved(group, device, versions, generation, until)
+            self._remember(question, resolved)
             index = self._cached(group, versions)
             if index is None:
                 # An exact answer needs one row; only a nearest one needs the whole group.
+                row = _read(tx, group, shape_key(question.shape))
                 try:
-                    answer = ask(_read(tx, group, shape_key(question.shape)), only_exact=True)
+                    return _ask(row, question, resolved, strict=True)
                 except RecordNotFound:
                     index = self._load(tx, group, versions)
-            if index is not None:
-                answer = ask(index, only_exact=strict)
-        self._metrics.count("lookups", match=answer.match)
-        return answer
+        return _ask(index, question, resolved, strict=strict)
+
+    def _recently_resolved(self, question: Question) -> _Resolved | None:
+        key = (question.kernel, question.device, question.dtype)
+        with self._lock:
+            resolved = self._resolved.get(key)
+        if resolved is None or resolved.generation != self._store.generation:
+            return None
+        return resolved if self._clock() < resolved.until else None
+
+    def _remember(self, question: Question, resolved: _Resolved) -> None:
+        with self._lock:
+            self._resolved[(question.kernel, question.device, question.dtype)] = resolved
+            while len(self._resolved) > _MAX_RESOLVED:
+                self._resolved.popitem(last=False)
 
     def _cached(self, group: Group, versions: tuple[int, ...]) -> RecordIndex | None:
         with self._lock:
@@ -125,6 +173,19 @@ class Lookups:
         cached = self._cache.pop(group, None)
         if cached is not None:
             self._size -= len(cached.index)
+
+
+def _ask(index: RecordIndex, question: Question, resolved: _Resolved, *, strict: bool) -> Answer:
+    kernel_hash, _, dtype = resolved.group
+    return lookup(
+        index,
+        kernel_hash,
+        resolved.device,
+        question.shape,
+        dtype,
+        strict=strict,
+        toolchain=question.toolchain,
+    )
 
 
 def _read(tx: Transaction, group: Group, shape: str | None) -> RecordIndex:

@@ -64,9 +64,10 @@ async def _serve(
             options["name"] = bench.worker_name
             try:
                 await stack.enter_async_context(Nanny(scheduler, **options))
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
+                # Dask wraps what went wrong while it started in a RuntimeError.
                 raise SettingsError(
-                    f"the scheduler {scheduler} does not answer: {error}",
+                    f"the scheduler {scheduler} does not answer: {error.__cause__ or error}",
                     hint="start one with `dask scheduler`, or check the address",
                 ) from None
             logger.info("measuring on %s for %s", device, scheduler)

@@ -80,6 +80,8 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        #: Counts the committed writes of this process: what was read at another count may be out of date.
+        self.generation = 0
 
     @classmethod
     def open(cls, url: str) -> Store:
@@ -96,6 +98,7 @@ class Store:
         """A transaction that commits at the end of the block and rolls back when the block raises."""
         with self.database.write() as connection:
             yield Transaction(connection)
+        self.generation += 1
 
     def close(self) -> None:
         self.database.close()

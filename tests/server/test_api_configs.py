@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from deuteron.server import Settings
+from deuteron.server import Settings, Store
 from deuteron.server.configs import put_record
 from deuteron.server.context import Context
+from deuteron.server.lookups import TRUST_SECONDS
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
 HASH = "a" * 64
@@ -248,3 +250,24 @@ def test_bundle_order_is_the_tuners_on_every_database(
     path = tmp_path / "all.bundle"
     path.write_bytes(service.get("/v1/bundles/latest").content)
     assert read_bundle(path).manifest.count == 36
+
+
+def test_what_another_process_stores_is_seen_soon(
+    client: TestClient, settings: Settings, make_record: MakeRecord
+) -> None:
+    """A lookup trusts what it read for TRUST_SECONDS, unless this process writes."""
+    put(client, make_record({"M": 64, "N": 64}, block=64))
+    assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
+    elsewhere = Store.open(settings.database_url)
+    with elsewhere.write() as tx:
+        put_record(tx, make_record({"M": 96, "N": 64}, block=96), None)
+    elsewhere.close()
+    time.sleep(TRUST_SECONDS + 0.1)
+    assert look(client, shape="M=96,N=64")["match"] == "exact"
+
+
+def test_strict_refuses_from_memory_too(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}, block=64))
+    assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
+    parameters = {"kernel": HASH, "device": "cpu", "shape": "M=96,N=64", "strict": "true"}
+    assert client.get("/v1/configs/lookup", params=parameters).status_code == 404
