@@ -33,15 +33,20 @@ def job_digest(spec: JobSpec) -> str:
 class Journal:
     """Opens (or starts) the journal of ``spec`` in ``folder`` and locks it. A context manager.
 
-    Raises :class:`JournalError` when another process uses it, when it belongs to another job, or when a line other than
+    Raises :class:`JournalError` when it cannot be written, when another process uses it, when it belongs to another job, or when a line other than
     the last is damaged.
     """
 
     def __init__(self, folder: Path, spec: JobSpec) -> None:
         self.path = folder / FILE_NAME
         self._digest = job_digest(spec)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+b")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b")
+        except OSError as error:
+            raise JournalError(
+                f"cannot write {self.path}: {error.strerror}", hint="name another folder"
+            ) from None
         try:
             self._lock()
             self.trials: list[tuple[Mapping[str, int], str, Trial]] = self._recover()
@@ -111,7 +116,8 @@ class Journal:
             ) from None
         if version != VERSION or job != self._digest:
             raise JournalError(
-                f"{self.path} belongs to another job (kernel, shapes, dtypes, device, strategy and seed must be the same)",
+                f"{self.path} belongs to another job (kernel and its options, shapes, dtypes, device, strategy and seed "
+                "must be the same)",
                 hint="use another folder, or delete the journal to start again",
             )
 

@@ -28,15 +28,12 @@ def serve(
 
     Example: `deuteron serve --port 8642`
     """
-    import logging
-
     from deuteron.server import serve as run_service
 
+    from .log import start_logging
     from .settings import settings_with
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    # Dask says at this level how it is doing, line after line.
-    logging.getLogger("distributed").setLevel(logging.WARNING)
+    start_logging()
     run_service(
         settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)
     )

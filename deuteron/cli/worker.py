@@ -27,14 +27,12 @@ def worker(
 
     Example: `deuteron worker tcp://scheduler:8786 --server http://tuner:8642 --device cuda:0`
     """
-    import logging
-
     from deuteron.server import run_worker
 
+    from .log import start_logging
     from .settings import settings_with
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("distributed").setLevel(logging.WARNING)
+    start_logging()
     settings = settings_with()
     run_worker(
         scheduler, server_url=server or settings.base_url, settings=settings, devices=device or None

@@ -82,10 +82,9 @@ def _run(options: argparse.Namespace) -> None:
         return
     metrics = [name.strip() for name in (options.metrics or "").split(",") if name.strip()]
     if not metrics:
-        print(
-            "proton-viewer: nothing to show: give -m METRICS, or -l to list them", file=sys.stderr
+        raise DeuteronError(
+            "nothing to show: no metrics are named", hint="-m METRICS shows some, -l lists them"
         )
-        return
     text = render(
         options.file,
         metrics,

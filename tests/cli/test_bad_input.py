@@ -22,7 +22,7 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["compile", ADD, "--signature", "x_ptr"], ["--signature 'x_ptr' is not NAME=VALUE"]),
     (["compile", ADD, "--constexpr", "BLOCK_SIZE=1,BLOCK_SIZE=2"], ["'BLOCK_SIZE' twice"]),
     (["compile", ADD, "--constexpr", "BLOCK_SIZE=100"], ["vector_add.py:", "^", "power of"]),
-    (["compile", ADD, "--num-warps", "3", *GPU], ["num_warps = 3", "1, 2, 4, 8, 16 or 32"]),
+    (["compile", ADD, "--num-warps", "3", *GPU], ["num_warps = 3 is not", "1, 2, 4, 8, 16 or 32"]),
     (["compile", ADD, "--emit", "nope"], ["nope", "ptx"]),
     (["compile", ADD, "-o", "/nonexistent/x.s"], ["cannot write /nonexistent/x.s"]),
     (["tune", "soft_max"], ["no workload 'soft_max'", "softmax"]),
@@ -35,6 +35,7 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["tune", "softmax", "--seconds", "0"], ["0", "more than 0"]),
     (["tune", "softmax", "--trials", "0"], ["--trials"]),
     (["tune", "softmax", "--device", "cuda:77"], ["cuda:77", "devices here: cpu"]),
+    (["tune", "softmax", "--out", "/proc/x"], ["cannot write /proc/x/journal", "another folder"]),
     (["tune", "softmax", "--device", "tpu"], ["unknown device 'tpu'", "cpu"]),
     (["tune", "softmax", "--grid", "1"], ["--grid describes a kernel of a file", "FILE.py:KERNEL"]),
     (["tune", ADD], ["needs a shape", "--shape"]),
@@ -210,5 +211,38 @@ def test_a_journal_of_another_job_is_not_touched(run, tmp_path: Path):
     (folder / "journal.jsonl").write_text('{"journal": 1, "job": "other"}\n')
     ran = run("tune", "vector_add", "--shape", "n=4096", "--out", folder)
     assert ran.code == 2
-    assert "belongs to another job" in ran.err
+    assert "belongs to another job (kernel and its options" in ran.err
     assert (folder / "journal.jsonl").read_text() == '{"journal": 1, "job": "other"}\n'
+
+
+ROWS = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def double(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * N + columns
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=columns < N), mask=columns < N)
+"""
+
+
+def test_a_default_that_covers_only_the_small_shape_is_no_reference(run, tmp_path: Path):
+    (tmp_path / "rows.py").write_text(ROWS)
+    command = ["tune", f"{tmp_path}/rows.py:double", "--shape", "M=8,N=300", "--grid", "M"]
+    command += ["--tensor", "x_ptr=M,N", "--tensor", "out_ptr=M,N", "--search", "BLOCK=256,512"]
+    ran = run(*command, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert "leaves 352 of 2400 elements of the output 'out_ptr' unwritten" in ran.err
+    assert "larger block" in ran.err.replace("\n", " ")
+
+
+def test_a_worker_without_its_scheduler(run):
+    import dask
+
+    with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
+        ran = run("worker", "tcp://127.0.0.1:1", "--device", "cpu")
+    assert ran.code == 2
+    assert "error: the scheduler tcp://127.0.0.1:1 does not answer" in ran.err
+    assert "`dask scheduler`" in ran.err

@@ -11,7 +11,7 @@ import pytest
 
 from deuteron.compiler import knobs
 from deuteron.profiler import Profile
-from deuteron.profiler.cli import proton_main
+from deuteron.profiler.cli import proton_main, viewer_main
 from deuteron.profiler.session import registry
 
 SCRIPT = """
@@ -107,6 +107,12 @@ def test_mistakes_are_messages(
     assert proton_main(arguments) == 2
     printed = capsys.readouterr().err
     assert message in printed and "hint: " in printed
+
+
+def test_a_viewer_without_metrics_is_a_mistake(capsys: pytest.CaptureFixture) -> None:
+    assert viewer_main(["absent.hatchet"]) == 2
+    printed = capsys.readouterr().err
+    assert "no metrics are named" in printed and "-l lists them" in printed
 
 
 def test_trace_and_mode_reach_the_session(tmp_path: Path) -> None:

@@ -85,9 +85,11 @@ class Checker:
             return expected, f"NumPy float64 {name}"
         small = small_problem(self._problem)
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
-        self._check_default_with_interpreter(small, seed, default)
+        interpreted = self._check_default_with_interpreter(small, seed, default)
+        result = self._result(default)
+        self._check_all_is_written(result, interpreted, where)
         return (
-            self._result(default),
+            result,
             f"the default configuration, itself checked with the interpreter at {where}",
         )
 
@@ -111,9 +113,9 @@ class Checker:
 
     def _check_default_with_interpreter(
         self, small: Problem, seed: int, default: Configuration
-    ) -> None:
+    ) -> dict[str, np.ndarray]:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
-        because then nothing could be said about any configuration."""
+        because then nothing could be said about any configuration. Returns what the interpreter gave."""
         space = small.space(self._device.properties)
         config = small.default(space, self._device.properties.kind)
         config = space.nearest({**config, **default})
@@ -126,6 +128,29 @@ class Checker:
                 f"{comparison.message}",
                 hint="the kernel may read outside its tensors, or the workload may misdescribe its arguments",
             )
+        return expected
+
+    def _check_all_is_written(
+        self,
+        result: Mapping[str, np.ndarray],
+        interpreted: Mapping[str, np.ndarray],
+        where: str,
+    ) -> None:
+        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the small
+        rows but not the real ones would make its own wrong result the expected one."""
+        import numpy as np
+
+        for tensor in self._problem.spec.tensors:
+            if tensor.role != "output" or np.isnan(interpreted[tensor.name]).any():
+                continue
+            missing = int(np.count_nonzero(np.isnan(result[tensor.name])))
+            if missing:
+                raise WorkloadError(
+                    f"the default configuration leaves {missing} of {result[tensor.name].size} elements of the output "
+                    f"{tensor.name!r} unwritten or NaN, and none at {where}",
+                    hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
+                    "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
+                )
 
 
 def run_once(
