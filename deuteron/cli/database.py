@@ -55,7 +55,7 @@ def current(url: Url = None) -> None:
     from deuteron import migrations
 
     address = _address(url)
-    with _explained(address):
+    with explained(address):
         found = migrations.current(address) or "base"
     newest = migrations.head()
     note = "newest" if found == newest else f"newest is {newest}: run `deuteron db upgrade`"
@@ -66,7 +66,7 @@ def _move(url: str | None, revision: str, *, up: bool) -> None:
     from deuteron import migrations
 
     address = _address(url)
-    with _explained(address):
+    with explained(address):
         (migrations.upgrade if up else migrations.downgrade)(address, revision)
         typer.echo(f"{_shown(address)} is at {migrations.current(address) or 'base'}")
 
@@ -92,7 +92,7 @@ def _shown(address: str) -> str:
 
 
 @contextmanager
-def _explained(address: str) -> Iterator[None]:
+def explained(address: str) -> Iterator[None]:
     """Turn what Alembic and the database driver raise into messages."""
     from alembic.util import CommandError as AlembicError
     from sqlalchemy.exc import DBAPIError

@@ -30,10 +30,13 @@ def serve(
     """
     from deuteron.server import serve as run_service
 
+    from .database import explained
     from .log import start_logging
     from .settings import settings_with
 
     start_logging()
-    run_service(
-        settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)
+    settings = settings_with(
+        host=host, port=port, home=home, database_url=database, scheduler=scheduler
     )
+    with explained(settings.database_url):
+        run_service(settings)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .database import explained
 from .errors import CommandError
 
 if TYPE_CHECKING:
@@ -93,13 +94,19 @@ def _store() -> Iterator[Store]:
     from deuteron.server import Settings, Store
 
     settings = Settings.from_environment()
-    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    migrations.upgrade(settings.database_url)
-    store = Store.open(settings.database_url)
     try:
-        yield store
-    finally:
-        store.close()
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {settings.home}: {error.strerror}", hint="DEUTERON_HOME names another"
+        ) from None
+    with explained(settings.database_url):
+        migrations.upgrade(settings.database_url)
+        store = Store.open(settings.database_url)
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 def _lifetime(text: str) -> timedelta:

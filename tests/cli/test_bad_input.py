@@ -246,3 +246,15 @@ def test_a_worker_without_its_scheduler(run):
     assert ran.code == 2
     assert "error: the scheduler tcp://127.0.0.1:1 does not answer" in ran.err
     assert "`dask scheduler`" in ran.err
+
+
+def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DEUTERON_DATABASE_URL", f"sqlite:///{tmp_path}")
+    for command in (["token", "create", "ci"], ["serve", "--port", "0"]):
+        ran = run(*command)
+        assert ran.code == 2
+        assert f"{tmp_path}: unable to open database file" in ran.err
+    monkeypatch.setenv("DEUTERON_HOME", "/proc/x")
+    ran = run("token", "list")
+    assert ran.code == 2
+    assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
