@@ -116,6 +116,7 @@ def race(
     times: list[list[float]] = [[] for _ in calls]
     wanted = [_count(rep_ms, e) for e in estimates]
     running = set(range(len(calls)))
+    rounds, next_look = 0, _FIRST_ROUNDS
     while running:
         pending: list[tuple[int, Timer]] = []
         for i in sorted(running):
@@ -125,13 +126,12 @@ def race(
         device.synchronize()
         for i, timer in pending:
             times[i].append(timer.elapsed_ns() / 1e6)
-        best = min(statistics.median(t) for t in times)
-        running = {
-            i
-            for i in running
-            if len(times[i]) < wanted[i]
-            and (len(times[i]) < _FIRST_ROUNDS or statistics.median(times[i]) <= _HOPELESS * best)
-        }
+        rounds += 1
+        running = {i for i in running if rounds < wanted[i]}
+        if rounds == next_look:  # each look sorts all times: doubling the distance keeps short launches short
+            next_look *= 2
+            medians = [statistics.median(t) for t in times]
+            running = {i for i in running if medians[i] <= _HOPELESS * min(medians)}
     return times
 
 

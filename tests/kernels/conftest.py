@@ -1,0 +1,114 @@
+"""Running one kernel in every way there is: launches on copies of the arguments, and what the copies hold afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deuteron
+from deuteron.compiler import knobs
+from deuteron.compiler.runtime.jit import JITFunction
+from deuteron.compiler.runtime.pipeline import Build, build, make_tile
+from deuteron.compiler.runtime.specialize import specialize
+from deuteron.compiler.targets import Target
+from deuteron.compiler.targets.interpreter import run as interpret
+from deuteron.compiler.targets.nvptx.simulator import simulate
+
+Launch = Callable[..., list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path))
+
+
+def copies(values: list[Any]) -> list[Any]:
+    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+
+
+def on_cpu(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    kernel[grid](*args, **options)
+
+
+def as_python(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    with knobs.interpret.scope(True):
+        kernel[grid](*args, **options)
+
+
+def on_gpu(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    device = deuteron.get_device("cuda:0")
+    held = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
+    kernel[grid](*held, **options)
+    device.synchronize()
+    for array, there in zip(args, held, strict=True):
+        if isinstance(array, np.ndarray):
+            array[...] = there.to_numpy().reshape(array.shape)
+
+
+def as_tile_ir(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    """The IR interpreter, whose masked loads leave poison behind."""
+    launch, shape, passed = specialized(kernel, grid, args, options)
+    interpret(make_tile(Build(launch.variant)), shape, passed, poison=True)
+
+
+def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    """Assembled for two generations of GPUs without spills; the LLVM text for the newer one is simulated."""
+    launch, shape, passed = specialized(kernel, grid, args, options)
+    for target in map(Target.parse, ("cuda:80", "cuda:90a")):
+        made = build(replace(launch.variant, target=target))
+        assert made.facts["spills"] == 0, (target, made.facts)
+    text, warps = str(made.artifacts["llvm"]), launch.variant.schedule.num_warps
+    simulate(text, shape, passed, warps, made.facts["shared_bytes"])
+
+
+def specialized(
+    kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]
+) -> tuple[Any, Any, list[Any]]:
+    """The variant that a launch needs, the grid, and the run-time arguments."""
+    bound, schedule = kernel.bind(args, options)
+    launch = specialize(kernel, bound, schedule)
+    return launch, grid(bound) if callable(grid) else grid, [bound[n] for n in launch.signature]
+
+
+WAYS = {"cpu": on_cpu, "python": as_python, "tile": as_tile_ir, "ptx": as_ptx}
+
+
+@pytest.fixture(params=[*WAYS, pytest.param("cuda", marks=pytest.mark.gpu)])
+def launch(request: pytest.FixtureRequest) -> Launch:
+    """``launch(kernel, grid, *args, **constexprs)``: the arguments as the kernel leaves them."""
+    run = on_gpu if request.param == "cuda" else WAYS[request.param]
+
+    def start(kernel: JITFunction, grid: Any, *args: Any, **options: Any) -> list[Any]:
+        held = copies(list(args))
+        run(kernel, grid, held, options)
+        return held
+
+    return start
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def normal(rng: np.random.Generator) -> Callable[..., np.ndarray]:
+    """Normally distributed f32 of a shape."""
+    return lambda *shape: rng.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="session")
+def close() -> Callable[..., None]:
+    """Compares with a float64 reference; bf16 and f16 results too."""
+
+    def compare(got: np.ndarray, exact: np.ndarray, tolerance: float = 1e-5) -> None:
+        np.testing.assert_allclose(
+            got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True
+        )
+
+    return compare

@@ -1,0 +1,193 @@
+"""Atomics, gathers, pointers as values, and grids."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def hist(x_ptr, h_ptr, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = o < n
+    x = tl.load(x_ptr + o, mask=m, other=0)
+    b = tl.minimum(x.to(tl.int32), BINS - 1)
+    tl.atomic_add(h_ptr + b, 1, mask=m)
+
+
+@triton.jit
+def hist_local(x_ptr, h_ptr, n, BINS: tl.constexpr, BLOCK: tl.constexpr):
+    acc = tl.zeros((BINS,), tl.int32)
+    bins = tl.arange(0, BINS)
+    for s in range(tl.program_id(0) * BLOCK, n, BLOCK * tl.num_programs(0)):
+        o = s + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + o, mask=o < n, other=255)
+        acc += tl.sum((x[:, None] == bins[None, :]).to(tl.int32), 0)
+    tl.atomic_add(h_ptr + bins, acc)
+
+
+@triton.jit
+def embed(ids, table, out, D, V, BLOCK_D: tl.constexpr):
+    row = tl.program_id(0)
+    idx = tl.load(ids + row).to(tl.int64)
+    tl.device_assert(idx < V, "index out of range")
+    for d in range(0, D, BLOCK_D):
+        c = d + tl.arange(0, BLOCK_D)
+        v = tl.load(table + idx * D + c, mask=(c < D) & (idx >= 0), other=0.0)
+        tl.store(out + row * D + c, v, mask=c < D)
+
+
+@triton.jit
+def embed_bwd(ids, grad, gtable, D, BLOCK_D: tl.constexpr):
+    row = tl.program_id(0)
+    blk = tl.program_id(1)
+    idx = tl.load(ids + row)
+    c = blk * BLOCK_D + tl.arange(0, BLOCK_D)
+    if idx != 0:
+        g = tl.load(grad + row * D + c, mask=c < D)
+        tl.atomic_add(gtable + idx * D + c, g, mask=c < D, sem="relaxed")
+
+
+@triton.jit
+def atomics(o_ptr, f_ptr, x_ptr, old_ptr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o)
+    z = o * 0
+    tl.atomic_max(o_ptr + z, x)
+    tl.atomic_min(o_ptr + 1 + z, x)
+    tl.atomic_and(o_ptr + 2 + z, x | 1)
+    tl.atomic_or(o_ptr + 3 + z, x)
+    tl.atomic_xor(o_ptr + 4 + z, x)
+    tl.atomic_add(o_ptr + 5, tl.sum(x))
+    tl.atomic_max(f_ptr + z, x.to(tl.float32) / 3)
+    tl.atomic_min(f_ptr + 1 + z, x.to(tl.float32) / 3, mask=x > -5)
+    old = tl.atomic_add(o_ptr + 6, 1)
+    tl.store(old_ptr + old, 1)
+
+
+@triton.jit
+def ptrsel(a_ptr, b_ptr, o_ptr, which, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    p = tl.where(which == 0, a_ptr, b_ptr)
+    if which == 1:
+        q = a_ptr
+    else:
+        q = b_ptr
+    r = a_ptr if which == 1 else b_ptr + 1
+    tl.store(o_ptr + o, tl.load(p + o) + tl.load(q + o) * 2 + tl.load(r + o))
+
+
+@triton.jit
+def axes3(o_ptr, X, Y, Z):
+    x = tl.program_id(0)
+    y = tl.program_id(1)
+    z = tl.program_id(2)
+    tl.store(o_ptr + (z * tl.num_programs(1) + y) * tl.num_programs(0) + x, x + 10 * y + 100 * z)
+
+
+@triton.jit(do_not_specialize=["n", "one"])
+def nospec(x_ptr, o_ptr, n, one, sx, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o * sx, mask=o < n)
+    tl.store(o_ptr + o, x + one, mask=o < n)
+
+
+@triton.jit
+def negstep(x_ptr, o_ptr, n, stride, BLOCK: tl.constexpr):
+    h = tl.zeros((BLOCK,), tl.float32)
+    o = tl.arange(0, BLOCK)
+    for t in range(n - 1, -1, -1):
+        h = h * 0.5 + tl.load(x_ptr + t * stride + o)
+        tl.store(o_ptr + t * stride + o, h)
+    i = n
+    while i > 0:
+        i -= 2
+    tl.store(o_ptr + n * stride + o, i)
+    s = 0
+    for k in tl.range(10, 0, -3):
+        s += k
+    tl.store(o_ptr + (n + 1) * stride + o, s)
+
+
+@triton.jit
+def offs64(x_ptr, o_ptr, stride: tl.int64, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0).to(tl.int64)
+    base = x_ptr + pid * stride
+    o = tl.arange(0, BLOCK).to(tl.int64)
+    tl.store(o_ptr + pid * BLOCK + o, tl.load(base + o, o < n, 0.0))
+
+
+def test_histograms(launch, rng) -> None:
+    x = rng.integers(0, 20, 300).astype(np.uint8)
+    got = launch(hist, (3,), x, np.zeros(16, np.int32), 300, BINS=16, BLOCK=128)[1]
+    np.testing.assert_array_equal(got, np.bincount(np.minimum(x, 15), minlength=16))
+    got = launch(hist_local, (2,), x, np.zeros(32, np.int32), 300, BINS=32, BLOCK=64)[1]
+    np.testing.assert_array_equal(got, np.bincount(x, minlength=32))
+
+
+def test_embedding_and_its_gradient(launch, normal, close) -> None:
+    ids, table = np.array([3, 1, 0, -1, 3], np.int32), normal(5, 70)
+    zeros = np.zeros((5, 70), np.float32)
+    got = launch(embed, (5,), ids, table, zeros, 70, 5, BLOCK_D=32)[2]
+    np.testing.assert_array_equal(got, np.where(ids[:, None] < 0, 0, table[ids]))
+    ids, gradient, exact = np.array([3, 1, 0, 4, 3]), normal(5, 70), np.zeros((5, 70))
+    np.add.at(exact, ids, gradient.astype(np.float64))
+    exact[0] = 0
+    close(launch(embed_bwd, (5, 2), ids, gradient, zeros, 70, BLOCK_D=64)[2], exact)
+
+
+def test_atomics(launch, rng, close) -> None:
+    x = rng.integers(-50, 50, 128).astype(np.int32)
+    starts = np.array([-100, 100, -1, 0, 0, 0, 0], np.int32), np.array([-99, 99], np.float32)
+    integers, floats, _, order = launch(atomics, (4,), *starts, x, np.zeros(4, np.int32), BLOCK=32)
+    expected = [x.max(), x.min(), np.bitwise_and.reduce(x | 1), np.bitwise_or.reduce(x)]
+    assert integers.tolist() == [*expected, np.bitwise_xor.reduce(x), x.sum(), 4]
+    close(floats, np.array([x.max() / 3, x[x > -5].min() / 3]))
+    assert order.tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_chosen_pointers(launch, normal, close, which) -> None:
+    a, b = normal(33), normal(33)
+    one, other = (a, b) if which == 0 else (b, a)
+    third = b[1:] if which == 0 else a[:32]
+    exact = one[:32].astype(np.float64) + 2 * other[:32].astype(np.float64) + third
+    close(launch(ptrsel, (1,), a, b, np.zeros(32, np.float32), which, BLOCK=32)[2], exact)
+
+
+def test_grids_of_three_axes_and_of_nothing(launch) -> None:
+    z, y, x = np.ogrid[:2, :4, :3]
+    zeros = np.zeros((2, 4, 3), np.int32)
+    np.testing.assert_array_equal(launch(axes3, (3, 4, 2), zeros, 3, 4, 2)[0], x + 10 * y + 100 * z)
+
+
+def test_an_empty_grid_does_nothing() -> None:
+    zeros = np.zeros(4, np.int32)
+    axes3[(0, 4, 2)](zeros, 3, 4, 2)
+    assert not zeros.any()
+
+
+def test_strides_of_any_value(launch, normal) -> None:
+    x, zeros = normal(100), np.zeros(100, np.float32)
+    got = launch(nospec, (2,), x, zeros, 100, 1, 1, BLOCK=64)[1]
+    np.testing.assert_array_equal(got, x + np.float32(1))
+    got = launch(nospec, (2,), x, zeros, 50, 1, 2, BLOCK=64)[1]
+    np.testing.assert_array_equal(got[:50], x[::2] + np.float32(1))
+    assert not got[50:].any()
+
+
+def test_loops_that_count_down(launch, normal, close) -> None:
+    x, exact, state = normal(7, 16), np.zeros((9, 16)), 0.0
+    for t in range(6, -1, -1):
+        state = exact[t] = state * 0.5 + x[t].astype(np.float64)
+    exact[7], exact[8] = -1, 10 + 7 + 4 + 1
+    close(launch(negstep, (1,), x, np.zeros((9, 16), np.float32), 7, 16, BLOCK=16)[1], exact)
+
+
+def test_offsets_of_64_bits(launch, normal) -> None:
+    x = normal(4, 30)
+    got = launch(offs64, (4,), x, np.zeros((4, 32), np.float32), 30, 30, BLOCK=32)[1]
+    np.testing.assert_array_equal(got, np.pad(x, ((0, 0), (0, 2))))
