@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 from typing import cast
 
@@ -31,6 +32,10 @@ class BenchPlugin(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         # One line a request would bury what matters in a worker's log.
         logging.getLogger("httpx").setLevel(logging.WARNING)
+        if threading.current_thread() is threading.main_thread():
+            # Ctrl-C reaches the whole process group. Who started this process ends it, in order; the children that
+            # measure inherit this.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._closing = threading.Event()
         threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
 
