@@ -65,6 +65,7 @@ def attach(cls: type[tensor]) -> None:
         setattr(cls, f"__{predicate}__", _comparison(predicate))
     unary = {
         "abs": maths.abs,
+        "pos": arithmetic.as_tensor,
         "neg": arithmetic.negate,
         "invert": arithmetic.invert,
         "getitem": shapes.index,

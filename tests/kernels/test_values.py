@@ -1,0 +1,225 @@
+"""Values and types: bit patterns, NaN, questions to types, kernels that come as text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.language.extra import libdevice
+
+
+@triton.jit
+def _pair(x: tl.tensor, want: tl.constexpr):
+    if want:
+        return (x, None)
+    return (x * 2, x)
+
+
+@triton.jit
+def misc(
+    x_ptr,
+    o_ptr,
+    n: tl.int32,
+    eps: tl.constexpr = 1e-06,
+    MODE: tl.constexpr = "fast",
+    num_warps: tl.constexpr = 4,
+    BLOCK: tl.constexpr = 32,
+):
+    tl.static_assert(BLOCK % 2 == 0, f"BLOCK {BLOCK} must be even")
+    o = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o, mask=o < n, other=0.0)
+    a = b = 0
+    a += 1
+    y, z = _pair(x, MODE in ("fast", "slow"))
+    if z is None:
+        y = y + a + b
+    w = tl.full(x.shape, 2.0, dtype=x.dtype)
+    i = tl.arange(0, x.shape[0])
+    bits = x.to(tl.int32, bitcast=True)
+    back = bits.to(tl.float32, bitcast=True)
+    sgn = bits >> 31 & 1
+    m = tl.max(x[:, None] + x[None, :], 1)[:, None]
+    t = (x[:, None] * w[None, :]).T
+    s = tl.sum(t, axis=0, dtype=tl.float32)
+    p2 = (1 << i % 4).to(x.dtype)
+    u = -x + +x + tl.where(n > 3, 1.0, 2.0)
+    if tl.program_id(0) == 0 and MODE == "fast":
+        y += 1
+    elif MODE == "never":
+        y += 1000
+    k = 5 if n > 100 else 6
+    y += k
+    if isinstance(eps, tl.constexpr):
+        y += eps
+    num = tl.load(x_ptr + n - 1)
+    y = tl.where(o == n - 1, num, y)
+    tl.store(o_ptr + o, y + back + sgn + tl.max(m) + s + p2 + u, mask=o < n)
+
+
+@triton.jit
+def outdt(a_ptr, b_ptr, c_ptr, N: tl.constexpr):
+    o = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    a = tl.load(a_ptr + o)
+    b = tl.load(b_ptr + o)
+    c = tl.dot(a, tl.trans(b, (1, 0)), out_dtype=tl.float16)
+    c += tl.dot(a, b.T, out_dtype=tl.float32, max_num_imprecise_acc=32).to(tl.float16)
+    tl.store(c_ptr + o, c)
+
+
+@triton.jit
+def whileand(x_ptr, o_ptr, n):
+    i = 0
+    s = 0.0
+    while i < n and s < 3.0:
+        s += tl.abs(tl.load(x_ptr + i))
+        i += 1
+    tl.store(o_ptr, s)
+    tl.store(o_ptr + 1, i)
+
+
+@triton.jit
+def nestloop(x_ptr, o_ptr, M, N, BLOCK: tl.constexpr):
+    best = float("-inf")
+    bi = 0
+    bj = 0
+    for i in range(M):
+        rowbest = float("-inf")
+        rj = 0
+        for j in range(0, N, BLOCK):
+            o = j + tl.arange(0, BLOCK)
+            x = tl.load(x_ptr + i * N + o, mask=o < N, other=float("-inf"))
+            v, k = tl.max(x, 0, return_indices=True)
+            if v > rowbest:
+                rowbest = v
+                rj = j + k
+        if rowbest > best:
+            best, bi, bj = (rowbest, i, rj)
+    tl.store(o_ptr, best)
+    tl.store(o_ptr + 1, bi)
+    tl.store(o_ptr + 2, bj)
+
+
+@triton.jit
+def nans(x_ptr, o_ptr, B: tl.constexpr):
+    o = tl.arange(0, B)
+    x = tl.load(x_ptr + o)
+    tl.store(o_ptr + o, tl.maximum(x, 0.0))
+    tl.store(o_ptr + B + o, tl.minimum(x, 0.0, propagate_nan=tl.PropagateNan.ALL))
+    tl.store(o_ptr + 2 * B + o, tl.clamp(x, -1.0, 1.0))
+    tl.store(o_ptr + 3 * B + o, libdevice.isnan(x).to(tl.float32))
+    tl.store(o_ptr + 4 * B + o, x != x)
+    tl.store(o_ptr + 5 * B, tl.max(x))
+    tl.store(o_ptr + 5 * B + 1, tl.where(x == x, 1, 0).sum())
+    tl.store(o_ptr + 5 * B + 2, tl.argmax(tl.where(x == x, x, -float("inf")), 0))
+
+
+def test_a_bit_of_everything(launch, normal, close) -> None:
+    x = normal(20)
+    padded = np.pad(x.astype(np.float64), (0, 12))
+    y = padded + 8 + 1e-6
+    y[19] = x[19]
+    exact = y + 65 * padded + (padded < 0) + 2 * x.max() + 2 ** (np.arange(32) % 4) + 1
+    for n in (20, np.int64(20)):
+        close(launch(misc, (1,), x, np.zeros(20, np.float32), n)[1], exact[:20])
+
+
+def test_products_in_half_precision(launch, normal, close) -> None:
+    a, b = normal(16, 16).astype(np.float16), normal(16, 16).astype(np.float16)
+    got = launch(outdt, (1,), a, b, np.zeros((16, 16), np.float16), N=16)[2]
+    close(got, 2 * a.astype(np.float64) @ b.T.astype(np.float64), 2e-2)
+
+
+def test_while_with_two_conditions(launch, normal, close) -> None:
+    x = normal(30)
+    sums = np.cumsum(abs(x.astype(np.float64)))
+    end = np.searchsorted(sums, 3.0)
+    zeros = np.zeros(2, np.float32)
+    close(launch(whileand, (1,), x, zeros, 30)[1], np.array([sums[end], end + 1]))
+    close(launch(whileand, (1,), x, zeros, 1)[1], np.array([sums[0], 1]))
+
+
+def test_branches_in_nested_loops(launch, normal) -> None:
+    x = normal(5, 40)
+    got = launch(nestloop, (1,), x, np.zeros(3, np.float32), 5, 40, BLOCK=16)[1]
+    assert got.tolist() == [x.max(), *np.unravel_index(x.argmax(), x.shape)]
+
+
+def test_nan(launch, normal) -> None:
+    x = normal(16)
+    x[[3, 5, 7]] = np.nan, np.inf, -np.inf
+    nan = np.isnan(x)
+    parts = [np.fmax(x, 0), np.minimum(x, 0), np.fmin(np.fmax(x, -1), 1), nan, nan, np.inf, 15, 5]
+    got = launch(nans, (1,), x, np.zeros(83, np.float32), B=16)[1]
+    np.testing.assert_array_equal(got, np.hstack(parts).astype(np.float32))
+
+
+@triton.jit
+def questions(x_ptr, o_ptr, n):
+    x = tl.load(x_ptr + tl.arange(0, 4))
+    tl.static_assert(x_ptr.type.element_ty == tl.float16)
+    tl.static_assert(x_ptr.type.is_ptr() and x_ptr.dtype.is_ptr() and not x_ptr.type.is_block())
+    tl.static_assert(x.type.is_block() and x.type.element_ty.is_fp16())
+    tl.static_assert(x.type.scalar == x.dtype and x.type.scalar.primitive_bitwidth == 16)
+    tl.static_assert(n.type.is_int() and n.dtype.is_int32() and n.dtype.int_bitwidth == 32)
+    tl.static_assert((x > 0).dtype.is_int1() and x.dtype.is_standard_floating())
+    tl.store(o_ptr, tl.math.exp2(tl.core.max(x).to(tl.float32)) + tl.extra.cuda.libdevice.tanh(0.0))
+
+
+def test_questions_to_types(launch) -> None:
+    x = np.arange(4).astype(np.float16)
+    assert launch(questions, (1,), x, np.zeros(1, np.float32), 3)[1] == 8
+
+
+TEXT = """
+import triton
+import triton.language as tl
+from triton.language.extra.cuda.libdevice import tanh
+from triton.language.math import exp2
+
+BLOCK = tl.constexpr(32)
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+@triton.jit
+def total(*terms, scale=1.0):
+    acc = terms[0]
+    for term in terms[1:]:
+        acc += term
+    return acc * scale
+
+@triton.jit
+def kernel(x_ptr, o_ptr, B: tl.constexpr = BLOCK * 2):
+    o = tl.arange(0, half(B))
+    x = tl.load(x_ptr + o)
+    tl.store(o_ptr + o, total(x, 1.0, half(B), scale=2.0) + exp2(x * 0) + tanh(x * 0))
+"""
+
+
+def test_helpers_of_a_text() -> None:
+    kernel = triton.KernelSource.from_text(TEXT, "kernel")
+    x = np.arange(32, dtype=np.float32)
+    out = np.zeros_like(x)
+    triton.compile(kernel, {"x_ptr": "*fp32", "o_ptr": "*fp32"}).run((1,), x, out)
+    np.testing.assert_array_equal(out, (x + 33) * 2 + 1)
+
+
+def test_constants_compute_like_numbers() -> None:
+    four, table = tl.constexpr(4), tl.constexpr((1, 2))
+    assert isinstance(four * 2, tl.constexpr)
+    assert (four * 2, 9 // four, -four, four / 8) == (8, 2, -4, 0.5)
+    assert four > 3
+    assert [*table] == [1, 2]
+    assert (len(table), table[1], float(four)) == (2, 2, 4.0)
+
+
+def test_a_launched_kernel_takes_no_star_arguments() -> None:
+    @triton.jit
+    def kernel(*pointers):
+        tl.store(pointers[0], 1.0)
+
+    with pytest.raises(triton.CompilationError, match="kernels are launched with named parameters"):
+        kernel[(1,)](np.zeros(1, np.float32))
