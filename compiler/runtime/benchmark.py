@@ -128,7 +128,9 @@ def race(
             times[i].append(timer.elapsed_ns() / 1e6)
         rounds += 1
         running = {i for i in running if rounds < wanted[i]}
-        if rounds == next_look:  # each look sorts all times: doubling the distance keeps short launches short
+        if (
+            rounds == next_look
+        ):  # each look sorts all times: doubling the distance keeps short launches short
             next_look *= 2
             medians = [statistics.median(t) for t in times]
             running = {i for i in running if medians[i] <= _HOPELESS * min(medians)}
