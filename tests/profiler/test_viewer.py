@@ -254,8 +254,8 @@ def test_listing(profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture
         "Available inclusive metrics:\n- count\n- time\n"
         "Available exclusive metrics:\n- bytes\n- flops8\n"
     )
-    assert viewer_main([str(path)]) == 0
-    assert "give -m METRICS" in capsys.readouterr().err
+    assert viewer_main([str(path)]) == 2
+    assert "-m METRICS shows some, -l lists them" in capsys.readouterr().err
 
 
 def test_depth_and_msgpack(profile: Profile, tmp_path: Path) -> None:
