@@ -48,8 +48,7 @@ KERNELS = {
         | {"K": "i32:16", "stride_am": "i32:16", "stride_ak": "i32:1", "stride_bk": "i32:16"}
         | {"stride_bn": "i32:1", "stride_cm": "i32:16", "stride_cn": "i32:1"},
         [
-            {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": g}
-            | {"ACTIVATION": ""}
+            {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": g} | {"ACTIVATION": ""}
             for k, g in ((32, 8), (32, 4), (32, 2))
         ],
     ),

@@ -86,9 +86,7 @@ class Result:
     goal: float
 
 
-def compare(
-    name: str, ours: Callable[[], object], numpys: Callable[[], object], goal: float, rounds: int
-) -> Result:
+def compare(name: str, ours: Callable[[], object], numpys: Callable[[], object], goal: float, rounds: int) -> Result:
     """Time both alternately, after one round of warming up."""
     times: tuple[list[float], list[float]] = ([], [])
     for round in range(rounds + 1):
@@ -191,9 +189,7 @@ def _compile_time(
         cpu.emit_object(program)
         lowering.append((middle - start) / 1e6)
         generating.append((time.process_time_ns() - middle) / 1e6)
-    return CompileTime(
-        f"compile {name}", statistics.median(lowering), statistics.median(generating)
-    )
+    return CompileTime(f"compile {name}", statistics.median(lowering), statistics.median(generating))
 
 
 def main() -> None:
@@ -210,9 +206,7 @@ def main() -> None:
         )
     compiles = compile_times(min(options.rounds, 9))
     for t in compiles:
-        print(
-            f"{t.name:36} lowering {t.lowering_ms:6.1f} ms  llvm {t.llvm_ms:6.1f} ms  goal {t.goal_ms}"
-        )
+        print(f"{t.name:36} lowering {t.lowering_ms:6.1f} ms  llvm {t.llvm_ms:6.1f} ms  goal {t.goal_ms}")
     if options.out:
         cores = get_device("cpu").properties.sm_count
         report = {

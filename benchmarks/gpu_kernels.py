@@ -115,9 +115,7 @@ def vector_add(sizes: list[int]) -> list[Row]:
             check(f"vector add {package}", out, x.double() + y.double(), 1e-6)
             candidates[package] = partial(module.add, x, y, out)
         candidates["torch"] = partial(torch.add, x, y, out=out)
-        rows.append(
-            Row("vector add", f"2^{n.bit_length() - 1}", "GB/s", 12.0 * n, *measure(candidates))
-        )
+        rows.append(Row("vector add", f"2^{n.bit_length() - 1}", "GB/s", 12.0 * n, *measure(candidates)))
     return rows
 
 
@@ -157,9 +155,7 @@ def layer_norm(columns: list[int], rows_count: int = 4096) -> list[Row]:
             check(f"layer norm {package} N={n}", out, wanted, 1e-5)
             candidates[package] = partial(module.layer_norm, x, weight, bias, out, *stats)
         candidates["torch"] = partial(torch.nn.functional.layer_norm, x, (n,), weight, bias)
-        rows.append(
-            Row("layer norm", f"4096x{n}", "GB/s", 8.0 * rows_count * n, *measure(candidates))
-        )
+        rows.append(Row("layer norm", f"4096x{n}", "GB/s", 8.0 * rows_count * n, *measure(candidates)))
     return rows
 
 
@@ -184,9 +180,7 @@ def matmul(sizes: list[int]) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """One line a row: rates and ratios."""
-    lines = [
-        f"{'':24}{'deuteron':>12}{'triton':>12}{'torch':>12}{'/triton':>9}{'/torch':>8}  spread"
-    ]
+    lines = [f"{'':24}{'deuteron':>12}{'triton':>12}{'torch':>12}{'/triton':>9}{'/torch':>8}  spread"]
     for row in rows:
         ours, triton, peer = (row.rate(who) for who in ("deuteron", "triton", "torch"))
         lines.append(

@@ -90,11 +90,7 @@ def profile_examples(name: str) -> dict[str, float]:
     launches = 10
     bytes_moved = {"vector_add": 12 * x.numel() * launches, "softmax": 8 * x.numel() * launches}
     for scope, run in work.items():
-        metrics = (
-            {"bytes": bytes_moved[scope]}
-            if scope in bytes_moved
-            else {"flops32": 2.0 * 4096**3 * launches}
-        )
+        metrics = {"bytes": bytes_moved[scope]} if scope in bytes_moved else {"flops32": 2.0 * 4096**3 * launches}
         with proton.scope(scope, metrics):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
@@ -136,10 +132,7 @@ def main() -> None:
             times[who] = json.loads(done.stdout.splitlines()[-1])
         record[f"tiny launches {mode}, us"] = times
         ratios = {w: t / times["none"] for w, t in times.items() if "none" in times}
-        print(
-            f"tiny kernels {mode}: "
-            + ", ".join(f"{w} {times[w]:.2f} us ({r:.2f}x)" for w, r in ratios.items())
-        )
+        print(f"tiny kernels {mode}: " + ", ".join(f"{w} {times[w]:.2f} us ({r:.2f}x)" for w, r in ratios.items()))
     record["GPU time, ms"] = found = profile_examples(options.profile)
     print("  ".join(f"{k} {v:.3f} ms" for k, v in found.items()))
     if options.out:

@@ -52,15 +52,9 @@ def own(device: deuteron.compiler.Device, arrays: list[Any]) -> dict[str, float]
 
     ready = add[(1,)]
     return {
-        "grid tuple": microseconds(
-            lambda: add[(1,)](x, y, out, 128, BLOCK=128), device.synchronize
-        ),
-        "grid function": microseconds(
-            lambda: add[grid](x, y, out, 128, BLOCK=128), device.synchronize
-        ),
-        "with options": microseconds(
-            lambda: add[(1,)](x, y, out, 128, BLOCK=128, num_warps=4), device.synchronize
-        ),
+        "grid tuple": microseconds(lambda: add[(1,)](x, y, out, 128, BLOCK=128), device.synchronize),
+        "grid function": microseconds(lambda: add[grid](x, y, out, 128, BLOCK=128), device.synchronize),
+        "with options": microseconds(lambda: add[(1,)](x, y, out, 128, BLOCK=128, num_warps=4), device.synchronize),
         "kernel[grid] kept": microseconds(lambda: ready(x, y, out, 128, 128), device.synchronize),
     }
 
@@ -76,10 +70,7 @@ def others() -> dict[str, float]:
     x = torch.zeros(128, device="cuda")
     y, out = torch.zeros_like(x), torch.zeros_like(x)
     found = {"torch.add": microseconds(lambda: torch.add(x, y, out=out), torch.cuda.synchronize)}
-    found |= {
-        f"deuteron, torch tensors, {k}": v
-        for k, v in own(deuteron.get_device("cuda:0"), [x, y, out]).items()
-    }
+    found |= {f"deuteron, torch tensors, {k}": v for k, v in own(deuteron.get_device("cuda:0"), [x, y, out]).items()}
     try:
         import triton
         import triton.language
@@ -87,9 +78,7 @@ def others() -> dict[str, float]:
         return found
     names = {"triton": triton, "tl": triton.language}
     kernel = triton.jit(_triton_add(names))
-    found["triton, grid tuple"] = microseconds(
-        lambda: kernel[(1,)](x, y, out, 128, BLOCK=128), torch.cuda.synchronize
-    )
+    found["triton, grid tuple"] = microseconds(lambda: kernel[(1,)](x, y, out, 128, BLOCK=128), torch.cuda.synchronize)
     return found
 
 
@@ -116,9 +105,7 @@ def main() -> None:
         arrays = [device.array(np.zeros(128, np.float32)) for _ in range(3)]
         result[f"{device.name} {device.properties.name}"] = own(device, arrays)
     result["others"] = others()
-    text = json.dumps(
-        {k: {n: round(v, 2) for n, v in r.items()} for k, r in result.items()}, indent=2
-    )
+    text = json.dumps({k: {n: round(v, 2) for n, v in r.items()} for k, r in result.items()}, indent=2)
     print(text)
     if chosen.out:
         chosen.out.write_text(text + "\n")

@@ -176,9 +176,7 @@ class Connection:
         reader, writer = self._streams
         writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n\r\n".encode())
         head = await reader.readuntil(b"\r\n\r\n")
-        lengths = [
-            line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
-        ]
+        lengths = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
         left = length = int(lengths[0].split(b":")[1])
         while left:
             chunk = await reader.read(min(left, 1 << 18))
@@ -203,9 +201,7 @@ def lookup_path(kernel: int, device: str, shape: str, dtype: str) -> str:
     return "/v1/configs/lookup?" + urlencode(parameters)
 
 
-async def measure_lookups(
-    port: int, count: int, seconds: float, connections: int
-) -> tuple[float, list[float]]:
+async def measure_lookups(port: int, count: int, seconds: float, connections: int) -> tuple[float, list[float]]:
     """Lookups per second, and their times in ms."""
     times: list[float] = []
     deadline = time.perf_counter() + seconds
@@ -283,15 +279,9 @@ async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Me
             server.stop()
     p50 = statistics.median(alone)
     return [
-        Measurement(
-            "lookup p50, one client", p50, "ms", f"<= {TARGET_P50_MS:g}", p50 <= TARGET_P50_MS
-        ),
-        Measurement(
-            "lookup p99, one client", statistics.quantiles(alone, n=100)[98], "ms", "", True
-        ),
-        Measurement(
-            "lookups/s, 8 clients", rate, "1/s", f">= {TARGET_PER_S:g}", rate >= TARGET_PER_S
-        ),
+        Measurement("lookup p50, one client", p50, "ms", f"<= {TARGET_P50_MS:g}", p50 <= TARGET_P50_MS),
+        Measurement("lookup p99, one client", statistics.quantiles(alone, n=100)[98], "ms", "", True),
+        Measurement("lookups/s, 8 clients", rate, "1/s", f">= {TARGET_PER_S:g}", rate >= TARGET_PER_S),
         Measurement("lookup p50, 8 clients", statistics.median(loaded), "ms", "", True),
         Measurement("first exact lookup in a group", statistics.median(exact), "ms", "", True),
         Measurement("first nearest lookup in a group", statistics.median(nearest), "ms", "", True),

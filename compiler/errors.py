@@ -109,9 +109,7 @@ class AssemblerError(DeuteronError):
 class OutOfResources(DeuteronError):
     """A variant needs more of a hardware resource (shared memory, registers, threads) than the target has."""
 
-    def __init__(
-        self, resource: str, required: int, limit: int, *, hint: str | None = None
-    ) -> None:
+    def __init__(self, resource: str, required: int, limit: int, *, hint: str | None = None) -> None:
         super().__init__(
             f"out of resource: {resource}: the kernel needs {required}, the target has {limit}",
             hint=hint or "smaller block sizes, fewer stages or more warps reduce the need",

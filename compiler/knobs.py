@@ -88,9 +88,7 @@ class Knob(Generic[T]):
         try:
             return self._parse(text.strip())
         except (ValueError, KeyError) as error:
-            raise KnobError(
-                f"environment variable {name} is {text!r}", hint=f"use {self.allowed}"
-            ) from error
+            raise KnobError(f"environment variable {name} is {text!r}", hint=f"use {self.allowed}") from error
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
@@ -117,9 +115,7 @@ def describe() -> str:
     paragraphs = []
     for knob in all_knobs():
         also = f" Also: {', '.join(knob.names[1:])}." if knob.names[1:] else ""
-        paragraphs.append(
-            f"{knob.name} (default: {knob.default_text})\n    {knob.doc} Values: {knob.allowed}.{also}"
-        )
+        paragraphs.append(f"{knob.name} (default: {knob.default_text})\n    {knob.doc} Values: {knob.allowed}.{also}")
     return "\n".join(paragraphs)
 
 
@@ -131,9 +127,7 @@ def _show(value: object) -> str:
     return str(value)
 
 
-_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
-    ("0", "false", "no", "off"), False
-)
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -274,9 +268,7 @@ ptxas_path = _optional_path(
     "DEUTERON_PTXAS_PATH TRITON_PTXAS_PATH",
     "The ptxas to assemble with, instead of the one on PATH or in the nvidia-cuda-nvcc wheel.",
 )
-ptxas_options = _text(
-    "DEUTERON_PTXAS_OPTIONS PTXAS_OPTIONS", "More options for ptxas, separated by spaces."
-)
+ptxas_options = _text("DEUTERON_PTXAS_OPTIONS PTXAS_OPTIONS", "More options for ptxas, separated by spaces.")
 disable_ptxas_opt = _flag(
     "DEUTERON_DISABLE_PTXAS_OPT DISABLE_PTXAS_OPT",
     False,

@@ -152,9 +152,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         *([f"{v:.6g}" if isinstance(v, float) else str(v) for v in r] for r in rows),
     ]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells
-    )
+    return "\n".join("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
 
 
 def _plot(benchmark: Benchmark, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -169,9 +167,7 @@ def _plot(benchmark: Benchmark, header: Sequence[str], rows: Sequence[Sequence[A
     plain: list[tuple[str | None, str]] = [(None, "-")] * len(header)
     for i, name in enumerate(header[first:]):
         color, style = benchmark.styles[i] if benchmark.styles else plain[i]
-        axes.plot(
-            [r[0] for r in rows], [r[first + i] for r in rows], label=name, color=color, ls=style
-        )
+        axes.plot([r[0] for r in rows], [r[first + i] for r in rows], label=name, color=color, ls=style)
     axes.set_xlabel(benchmark.xlabel or header[0])
     axes.set_ylabel(benchmark.ylabel)
     axes.set_xscale("log" if benchmark.x_log else "linear")

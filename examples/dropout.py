@@ -45,9 +45,7 @@ def main(device: Device, size: int = 100_000) -> None:
     if not (np.array_equal(first, again) and not np.array_equal(first, other)):
         raise SystemExit("dropout: the seed does not decide the mask")
     if abs(share - 0.5) > 0.01 or not np.allclose(first[kept], 2 * x[kept], rtol=1e-6):
-        raise SystemExit(
-            f"dropout: {share:.3f} of the elements are zero, or the rest is not scaled"
-        )
+        raise SystemExit(f"dropout: {share:.3f} of the elements are zero, or the rest is not scaled")
     print(f"dropout: {share:.3f} of the elements are zero, the same ones for the same seed")
 
 

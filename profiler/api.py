@@ -75,9 +75,7 @@ def start_session(
             return session.number
         if backend != "cpu":
             recorder.start_gpu(required=backend == "cupti")
-        session = registry.create(
-            name, context=context, data=data, mode=parsed, metadata_hook=metadata
-        )
+        session = registry.create(name, context=context, data=data, mode=parsed, metadata_hook=metadata)
         if hook is not None and metadata is None:
             recorder.add_custom_hook(session, cast(LaunchHook, hook))
         recorder.sessions_changed()

@@ -82,22 +82,14 @@ class Attribution:
         order = np.lexsort((kernels["deviceId"], kernels["name"], numbers))
         kernels, numbers = kernels[order], numbers[order]
         names, devices = kernels["name"], kernels["deviceId"]
-        changes = (
-            (numbers[1:] != numbers[:-1])
-            | (names[1:] != names[:-1])
-            | (devices[1:] != devices[:-1])
-        )
+        changes = (numbers[1:] != numbers[:-1]) | (names[1:] != names[:-1]) | (devices[1:] != devices[:-1])
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
             targets = self.correlations.targets_of(int(numbers[first])) or self.fallback
             for target in targets:
-                self._add_group(
-                    target, kernels[first:end], self._name(int(names[first])), offset_ns
-                )
+                self._add_group(target, kernels[first:end], self._name(int(names[first])), offset_ns)
 
-    def _add_group(
-        self, target: Target, group: NDArray[np.void], name: str, offset_ns: int
-    ) -> None:
+    def _add_group(self, target: Target, group: NDArray[np.void], name: str, offset_ns: int) -> None:
         profile = target.phase.profile
         node, path = target.node, target.path
         if not target.is_launch:
@@ -114,9 +106,7 @@ class Attribution:
         if timeline is not None:
             starts, ends = group["start"].tolist(), group["end"].tolist()
             for start, end, stream in zip(starts, ends, group["streamId"].tolist(), strict=True):
-                timeline.add_device_span(
-                    path, start + offset_ns, end + offset_ns, lane=f"GPU {device} Stream {stream}"
-                )
+                timeline.add_device_span(path, start + offset_ns, end + offset_ns, lane=f"GPU {device} Stream {stream}")
 
     def _name(self, address: int) -> str:
         name = self._names.get(address)

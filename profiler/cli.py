@@ -69,9 +69,7 @@ def _profile(options: argparse.Namespace) -> int:
     script, *rest = target
     is_pytest = Path(script).name == "pytest"
     if not is_pytest and not Path(script).is_file():
-        raise UsageError(
-            f"no such script: {script}", hint="give the path of a Python file, or pytest"
-        )
+        raise UsageError(f"no such script: {script}", hint="give the path of a Python file, or pytest")
     if knobs.proton_disable.get():
         return _run(script, rest, is_pytest)
     from .api import finalize_sessions, start_session

@@ -17,9 +17,7 @@ METADATA_SCOPE = "__proton_launch_metadata"
 # Code objects name files as they were imported, which may be through links.
 _HERE = Path(__file__).parent
 _INTERNAL_FILES = tuple(
-    str(folder.parent / room)
-    for folder in (_HERE, _HERE.resolve())
-    for room in ("profiler", "compiler")
+    str(folder.parent / room) for folder in (_HERE, _HERE.resolve()) for room in ("profiler", "compiler")
 )
 
 

@@ -17,9 +17,7 @@ def get_profile(session: int = 0, phase: int = 0) -> Profile:
     """The live :class:`~deuteron.profiler.Profile` of one phase. Raises UnknownSession, or UsageError for a trace."""
     found = _session(session)
     if found.data != "tree":
-        raise UsageError(
-            "a session with data='trace' has no tree", hint="start it with data='tree'"
-        )
+        raise UsageError("a session with data='trace' has no tree", hint="start it with data='tree'")
     if recorder.gpu is not None:
         recorder.gpu.drain()
     profile = found.data_of(phase).profile

@@ -79,9 +79,7 @@ def _decode_msgpack(data: bytes, where: str) -> object:
 def check_literal(literal: object, where: str) -> list[dict[str, object]]:
     """Check the structure of a decoded profile and return it with ``children`` present on every node."""
     if isinstance(literal, dict) and "traceEvents" in literal:
-        raise MalformedProfile(
-            f"{where} is a chrome trace, not a tree", hint="open it in Perfetto or chrome://tracing"
-        )
+        raise MalformedProfile(f"{where} is a chrome trace, not a tree", hint="open it in Perfetto or chrome://tracing")
     if not isinstance(literal, list) or len(literal) not in (1, 2):
         shape = f"a list of {len(literal)}" if isinstance(literal, list) else type(literal).__name__
         raise MalformedProfile(
@@ -100,9 +98,7 @@ def check_literal(literal: object, where: str) -> list[dict[str, object]]:
 
 def _check_node(node: object, place: str, where: str) -> list[object]:
     if not isinstance(node, dict):
-        raise MalformedProfile(
-            f"{where}: {place} is {type(node).__name__}, not a frame", hint=_HINT
-        )
+        raise MalformedProfile(f"{where}: {place} is {type(node).__name__}, not a frame", hint=_HINT)
     frame = node.get("frame")
     if not isinstance(frame, dict) or not isinstance(frame.get("name"), str):
         raise MalformedProfile(f"{where}: {place} has no frame with a name", hint=_HINT)
@@ -113,9 +109,7 @@ def _check_node(node: object, place: str, where: str) -> list[object]:
         raise MalformedProfile(f"{where}: {named} has no metrics object", hint=_HINT)
     for key, value in metrics.items():
         if not _is_value(value):
-            raise MalformedProfile(
-                f"{where}: metric {key!r} of {named} is {type(value).__name__}", hint=_HINT
-            )
+            raise MalformedProfile(f"{where}: metric {key!r} of {named} is {type(value).__name__}", hint=_HINT)
         if value is None:
             metrics[key] = float("nan")  # JSON has no nan; the writers store null
     children = node.setdefault("children", [])

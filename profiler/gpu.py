@@ -55,9 +55,7 @@ class GpuProfiler:
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
         source.start()
-        self._thread = threading.Thread(
-            target=self._drain_often, name="deuteron-profiler", daemon=True
-        )
+        self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
 
     def mark(self, thread: ThreadState, place: Place) -> None:

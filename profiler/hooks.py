@@ -54,6 +54,5 @@ def metrics_of(metadata: Mapping[str, object]) -> dict[str, object]:
     return {
         key: value.tolist() if hasattr(value, "tolist") else value
         for key, value in metadata.items()
-        if key not in _RESERVED
-        and (type(value) in _NUMBERS or isinstance(value, Number) or hasattr(value, "tolist"))
+        if key not in _RESERVED and (type(value) in _NUMBERS or isinstance(value, Number) or hasattr(value, "tolist"))
     }

@@ -43,9 +43,7 @@ class Launches:
         place = places.of(thread)
         launch = place.launches.get((event.name, name))
         if launch is None:
-            launch = place.launches[event.name, name] = Place(
-                place, _launch_targets(place, event.name, name, on_cpu)
-            )
+            launch = place.launches[event.name, name] = Place(place, _launch_targets(place, event.name, name, on_cpu))
         if metrics:
             for session, target in zip(registry.active, launch.targets, strict=False):
                 if name is not None and _wants(session, event.name, name):

@@ -38,13 +38,9 @@ def parse_mode(text: str | Mode | None) -> Mode:
         return Mode()
     name, *options = text.split(":")
     if name in _ELSEWHERE:
-        raise UsageError(
-            f"mode {name!r} is not supported: {_ELSEWHERE[name]}", hint="leave mode out"
-        )
+        raise UsageError(f"mode {name!r} is not supported: {_ELSEWHERE[name]}", hint="leave mode out")
     if name != "periodic_flushing":
-        raise UsageError(
-            f"unknown mode {name!r}", hint="'' or 'periodic_flushing[:format=hatchet]'"
-        )
+        raise UsageError(f"unknown mode {name!r}", hint="'' or 'periodic_flushing[:format=hatchet]'")
     chosen = ""
     for option in options:
         key, _, value = option.partition("=")

@@ -51,16 +51,12 @@ class Recorder:
 
     # ---- scopes ------------------------------------------------------------------------------------------------
 
-    def open_scope(
-        self, name: str, metrics: Mapping[str, object] | None, owner: object
-    ) -> OpenScope | None:
+    def open_scope(self, name: str, metrics: Mapping[str, object] | None, owner: object) -> OpenScope | None:
         """Enter a scope on this thread; None when nothing is profiled. Raises MetricError, and is then not entered."""
         if not registry.sessions:
             return None
         if type(name) is not str or not name:
-            raise UsageError(
-                f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string"
-            )
+            raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
         thread = here()
         thread.scopes.append(name)
         place = self.places.entered(thread, name)

@@ -66,9 +66,7 @@ class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
 
     def __init__(self, name: str, metrics: Mapping[str, object] | None = None) -> None:
         if metrics and any(key.split("(")[0].strip() == "cpu_time" for key in metrics):
-            raise UsageError(
-                "the metric name 'cpu_time' is reserved", hint="call the metric something else"
-            )
+            raise UsageError("the metric name 'cpu_time' is reserved", hint="call the metric something else")
         super().__init__(name, metrics)
 
     def _leave(self, opened: OpenScope) -> None:
@@ -99,9 +97,7 @@ def enter_scope(name: str, *, metrics: Mapping[str, object] | None = None) -> in
     return None if recorder.open_scope(name, metrics, owner) is None else owner.number
 
 
-def exit_scope(
-    name: str | None = None, *, metrics: Mapping[str, object] | None = None
-) -> int | None:
+def exit_scope(name: str | None = None, *, metrics: Mapping[str, object] | None = None) -> int | None:
     """Leave the innermost scope of :func:`enter_scope`, adding ``metrics`` to it.
 
     Raises UsageError if ``name`` is not its name, or if there is none.
@@ -110,9 +106,7 @@ def exit_scope(
     if not by_hand:
         if not registry.sessions:
             return None
-        raise UsageError(
-            "exit_scope without enter_scope on this thread", hint="enter a scope first"
-        )
+        raise UsageError("exit_scope without enter_scope on this thread", hint="enter a scope first")
     opened = by_hand[-1]
     if name and name != opened.name:
         raise UsageError(

@@ -65,9 +65,7 @@ def suffix_for(data: str, output_format: str) -> str:
 class Session:
     """One profiling session: its settings, its phases of data, and whether it records now."""
 
-    def __init__(
-        self, number: int, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object
-    ) -> None:
+    def __init__(self, number: int, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> None:
         self.number = number
         self.name = name
         self.context = context
@@ -116,18 +114,14 @@ class Session:
             return phase.profile.to_msgpack()
         if suffix == "chrome_trace":
             if phase.timeline is None:
-                raise MalformedProfile(
-                    "a tree session has no trace", hint="start with data='trace'"
-                )
+                raise MalformedProfile("a tree session has no trace", hint="start with data='trace'")
             return phase.timeline.to_chrome().encode()
         return phase.profile.to_hatchet().encode()
 
     def write(self, output_format: str = "") -> list[Path]:
         """Write every phase that has data; returns the files. Raises ProfileFileError."""
         suffix = self.suffix(output_format)
-        return [
-            path for number in sorted(self.phases) if (path := self.write_phase(number, suffix))
-        ]
+        return [path for number in sorted(self.phases) if (path := self.write_phase(number, suffix))]
 
     def write_phase(self, number: int, suffix: str) -> Path | None:
         """Write one phase, to the standard output if the session is called "" or "-"."""
@@ -155,13 +149,9 @@ class Registry:
         """The session called ``name``, if there is one."""
         return next((s for s in self.sessions.values() if s.name == name), None)
 
-    def create(
-        self, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object
-    ) -> Session:
+    def create(self, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> Session:
         """Register a new, active session."""
-        session = Session(
-            self._next, name, context=context, data=data, mode=mode, metadata_hook=metadata_hook
-        )
+        session = Session(self._next, name, context=context, data=data, mode=mode, metadata_hook=metadata_hook)
         self._next += 1
         self.sessions[session.number] = session
         self.refresh()

@@ -27,9 +27,7 @@ _AMD_OPS_PER_CU_CLOCK = {"gfx90a": 1024, "gfx942": 4096, "gfx950": 8192}
 _AMD_BYTES_PER_SECOND = {"gfx90a": 3.2e12, "gfx942": 5.3e12, "gfx950": 8.0e12}
 
 
-def max_flops(
-    device_type: str, arch: str, width: int, num_sms: float, clock_rate: float
-) -> float | None:
+def max_flops(device_type: str, arch: str, width: int, num_sms: float, clock_rate: float) -> float | None:
     """Peak operations per second on numbers of ``width`` bits (8, 16, 32, 64); None for an unknown device.
 
     ``clock_rate`` is in kHz. Rates halve with every doubling of the width, as in Proton: right for 8 and 16 bits on
@@ -56,9 +54,7 @@ def _eight_bit_rate(device_type: str, arch: str, num_sms: float, clock_hz: float
     return per_clock * num_sms * clock_hz if per_clock else None
 
 
-def max_bps(
-    device_type: str, arch: str, bus_width: float, memory_clock_rate: float
-) -> float | None:
+def max_bps(device_type: str, arch: str, bus_width: float, memory_clock_rate: float) -> float | None:
     """Peak bytes per second of a device's memory (``bus_width`` in bits, clock in kHz, two transfers a clock).
 
     None for an unknown device.

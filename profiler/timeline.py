@@ -80,9 +80,7 @@ class Timeline:
                 *(_chrome_event(event, base, lanes[event.lane]) for event in events),
             ],
         }
-        return (
-            json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
-        )
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
 
 
 def _lane_names(lanes: Mapping[str, int]) -> list[dict[str, object]]:

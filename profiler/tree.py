@@ -71,9 +71,7 @@ class Profile:
         if "cycles" in changed:
             self._has_cycles = True
 
-    def add_launches(
-        self, node: Node, *, count: int, time_ns: int, device_type: str, device_id: int
-    ) -> None:
+    def add_launches(self, node: Node, *, count: int, time_ns: int, device_type: str, device_id: int) -> None:
         """Add ``count`` kernel launches that together took ``time_ns`` nanoseconds on one device."""
         self.device(device_type, device_id)
         self.add_to(

@@ -52,9 +52,7 @@ def create_app(settings: Settings, *, store: Store | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         if not settings.requires_tokens:
-            logger.warning(
-                "single-user mode on %s: no token is required from this machine", settings.host
-            )
+            logger.warning("single-user mode on %s: no token is required from this machine", settings.host)
         context.dispatcher.start(settings.base_url)
         yield
         await to_thread.run_sync(context.dispatcher.close)

@@ -74,9 +74,7 @@ class RateLimit:
     The buckets live in this process: with several server processes each allows the full rate.
     """
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
         self.rate = settings.rate_per_minute / 60.0
         self.burst = max(1.0, self.rate * _BURST_SECONDS)
@@ -84,11 +82,7 @@ class RateLimit:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] != "http"
-            or self.rate == 0
-            or str(scope["path"]).startswith(_UNLIMITED_PATHS)
-        ):
+        if scope["type"] != "http" or self.rate == 0 or str(scope["path"]).startswith(_UNLIMITED_PATHS):
             await self.app(scope, receive, send)
             return
         wait = self._take(_caller(scope))

@@ -76,9 +76,7 @@ class _Resolved:
 class Lookups:
     """Answers questions from the store. Safe to share between threads."""
 
-    def __init__(
-        self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._metrics = metrics
         self._clock = clock
@@ -121,9 +119,7 @@ class Lookups:
             kernel_hash = resolve_kernel(tx, question.kernel)
             device, keys = resolve_device(tx, question.device)
             group = (kernel_hash, keys, question.dtype)
-            versions = tuple(
-                tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys
-            )
+            versions = tuple(tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys)
             until = self._clock() + TRUST_SECONDS
             resolved = _Resolved(group, device, versions, generation, until)
             self._remember(question, resolved)

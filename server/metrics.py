@@ -50,17 +50,13 @@ class Metrics:
             lines.append("# TYPE deuteron_request_seconds histogram")
         for route, cells in seconds.items():
             for bound, cell in zip((*map(str, _BUCKETS_S), "+Inf"), cells, strict=False):
-                lines.append(
-                    _line("deuteron_request_seconds_bucket", {"route": route, "le": bound}, cell)
-                )
+                lines.append(_line("deuteron_request_seconds_bucket", {"route": route, "le": bound}, cell))
             lines.append(_line("deuteron_request_seconds_count", {"route": route}, cells[-2]))
             lines.append(_line("deuteron_request_seconds_sum", {"route": route}, cells[-1]))
         return "\n".join(lines) + "\n"
 
 
-def _render_family(
-    lines: list[str], kind: str, samples: list[tuple[str, Mapping[str, str], float]]
-) -> None:
+def _render_family(lines: list[str], kind: str, samples: list[tuple[str, Mapping[str, str], float]]) -> None:
     announced: str | None = None
     for name, labels, value in samples:
         if name != announced:

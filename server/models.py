@@ -129,9 +129,7 @@ class EventRow(Base):
     """One event of a job. ``id`` counts 1, 2, 3 ... within the job: it is the SSE id."""
 
     __tablename__ = "events"
-    __table_args__ = (
-        UniqueConstraint("job_id", "claim_id", "sequence", name="uq_events_delivery"),
-    )
+    __table_args__ = (UniqueConstraint("job_id", "claim_id", "sequence", name="uq_events_delivery"),)
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)

@@ -89,9 +89,7 @@ async def _on_http(request: Request, error: Exception) -> Response:
     if isinstance(error, Problem):
         if error.status_code == 401 and _is_page(request):
             return RedirectResponse("/login", 303)
-        return problem_response(
-            error.status_code, error.slug, error.detail, hint=error.hint, headers=error.headers
-        )
+        return problem_response(error.status_code, error.slug, error.detail, hint=error.hint, headers=error.headers)
     slug = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     detail = str(error.detail)
     hint = None
@@ -111,9 +109,7 @@ async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
     errors = [{"where": _pointer(fault["loc"]), "message": fault["msg"]} for fault in faults]
     first = errors[0] if errors else {"where": "the request", "message": "it is not valid"}
     if any(fault["type"] == "json_invalid" for fault in faults):
-        position = next(
-            (fault["loc"] for fault in faults if fault["type"] == "json_invalid"), ("body", 0)
-        )
+        position = next((fault["loc"] for fault in faults if fault["type"] == "json_invalid"), ("body", 0))
         offset = position[-1] if isinstance(position, tuple | list) else 0
         return problem_response(
             400,
@@ -163,9 +159,7 @@ async def _on_deuteron(request: Request, error: Exception) -> Response:
         }
         members["source"] = error.source_line
         members["report"] = str(error)
-    return problem_response(
-        status, slug, error.message, hint=error.hint, headers=headers, members=members
-    )
+    return problem_response(status, slug, error.message, hint=error.hint, headers=headers, members=members)
 
 
 async def _on_database(_request: Request, error: Exception) -> JSONResponse:

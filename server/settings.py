@@ -47,25 +47,17 @@ class Settings:
     )
     database_url: str = field(
         default="",
-        metadata=_setting(
-            "DEUTERON_DATABASE_URL", "sqlite:///... or postgresql://...; default is in the home"
-        ),
+        metadata=_setting("DEUTERON_DATABASE_URL", "sqlite:///... or postgresql://...; default is in the home"),
     )
     host: str = field(default="127.0.0.1", metadata=_setting("DEUTERON_HOST", "address to bind"))
-    port: int = field(
-        default=8642, metadata=_setting("DEUTERON_PORT", "port to bind, 0 picks a free one")
-    )
+    port: int = field(default=8642, metadata=_setting("DEUTERON_PORT", "port to bind, 0 picks a free one"))
     public_url: str = field(
         default="",
-        metadata=_setting(
-            "DEUTERON_PUBLIC_URL", "address under which workers and clients reach the service"
-        ),
+        metadata=_setting("DEUTERON_PUBLIC_URL", "address under which workers and clients reach the service"),
     )
     auth: AuthMode = field(
         default="auto",
-        metadata=_setting(
-            "DEUTERON_AUTH", "auto (off on loopback, tokens elsewhere), off, or tokens"
-        ),
+        metadata=_setting("DEUTERON_AUTH", "auto (off on loopback, tokens elsewhere), off, or tokens"),
     )
     token: str = field(
         default="",
@@ -73,38 +65,26 @@ class Settings:
     )
     scheduler: str = field(
         default=EMBEDDED,
-        metadata=_setting(
-            "DEUTERON_SCHEDULER", "embedded, none, or a Dask scheduler address tcp://host:port"
-        ),
+        metadata=_setting("DEUTERON_SCHEDULER", "embedded, none, or a Dask scheduler address tcp://host:port"),
     )
-    max_body_bytes: int = field(
-        default=4 << 20, metadata=_setting("DEUTERON_MAX_BODY_BYTES", "largest request body")
-    )
+    max_body_bytes: int = field(default=4 << 20, metadata=_setting("DEUTERON_MAX_BODY_BYTES", "largest request body"))
     max_upload_bytes: int = field(
         default=256 << 20,
         metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
     )
     rate_per_minute: int = field(
         default=60_000,
-        metadata=_setting(
-            "DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"
-        ),
+        metadata=_setting("DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"),
     )
-    max_shapes: int = field(
-        default=256, metadata=_setting("DEUTERON_MAX_SHAPES", "shapes times dtypes in one job")
-    )
-    max_trials: int = field(
-        default=100_000, metadata=_setting("DEUTERON_MAX_TRIALS", "trial budget of one job")
-    )
+    max_shapes: int = field(default=256, metadata=_setting("DEUTERON_MAX_SHAPES", "shapes times dtypes in one job"))
+    max_trials: int = field(default=100_000, metadata=_setting("DEUTERON_MAX_TRIALS", "trial budget of one job"))
     max_attempts: int = field(
         default=3,
         metadata=_setting("DEUTERON_MAX_ATTEMPTS", "how often a job whose worker died is started"),
     )
     lease_seconds: float = field(
         default=30.0,
-        metadata=_setting(
-            "DEUTERON_LEASE_SECONDS", "a job whose worker is silent so long restarts"
-        ),
+        metadata=_setting("DEUTERON_LEASE_SECONDS", "a job whose worker is silent so long restarts"),
     )
     heartbeat_seconds: float = field(
         default=15.0,
@@ -176,19 +156,14 @@ class Settings:
                 hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
             )
         if self.auth not in ("auto", "off", "tokens"):
-            raise SettingsError(
-                f"DEUTERON_AUTH: {self.auth!r} is not a mode", hint="auto, off or tokens"
-            )
+            raise SettingsError(f"DEUTERON_AUTH: {self.auth!r} is not a mode", hint="auto, off or tokens")
         if self.auth == "off" and not self.is_loopback:
             raise SettingsError(
                 f"DEUTERON_AUTH=off with DEUTERON_HOST={self.host}: anyone who reaches this address "
                 "could submit kernels",
-                hint="set DEUTERON_AUTH=tokens and create one with `deuteron token create`, "
-                "or bind 127.0.0.1",
+                hint="set DEUTERON_AUTH=tokens and create one with `deuteron token create`, or bind 127.0.0.1",
             )
-        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not re.match(
-            r"^(tcp|tls)://[^/]+:\d+$", self.scheduler
-        ):
+        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not re.match(r"^(tcp|tls)://[^/]+:\d+$", self.scheduler):
             raise SettingsError(
                 f"DEUTERON_SCHEDULER: {self.scheduler!r} is not a scheduler",
                 hint="embedded, none, or tcp://host:port of `dask scheduler`",
@@ -236,18 +211,14 @@ def _integer(variable: str, text: str) -> int:
     try:
         return int(text.replace("_", ""))
     except ValueError:
-        raise SettingsError(
-            f"{variable}: {text!r} is not a whole number", hint="for example 4096"
-        ) from None
+        raise SettingsError(f"{variable}: {text!r} is not a whole number", hint="for example 4096") from None
 
 
 def _seconds(variable: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise SettingsError(
-            f"{variable}: {text!r} is not a number of seconds", hint="for example 30 or 0.5"
-        ) from None
+        raise SettingsError(f"{variable}: {text!r} is not a number of seconds", hint="for example 30 or 0.5") from None
 
 
 def _parsers() -> dict[str, Callable[[str, str], object]]:

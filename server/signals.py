@@ -16,9 +16,7 @@ class JobSignals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: defaultdict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = (
-            defaultdict(set)
-        )
+        self._waiting: defaultdict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
 
     def notify(self, job_id: str) -> None:
         with self._lock:

@@ -42,9 +42,7 @@ def submit(context: Context, body: JobBody, *, owner: str, idempotency_key: str 
                 return tx.jobs.get(known)
     spec = read_spec(document)
     if spec.strategy not in STRATEGIES:
-        raise StrategyError(
-            f"strategy: unknown strategy {spec.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
-        )
+        raise StrategyError(f"strategy: unknown strategy {spec.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}")
     _check_size(context, spec)
     _check_device(context, spec.device)
     text = spec.workload.kernel

@@ -42,9 +42,7 @@ def run_worker(
     asyncio.run(_serve(scheduler, server_url, settings, chosen))
 
 
-async def _serve(
-    scheduler: str, server_url: str, settings: Settings, devices: Sequence[str]
-) -> None:
+async def _serve(scheduler: str, server_url: str, settings: Settings, devices: Sequence[str]) -> None:
     import dask
     from distributed import Nanny
 

@@ -73,6 +73,4 @@ def decide(
 def _ratio(trial: Trial) -> Interval:
     """The paired ratio to the default that a race or final trial carries."""
     metrics = trial.metrics
-    return Interval(
-        metrics["ratio"], metrics["ratio_low"], metrics["ratio_high"], int(metrics["ratio_pairs"])
-    )
+    return Interval(metrics["ratio"], metrics["ratio_low"], metrics["ratio_high"], int(metrics["ratio_pairs"]))

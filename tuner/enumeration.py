@@ -195,6 +195,4 @@ def components(
     for conjunct in conjuncts:
         names = [name for name in conjunct.expression.names if name in group]
         conditions[find(names[0]) if names else first].append(conjunct)
-    return tuple(
-        Component(tuple(axes), tuple(conditions[root]), constants) for root, axes in members.items()
-    )
+    return tuple(Component(tuple(axes), tuple(conditions[root]), constants) for root, axes in members.items())

@@ -16,9 +16,7 @@ class SchemaError(TunerError):
 class ExpressionError(TunerError):
     """An expression cannot be parsed or evaluated. Shows the text with a caret under the culprit."""
 
-    def __init__(
-        self, message: str, *, text: str, column: int | None = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, text: str, column: int | None = None, hint: str | None = None) -> None:
         shown = message if column is None else f"{message}\n    {text}\n    {' ' * column}^"
         super().__init__(shown, hint=hint)
         self.text = text

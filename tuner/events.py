@@ -113,13 +113,7 @@ class JobCancelled:
 
 
 TuneEvent: TypeAlias = (
-    JobStarted
-    | ShapeStarted
-    | TrialFinished
-    | ShapeFinished
-    | JobFinished
-    | JobFailed
-    | JobCancelled
+    JobStarted | ShapeStarted | TrialFinished | ShapeFinished | JobFinished | JobFailed | JobCancelled
 )
 
 
@@ -156,9 +150,7 @@ def event_from_json(value: object, where: str = "event") -> TuneEvent:
                 at,
             )
         case "shape_finished":
-            return ShapeFinished(
-                ConfigRecord.from_json(fields.get("record"), fields.where("record")), at
-            )
+            return ShapeFinished(ConfigRecord.from_json(fields.get("record"), fields.where("record")), at)
         case "job_finished":
             return JobFinished(
                 fields.items("records", expect_text),

@@ -185,9 +185,7 @@ class _Builder:
 
         return run
 
-    def _call(
-        self, call: Callable[..., _Number], operands: list[ast.expr], column: int, depth: int
-    ) -> _Run:
+    def _call(self, call: Callable[..., _Number], operands: list[ast.expr], column: int, depth: int) -> _Run:
         runs = [self.build(operand, depth + 1) for operand in operands]
         return lambda names: _apply(call, [run(names) for run in runs], column)
 
@@ -208,10 +206,7 @@ class _Builder:
 
     def _compare(self, node: ast.Compare, depth: int) -> _Run:
         first = self.build(node.left, depth + 1)
-        links = [
-            self._link(op, right, depth)
-            for op, right in zip(node.ops, node.comparators, strict=True)
-        ]
+        links = [self._link(op, right, depth) for op, right in zip(node.ops, node.comparators, strict=True)]
 
         def run(names: Names) -> bool:
             left = first(names)
@@ -223,9 +218,7 @@ class _Builder:
 
         return run
 
-    def _link(
-        self, op: ast.cmpop, right: ast.expr, depth: int
-    ) -> Callable[[Scalar, Names], tuple[bool, Scalar]]:
+    def _link(self, op: ast.cmpop, right: ast.expr, depth: int) -> Callable[[Scalar, Names], tuple[bool, Scalar]]:
         column = self.column(right)
         if isinstance(op, ast.In | ast.NotIn):
             if not isinstance(right, ast.Tuple | ast.List | ast.Set):
@@ -273,9 +266,7 @@ class Expression:
         try:
             return self._run(names)
         except _Fault as fault:
-            raise ExpressionError(
-                fault.message, text=self.text, column=fault.column, hint=fault.hint
-            ) from None
+            raise ExpressionError(fault.message, text=self.text, column=fault.column, hint=fault.hint) from None
 
     def evaluate_int(self, names: Names) -> int:
         """The value, which must be a whole number (a float such as ``4.0`` counts)."""
@@ -319,9 +310,7 @@ class Expression:
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Expression:
     if len(text) > MAX_TEXT:
-        raise ExpressionError(
-            f"an expression of {len(text)} characters; the limit is {MAX_TEXT}", text=text
-        )
+        raise ExpressionError(f"an expression of {len(text)} characters; the limit is {MAX_TEXT}", text=text)
     if not text or "\n" in text or "\r" in text:
         raise ExpressionError("an expression is one line of text and not empty", text=text)
     try:
@@ -335,7 +324,5 @@ def _parse(text: str) -> Expression:
     try:
         run = builder.build(tree.body)
     except _Fault as fault:
-        raise ExpressionError(
-            fault.message, text=text, column=fault.column, hint=fault.hint
-        ) from None
+        raise ExpressionError(fault.message, text=text, column=fault.column, hint=fault.hint) from None
     return Expression(text, frozenset(builder.names), run)

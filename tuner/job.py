@@ -90,13 +90,9 @@ class JobSpec:
         spec = JobSpec(
             workload=workload,
             shapes=fields.items("shapes", read_shape) if fields.has("shapes") else workload.shapes,
-            dtypes=fields.items("dtypes", expect_text)
-            if fields.has("dtypes")
-            else workload.dtypes[:1],
+            dtypes=fields.items("dtypes", expect_text) if fields.has("dtypes") else workload.dtypes[:1],
             device=fields.optional_text("device") or "cpu",
-            budget=Budget.from_json(fields.get("budget"), fields.where("budget"))
-            if fields.has("budget")
-            else Budget(),
+            budget=Budget.from_json(fields.get("budget"), fields.where("budget")) if fields.has("budget") else Budget(),
             strategy=fields.optional_text("strategy") or "random",
             seed=fields.optional_integer("seed") or 0,
         )

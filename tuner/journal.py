@@ -44,9 +44,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")
         except OSError as error:
-            raise JournalError(
-                f"cannot write {self.path}: {error.strerror}", hint="name another folder"
-            ) from None
+            raise JournalError(f"cannot write {self.path}: {error.strerror}", hint="name another folder") from None
         try:
             self._lock()
             self.trials: list[tuple[Mapping[str, int], str, Trial]] = self._recover()
@@ -99,11 +97,7 @@ class Journal:
             return []
         self._check_header(lines[0])
         events = (self._read(number, line) for number, line in enumerate(lines[1:], start=2))
-        return [
-            (event.shape, event.dtype, event.trial)
-            for event in events
-            if isinstance(event, TrialFinished)
-        ]
+        return [(event.shape, event.dtype, event.trial) for event in events if isinstance(event, TrialFinished)]
 
     def _check_header(self, line: bytes) -> None:
         where = f"{self.path}, line 1"
@@ -111,9 +105,7 @@ class Journal:
             fields = Fields(parse_json(line, where), where)
             version, job = fields.integer("journal"), fields.text("job")
         except SchemaError as error:
-            raise JournalError(
-                f"not a journal: {error.message}", hint="use another folder"
-            ) from None
+            raise JournalError(f"not a journal: {error.message}", hint="use another folder") from None
         if version != VERSION or job != self._digest:
             raise JournalError(
                 f"{self.path} belongs to another job (kernel and its options, shapes, dtypes, device, strategy and seed "
@@ -126,9 +118,7 @@ class Journal:
         try:
             return event_from_json(parse_json(line, where), where)
         except SchemaError as error:
-            raise JournalError(
-                f"the journal is damaged: {error.message}", hint="delete it to start again"
-            ) from None
+            raise JournalError(f"the journal is damaged: {error.message}", hint="delete it to start again") from None
 
 
 def read_events(path: Path) -> Iterator[TuneEvent]:

@@ -90,9 +90,7 @@ def expect_boolean(value: object, where: str) -> bool:
 
 def expect_scalar(value: object, where: str) -> Scalar:
     if not isinstance(value, int | float | str | bool):
-        raise SchemaError(
-            f"{where}: expected a number, text, true or false, found {describe(value)}"
-        )
+        raise SchemaError(f"{where}: expected a number, text, true or false, found {describe(value)}")
     return value
 
 

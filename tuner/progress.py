@@ -138,9 +138,7 @@ class LiveProgress:
         from rich.progress import TimeElapsedColumn as Elapsed
 
         self._console: Console = Console(file=stream)
-        self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed()
-        )
+        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed())
         self._live = Live(console=self._console, refresh_per_second=8)
         self._bar = self._progress.add_task("waiting", total=None)
         self._budget: int | None = None
@@ -210,9 +208,7 @@ def summary_rows(records: Sequence[ConfigRecord]) -> list[dict[str, str]]:
             "default": time_text(record.default_time_ns.median),
             "best": time_text(record.time_ns.median),
             "speed-up": speedup_text(record.speedup) if record.verdict == "FASTER" else "1.00x",
-            "verdict": record.verdict
-            if record.verdict == "FASTER"
-            else f"default kept: {record.verdict}",
+            "verdict": record.verdict if record.verdict == "FASTER" else f"default kept: {record.verdict}",
             "configuration": config_label(record.config),
         }
         for record in records
@@ -240,9 +236,7 @@ def summary_text(records: Sequence[ConfigRecord]) -> str:
         return "no records\n"
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
     lines = ["  ".join(name.ljust(width) for name, width in widths.items()).rstrip()]
-    lines += [
-        "  ".join(row[name].ljust(width) for name, width in widths.items()).rstrip() for row in rows
-    ]
+    lines += ["  ".join(row[name].ljust(width) for name, width in widths.items()).rstrip() for row in rows]
     return "\n".join(lines) + "\n"
 
 

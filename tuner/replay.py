@@ -101,9 +101,7 @@ def read_kernel_tuner(path: Path) -> Recording:
         fields = Fields(parse_json(_closed(raw), str(path)), path.name)
         names = fields.items("tune_params_keys", lambda v, _: str(v))
         choices = fields.mapping("tune_params", lambda v, where: expect_list(v, where))
-        parameters = tuple(
-            Parameter(name, tuple(expect_scalar(v, name) for v in choices[name])) for name in names
-        )
+        parameters = tuple(Parameter(name, tuple(expect_scalar(v, name) for v in choices[name])) for name in names)
         trials = fields.mapping("cache", lambda value, where: _read_trial(value, where, names))
     except (OSError, EOFError) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from None
@@ -112,9 +110,7 @@ def read_kernel_tuner(path: Path) -> Recording:
             f"{path}: not a Kernel Tuner cache file: {error}",
             hint="expected the keys tune_params_keys, tune_params and cache",
         ) from None
-    recording = Recording(
-        fields.text("device_name"), fields.text("kernel_name"), parameters, tuple(trials.values())
-    )
+    recording = Recording(fields.text("device_name"), fields.text("kernel_name"), parameters, tuple(trials.values()))
     if all(trial.time_ns is None for trial in recording.trials):
         raise RecordingError(f"{path}: no configuration in it was measured")
     return recording
@@ -171,7 +167,5 @@ def score(
     seeds: Sequence[int] = tuple(range(50)),
 ) -> dict[int, float]:
     """Mean fraction of the optimum over ``seeds``, at each number of evaluations."""
-    curves = [
-        best_so_far(recording, strategy, seed, max(evaluations), convention) for seed in seeds
-    ]
+    curves = [best_so_far(recording, strategy, seed, max(evaluations), convention) for seed in seeds]
     return {n: statistics.fmean(curve[n - 1] for curve in curves) for n in evaluations}

@@ -180,9 +180,7 @@ class ShapeSearch:
             if len(alive) <= 1 + FINALISTS:
                 break
         sound = [i for i, values in enumerate(times) if values]
-        return self._group(
-            "race", [configs[i] for i in sound], [times[i] for i in sound], last, began, started_at
-        )
+        return self._group("race", [configs[i] for i in sound], [times[i] for i in sound], last, began, started_at)
 
     def _racers(self) -> list[Configuration]:
         successes = self._successes()
@@ -252,8 +250,7 @@ class ShapeSearch:
         kept = [
             i
             for i in challengers
-            if i == leader
-            or verdict(paired_ratio(times[i][-length:], times[leader][-length:])) != "SLOWER"
+            if i == leader or verdict(paired_ratio(times[i][-length:], times[leader][-length:])) != "SLOWER"
         ]
         return [alive[0], *kept]
 
@@ -266,9 +263,7 @@ class ShapeSearch:
         configs = [race[0].config, *(trial.config for trial in challengers)]
         began, started_at = time.monotonic(), utc_now()
         seconds = self._phase_seconds(1.0, FINAL_SECONDS)
-        raced, alive = self._race_sound(
-            configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage=9, fresh=True
-        )
+        raced, alive = self._race_sound(configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage=9, fresh=True)
         sound = [position for position, times in enumerate(raced.times) if times]
         chosen = [configs[alive[position]] for position in sound]
         times = [raced.times[position] for position in sound]

@@ -59,9 +59,7 @@ class Parameter:
         if not self.choices:
             raise SpaceError(f"the parameter {self.name!r} has no choices")
         if len(self.choices) > MAX_CHOICES:
-            raise SpaceError(
-                f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}"
-            )
+            raise SpaceError(f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}")
         if self.default is None:
             object.__setattr__(self, "default", self.choices[0])
         keys = [canonical_json(choice) for choice in self.choices]
@@ -90,9 +88,7 @@ class Parameter:
         fields.finish()
         if not has_default:
             return Parameter(name, choices, when=when)
-        return Parameter(
-            name, choices, expect_scalar(fields.get("default"), f"{where}.default"), when
-        )
+        return Parameter(name, choices, expect_scalar(fields.get("default"), f"{where}.default"), when)
 
 
 @dataclass(frozen=True)
@@ -110,9 +106,7 @@ class Space:
 
     def __post_init__(self) -> None:
         if not self.parameters or len(self.parameters) > MAX_PARAMETERS:
-            raise SpaceError(
-                f"a space has 1 to {MAX_PARAMETERS} parameters, not {len(self.parameters)}"
-            )
+            raise SpaceError(f"a space has 1 to {MAX_PARAMETERS} parameters, not {len(self.parameters)}")
         if len(self.constraints) > MAX_CONSTRAINTS:
             raise SpaceError(f"a space has at most {MAX_CONSTRAINTS} constraints")
         seen: set[str] = set()
@@ -122,9 +116,7 @@ class Space:
             seen.add(name)
         clash = seen & set(self.constants)
         if clash:
-            raise SpaceError(
-                f"{min(clash)!r} is a parameter and also a fact of the shape or device"
-            )
+            raise SpaceError(f"{min(clash)!r} is a parameter and also a fact of the shape or device")
         for text in self.constraints:
             Expression.parse(text)
 
@@ -183,9 +175,7 @@ class Space:
                 reasons.append(f"{parameter.name} is missing")
             elif canonical_json(config[parameter.name]) not in self._choice_keys[parameter.name]:
                 reasons.append(f"{parameter.name}={config[parameter.name]!r} is not a choice")
-        reasons += [
-            f"unknown parameter {name!r}" for name in config if name not in self._choice_keys
-        ]
+        reasons += [f"unknown parameter {name!r}" for name in config if name not in self._choice_keys]
         if reasons:
             return reasons
         names = {**self.constants, **config}
@@ -260,9 +250,7 @@ class Space:
         for parameter in self.parameters:
             if parameter.when is not None:
                 texts.append(f"({parameter.when}) or {parameter.name} == {parameter.default!r}")
-        return tuple(
-            Conjunct(part, text) for text in texts for part in Expression.parse(text).conjuncts()
-        )
+        return tuple(Conjunct(part, text) for text in texts for part in Expression.parse(text).conjuncts())
 
     @cached_property
     def _components(self) -> tuple[Component, ...]:
@@ -291,10 +279,7 @@ class Space:
                 continue
             struck = component.strike_counts()
             total = sum(struck.values())
-            lines = [
-                f"  {text!r} strikes out {count} of {total}"
-                for text, count in struck.most_common(5)
-            ]
+            lines = [f"  {text!r} strikes out {count} of {total}" for text, count in struck.most_common(5)]
             return SpaceError(
                 "no configuration satisfies all constraints of the space:\n" + "\n".join(lines),
                 hint=f"these tie {', '.join(component.names)} together: widen their choices or drop a constraint",

@@ -43,14 +43,10 @@ Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 class EvaluatorFactory(Protocol):
     """Makes the evaluator of one problem."""
 
-    def __call__(
-        self, problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int
-    ) -> Evaluator: ...
+    def __call__(self, problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator: ...
 
 
-def local_evaluator(
-    problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int
-) -> Evaluator:
+def local_evaluator(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
     """Child processes on this machine."""
     kind = device.properties.kind
     return LocalEvaluator(problem, device.name, device.target, kind, default, seed)
@@ -158,9 +154,7 @@ class _JobRun:
         default = problem.default(space, properties.kind)
         problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
         _check_memory(problem, properties)
-        self._emit(
-            ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes)
-        )
+        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes))
         profile = SearchProfile(properties)
         for trial in task.trials:
             profile.add(problem, trial)
@@ -174,9 +168,7 @@ class _JobRun:
         final = complete_group(task.trials, "final")
         if not final:
             final = self._search(task, space, default, seconds, finish)
-        digest = profile.write(
-            self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet"
-        )
+        digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
         record = replace(
             decide(problem, final, self._fingerprint, current_toolchain(self._device)),
             trials=sum(trial.phase == "screen" for trial in task.trials),

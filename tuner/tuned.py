@@ -56,9 +56,7 @@ class TunedKernel:
         self._dims: dict[str, _Reader] = {}
         self._dtype_argument: str | None = None
         if record is not None:
-            self._dims = {
-                dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.shape
-            }
+            self._dims = {dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.shape}
             self._dtype_argument = record.dtype_argument
 
     def __getitem__(self, grid: Grid | GridFunction) -> Callable[..., object]:
@@ -186,9 +184,7 @@ def _reader(source: str | None, dim: str) -> _Reader:
         if axis is not None:
             shape = getattr(value, "shape", None)
             if shape is None or len(shape) <= axis:
-                raise LaunchError(
-                    f"the argument {name!r} has no axis {axis}, which gives the size {dim!r}"
-                )
+                raise LaunchError(f"the argument {name!r} has no axis {axis}, which gives the size {dim!r}")
             return int(shape[axis])
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise LaunchError(

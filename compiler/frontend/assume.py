@@ -19,9 +19,7 @@ from ..runtime.signature import parse_argument_type
 from .source import Argument, KernelSource
 from .usage import Usage, usage_of
 
-_REAL_NAMES = re.compile(
-    r"(.*_)?(eps|epsilon|p|prob|rate|scale|factor|alpha|beta|gamma|lr|momentum|temperature)"
-)
+_REAL_NAMES = re.compile(r"(.*_)?(eps|epsilon|p|prob|rate|scale|factor|alpha|beta|gamma|lr|momentum|temperature)")
 _BLOCK_NAMES = re.compile(r"(.*_)?(block|blk|tile)(_?size)?(_.*|[mnkxyz0-9])?", re.IGNORECASE)
 _FLAG_NAMES = re.compile(r"(is|has|use|even|do|with|allow)_.*|causal", re.IGNORECASE)
 _GROUP_NAMES = re.compile(r"group(_.*)?", re.IGNORECASE)

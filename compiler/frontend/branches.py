@@ -102,9 +102,7 @@ def runtime_if(
         if values[0] is None and values[1] is None:
             names, pairs = [], []
     else:
-        names = [
-            n for n in scopes[0] if n in scopes[1] and not same_constant(scopes[0][n], scopes[1][n])
-        ]
+        names = [n for n in scopes[0] if n in scopes[1] and not same_constant(scopes[0][n], scopes[1][n])]
         pairs = [(scopes[0][n], scopes[1][n]) for n in names]
     merged = _emit_if(frame, condition, blocks, names, pairs)
     if any(returned):
@@ -112,9 +110,7 @@ def runtime_if(
     for name, value in zip(names, merged, strict=True):
         scopes[0][name] = value
     for name in scopes[0].keys() ^ scopes[1].keys():
-        scopes[0][name] = Undefined(
-            "only one branch of the 'if' above defines it", "give it a value before the 'if'"
-        )
+        scopes[0][name] = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
     frame.scope.update(scopes[0])
     return False, None
 
@@ -143,8 +139,7 @@ def _emit_if(
     op = frame.builder.emit(control.If(condition.value, *blocks))
     results = [tensor(r) for r in op.results]
     return [
-        rebuild(pair[0], results) if isinstance(types, list) else types
-        for pair, types in zip(pairs, kept, strict=True)
+        rebuild(pair[0], results) if isinstance(types, list) else types for pair, types in zip(pairs, kept, strict=True)
     ]
 
 
@@ -155,7 +150,5 @@ def conditional_expression(frame: Frame, node: ast.IfExp, condition: tensor) -> 
     for block, side in zip(blocks, (node.body, node.orelse), strict=True):
         with frame.branch(block, dict(frame.scope)):
             values.append(evaluate(frame, side))
-    (merged,) = _emit_if(
-        frame, condition, blocks, ["the conditional expression"], [(values[0], values[1])]
-    )
+    (merged,) = _emit_if(frame, condition, blocks, ["the conditional expression"], [(values[0], values[1])])
     return merged

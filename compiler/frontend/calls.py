@@ -60,9 +60,7 @@ def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operan
     def convert(value: Operand) -> object:
         if isinstance(value, tensor):
             return arithmetic.cast(value, dtype)
-        if not isinstance(value, int | float) and (
-            python is not float or value not in _FLOAT_WORDS
-        ):
+        if not isinstance(value, int | float) and (python is not float or value not in _FLOAT_WORDS):
             raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
         return python(value)
 

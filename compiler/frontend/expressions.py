@@ -190,9 +190,7 @@ def _both(a: object, b: object) -> object:
     return a and b
 
 
-def _compare_pair(
-    frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, rhs: object
-) -> object:
+def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, rhs: object) -> object:
     if isinstance(op, ast.Is | ast.IsNot):
         if isinstance(lhs, tensor) or isinstance(rhs, tensor):
             return isinstance(op, ast.IsNot)  # a tensor is nothing but itself
@@ -249,9 +247,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
                 raise frame.error(node, f"index {key} is outside {len(value)} elements") from None
         hint = "use tl.static_range for an index known at compile time"
         shown = _shown(value)
-        raise frame.error(
-            node, f"cannot index {shown} with {key!r}", hint if isinstance(key, tensor) else None
-        )
+        raise frame.error(node, f"cannot index {shown} with {key!r}", hint if isinstance(key, tensor) else None)
 
 
 _TYPE_ATTRIBUTES = {
@@ -289,9 +285,7 @@ def read_attribute(value: object, name: str) -> object:
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
     hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
-    raise UnknownName(
-        f"{_shown(value)} has no attribute {name!r} in the kernel language", hint=hint
-    )
+    raise UnknownName(f"{_shown(value)} has no attribute {name!r} in the kernel language", hint=hint)
 
 
 def _shown(value: object) -> str:

@@ -41,17 +41,13 @@ def execute_for(frame: Frame, node: ast.For) -> Returned | None:
         with frame.at(node):
             _runtime_for(frame, node, iterable)
         return None
-    raise frame.error(
-        node.iter, f"cannot loop over {iterable!r}", "loop over range, tl.range or tl.static_range"
-    )
+    raise frame.error(node.iter, f"cannot loop over {iterable!r}", "loop over range, tl.range or tl.static_range")
 
 
 def _check_static(loop: static_range) -> None:
     for bound in (loop.arg1, loop.arg2, loop.step):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
-            raise TypeMismatch(
-                "the bounds of tl.static_range must be known at compile time", hint="use tl.range"
-            )
+            raise TypeMismatch("the bounds of tl.static_range must be known at compile time", hint="use tl.range")
     if loop.step == 0 or len(loop.values()) > MAX_STATIC_ITERATIONS:
         raise TypeMismatch(
             f"tl.static_range unrolls at most {MAX_STATIC_ITERATIONS} iterations",
@@ -232,17 +228,13 @@ class _Carried:
                 continue
             if not same_constant(start, self.frame.scope.get(name, start)):
                 raise self.frame.located(
-                    TypeMismatch(
-                        f"{name!r} changes in a run-time loop but is not a tensor or number"
-                    ),
+                    TypeMismatch(f"{name!r} changes in a run-time loop but is not a tensor or number"),
                     self.body[0],
                 )
 
     def inits(self) -> tuple[Value, ...]:
         """The carried values before the loop, as constants where they are numbers."""
-        return tuple(
-            leaf.value for n in self.names for leaf in leaves(self.outer[n], self.types[n])
-        )
+        return tuple(leaf.value for n in self.names for leaf in leaves(self.outer[n], self.types[n]))
 
     def finish(self, results: tuple[Value, ...]) -> None:
         """Bind the carried variables to the loop's results; what only the body defined is gone."""

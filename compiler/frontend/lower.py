@@ -57,18 +57,14 @@ def lower(
     with activate(compilation):
         returned = execute(frame, source.node.body)
     if returned is not None and returned.value is not None:
-        raise source.error(
-            "a kernel does not return a value", source.node, "store it through a pointer"
-        )
+        raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
     return function
 
 
 def _default(source: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         kind = "a constexpr value" if argument.constexpr else "a type in the signature"
-        raise source.error(
-            f"the parameter {argument.name!r} of {source.name} needs {kind}", source.node
-        )
+        raise source.error(f"the parameter {argument.name!r} of {source.name} needs {kind}", source.node)
     return evaluate_constant(argument.default, source.namespace)
 
 
@@ -81,17 +77,13 @@ class Compilation:
         self.depth = 0
         self.budget = Budget()
 
-    def call(
-        self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> object:
+    def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Inline a jit function at the current place."""
         if not isinstance(function, Inlinable):
             raise UnsupportedSyntax(f"{function!r} is not a jit function")
         callee = function.source
         if self.depth >= MAX_DEPTH:
-            raise UnsupportedSyntax(
-                f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse"
-            )
+            raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
         frame = Frame(callee, self.builder, self.budget, bind(callee, args, kwargs))
         self.depth += 1
         location = self.builder.location
@@ -127,9 +119,7 @@ class Compilation:
         sys.stdout.write(text)
 
 
-def bind(
-    callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, object]
-) -> dict[str, object]:
+def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
     """Parameters of a called jit function to values; raises UnsupportedSyntax as Python would raise TypeError.
 
     Annotations of a called function promise nothing: as in Triton, a tensor may arrive where ``tl.constexpr`` is written,
@@ -138,9 +128,7 @@ def bind(
     arguments = callee.arguments
     positional = len(arguments) - len(callee.node.args.kwonlyargs)
     if len(args) > positional and not callee.variadic:
-        raise UnsupportedSyntax(
-            f"{callee.name}() takes {positional} arguments, {len(args)} were given"
-        )
+        raise UnsupportedSyntax(f"{callee.name}() takes {positional} arguments, {len(args)} were given")
     named = zip(arguments[:positional], args, strict=False)
     scope: dict[str, object] = {a.name: v for a, v in named}
     if callee.variadic:

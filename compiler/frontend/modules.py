@@ -21,9 +21,7 @@ def _modules() -> dict[str, LanguageModule]:
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    core = LanguageModule(
-        "deuteron.language", {**names, "extra": extra, "math": math, "core": core}
-    )
+    core = LanguageModule("deuteron.language", {**names, "extra": extra, "math": math, "core": core})
     root = LanguageModule(
         "deuteron",
         {

@@ -140,9 +140,7 @@ class TextNamespace:
         match statement:
             case ast.Import(names=names):
                 for alias in names:
-                    module = language_module(
-                        alias.name if alias.asname else alias.name.partition(".")[0]
-                    )
+                    module = language_module(alias.name if alias.asname else alias.name.partition(".")[0])
                     if module is not None:
                         self._known[alias.asname or alias.name.partition(".")[0]] = module
             case ast.ImportFrom(module=str(parent), names=names):
@@ -169,9 +167,7 @@ class TextNamespace:
 
     def lookup(self, name: str) -> object:
         if name not in self._known:
-            pending = self._pending.pop(
-                name
-            )  # KeyError: unknown; popped first, so a cycle is unknown too
+            pending = self._pending.pop(name)  # KeyError: unknown; popped first, so a cycle is unknown too
             if isinstance(pending, ast.FunctionDef):
                 self._known[name] = self._make_function(pending)
             else:

@@ -74,8 +74,7 @@ class KernelSource:
             functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
             raise UnknownName(
                 f"{filename} has no jit function {name!r}",
-                hint=suggest(name, functions)
-                or f"it has: {', '.join(functions) or 'no functions'}",
+                hint=suggest(name, functions) or f"it has: {', '.join(functions) or 'no functions'}",
             )
         return found.source
 
@@ -134,9 +133,7 @@ class KernelSource:
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
         pairs = [*zip(positional, defaults, strict=True)]
         pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-        return [
-            Argument(a.arg, _is_constexpr(a.annotation), _text(a.annotation), d) for a, d in pairs
-        ]
+        return [Argument(a.arg, _is_constexpr(a.annotation), _text(a.annotation), d) for a, d in pairs]
 
     @property
     def variadic(self) -> str | None:
@@ -220,9 +217,7 @@ class TextFunction(Inlinable):
 
 def _parse(text: str, filename: str) -> ast.Module:
     if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
-        raise UnsupportedSyntax(
-            f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone"
-        )
+        raise UnsupportedSyntax(f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone")
     try:
         return ast.parse(text, filename)
     except SyntaxError as error:
@@ -233,9 +228,7 @@ def _parse(text: str, filename: str) -> ast.Module:
             source_line=(error.text or "").rstrip("\n") or None,
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnsupportedSyntax(
-            f"{filename} cannot be parsed: {error or 'nested too deeply'}"
-        ) from error
+        raise UnsupportedSyntax(f"{filename} cannot be parsed: {error or 'nested too deeply'}") from error
 
 
 def _text(annotation: ast.expr | None) -> str | None:

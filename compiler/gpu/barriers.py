@@ -115,9 +115,7 @@ class _Inserter:
             case Load():
                 return self._conflict(op.pointer, pending.written)
             case Store():
-                return self._conflict(op.pointer, pending.written) or self._conflict(
-                    op.pointer, pending.read
-                )
+                return self._conflict(op.pointer, pending.written) or self._conflict(op.pointer, pending.read)
             case AtomicRMW() | AtomicCAS():
                 # One thread releases what all of them did.
                 releases = not op.pointer.type.rank and op.semantics != "relaxed"
@@ -129,9 +127,7 @@ class _Inserter:
         """Whether another thread may have touched what ``pointer`` points to."""
         array = self.arrays.get(pointer)
         candidates = (
-            touched.items()
-            if array is None
-            else [(key, touched[key]) for key in (array, None) if key in touched]
+            touched.items() if array is None else [(key, touched[key]) for key in (array, None) if key in touched]
         )
         alone = not is_shared_by_threads(pointer)
         return any(not (alone and pointers == {pointer}) for _, pointers in candidates)

@@ -55,9 +55,7 @@ class Family:
 class Homes:
     """Finds the families of a function, and their layouts on demand."""
 
-    def __init__(
-        self, function: Function, facts: AxisFacts, costs: Costs, target: Target, warps: int
-    ) -> None:
+    def __init__(self, function: Function, facts: AxisFacts, costs: Costs, target: Target, warps: int) -> None:
         self.facts = facts
         self.costs = costs
         self.target = target
@@ -103,9 +101,7 @@ class Homes:
             case Dot():
                 self._unite(op.acc, op.result)
                 family = self.family(op.result)
-                family.accumulator = family.accumulator or accumulator_layout(
-                    op, self.target, self.warps
-                )
+                family.accumulator = family.accumulator or accumulator_layout(op, self.target, self.warps)
             case Reduce() | Scan():
                 self._unite(*op.inputs)
                 self._unite(*op.results)

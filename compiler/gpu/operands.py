@@ -37,9 +37,7 @@ class OperandPlan:
 
 
 @lru_cache(maxsize=1024)
-def plan_operand(
-    source: LinearLayout, result: LinearLayout, element_bits: int
-) -> OperandPlan | None:
+def plan_operand(source: LinearLayout, result: LinearLayout, element_bits: int) -> OperandPlan | None:
     """How to convert by ldmatrix; None where fragments or rows do not have its shape."""
     if source.rank != 2:
         return None

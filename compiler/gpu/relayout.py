@@ -176,13 +176,8 @@ class Relayout:
             return splittable_layout(self.natural(value))
         return self.natural(value)
 
-    def _rebuild(
-        self, op: Op, operands: Sequence[LinearLayout | None], result: LinearLayout | None
-    ) -> Op:
-        env = {
-            value: self.demand(value, layout)
-            for value, layout in zip(op.operands, operands, strict=True)
-        }
+    def _rebuild(self, op: Op, operands: Sequence[LinearLayout | None], result: LinearLayout | None) -> Op:
+        env = {value: self.demand(value, layout) for value, layout in zip(op.operands, operands, strict=True)}
         if isinstance(op, Constant):
             new: Op = Constant(op.value, op.type.with_layout(result))
         else:

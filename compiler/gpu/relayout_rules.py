@@ -39,9 +39,7 @@ def _rule(
 # Memory ------------------------------------------------------------------------------------------------------
 
 
-def _access_layout(
-    state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, value: Value
-) -> LinearLayout | None:
+def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, value: Value) -> LinearLayout | None:
     """The layout for a memory operation: that of the family of ``value`` if it reads memory in the same order."""
     if not op.pointer.type.rank:
         return None

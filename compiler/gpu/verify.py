@@ -88,9 +88,7 @@ def _view_fits(op: ExpandDims | Broadcast | Permute | Reshape | Split) -> bool:
     (source,), (result, *_) = _tile_layouts(op.operands), _tile_layouts(op.results)
     match op:
         case ExpandDims():
-            return source == slice_layout(result, op.axis) or result == expand_dims_layout(
-                source, op.axis
-            )
+            return source == slice_layout(result, op.axis) or result == expand_dims_layout(source, op.axis)
         case Broadcast():
             return source == unbroadcast_layout(result, op.x.type.shape)
         case Permute():

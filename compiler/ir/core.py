@@ -24,9 +24,7 @@ class Value:
 
     __slots__ = ("type", "owner", "index", "name")
 
-    def __init__(
-        self, type: Tile, owner: Op | Block | None = None, index: int = 0, name: str = ""
-    ) -> None:
+    def __init__(self, type: Tile, owner: Op | Block | None = None, index: int = 0, name: str = "") -> None:
         self.type = type
         self.owner = owner
         self.index = index
@@ -101,9 +99,7 @@ class Op:
         cls.hints = {n: hints[n] for n in names}
         cls.kinds = {n: _kind(hints[n]) for n in names}
         cls._operand_fields = tuple(
-            (n, k)
-            for n, k in cls.kinds.items()
-            if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
+            (n, k) for n, k in cls.kinds.items() if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
         )
         if REGISTRY.setdefault(mnemonic, cls) is not cls:
             raise TypeError(f"two operations are called {mnemonic!r}")

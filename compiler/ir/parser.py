@@ -45,9 +45,7 @@ class _Parser:
             if not (m := _TOKEN.match(self.text, position)):
                 position += len(self.text[position:]) - len(self.text[position:].lstrip())
                 line = self.text.count("\n", 0, position) + 1
-                raise IRError(
-                    f"IR line {line}: cannot read {self.text[position : position + 20]!r}"
-                )
+                raise IRError(f"IR line {line}: cannot read {self.text[position : position + 20]!r}")
             if m.lastgroup and m.lastgroup != "comment":
                 tokens.append((m.lastgroup, m[m.lastgroup], m.start(m.lastgroup)))
             position = m.end()
@@ -187,9 +185,7 @@ class _Parser:
         self.block(block)
         return block
 
-    def build(
-        self, cls: type[Op], fields: dict[str, object], names: list[str], types: list[Tile]
-    ) -> Op:
+    def build(self, cls: type[Op], fields: dict[str, object], names: list[str], types: list[Tile]) -> Op:
         try:
             op = cls(**fields)
         except TypeMismatch as error:

@@ -67,8 +67,7 @@ F8E4M3 = Scalar("f8e4m3", "float", 8)
 F8E5M2 = Scalar("f8e5m2", "float", 8)
 
 SCALARS: dict[str, Scalar] = {
-    s.name: s
-    for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
+    s.name: s for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
 }
 
 

@@ -107,9 +107,7 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
 
 
 @builtin
-def cast(
-    x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
-) -> tensor:
+def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
     """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
     ``fp_downcast_rounding`` is "rtne" (default) or "rtz" and applies to a cast to a narrower float.
@@ -182,9 +180,7 @@ def floordiv(x: Operand, y: Operand) -> tensor:
     """x // y of integers, truncated towards zero as in C."""
     a, b = meet(x, y, division=True)
     if a.type.is_float:
-        raise TypeMismatch(
-            f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats"
-        )
+        raise TypeMismatch(f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats")
     return emit(ew.IntDiv(a.value, b.value))
 
 

@@ -37,9 +37,7 @@ class Context(Protocol):
     @property
     def builder(self) -> Emitter: ...
 
-    def call(
-        self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> object:
+    def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Call a jit function: inlined when compiling, executed when eager."""
         ...
 

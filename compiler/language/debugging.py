@@ -24,9 +24,7 @@ def static_print(*values: object, sep: str = " ", end: str = "\n", **ignored: ob
 def static_assert(condition: object, message: object = "") -> None:
     """Fail the compilation unless ``condition``, known at compile time, is true."""
     if isinstance(condition, tensor):
-        raise TypeMismatch(
-            "static_assert needs a condition known at compile time", hint="use tl.device_assert"
-        )
+        raise TypeMismatch("static_assert needs a condition known at compile time", hint="use tl.device_assert")
     if not condition:
         raise CompileTimeAssertionFailure(str(message) or "static assertion failed")
 

@@ -108,9 +108,7 @@ class EagerContext:
         self._builder.location = Location(self._filename, frame.f_lineno, 0)
         return self._builder
 
-    def call(
-        self, function: object, args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> object:
+    def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Run a jit function as Python; raises LaunchError where there is only text."""
         python = function.python() if isinstance(function, Inlinable) else None
         if python is None:

@@ -44,9 +44,7 @@ _QUARTER_PI = constexpr(0.7853981633974483)
 _TAN_PI_8 = constexpr(0.41421356237309503)
 
 # atan(x)/x on |x| <= tan(pi/8) as a polynomial in x*x: Chebyshev interpolation, relative error 6.3e-10.
-_A = constexpr(
-    (0.99999999937, -0.33333306893, 0.19998183041, -0.14239532667, 0.10569828797, -0.06026305227)
-)
+_A = constexpr((0.99999999937, -0.33333306893, 0.19998183041, -0.14239532667, 0.10569828797, -0.06026305227))
 
 
 @library

@@ -43,9 +43,7 @@ def _mask_for(shape: tuple[int, ...], mask: Operand | None) -> tensor | None:
         return None
     condition = as_condition(mask)
     if not _extends_to(condition.shape, shape):
-        raise TypeMismatch(
-            f"a mask of shape {list(condition.shape)} does not fit pointers of shape {list(shape)}"
-        )
+        raise TypeMismatch(f"a mask of shape {list(condition.shape)} does not fit pointers of shape {list(shape)}")
     return broadcast_to_shape(condition, shape)
 
 
@@ -139,9 +137,7 @@ def store(
             hint="add offsets such as tl.arange to the pointer",
         )
     if not _extends_to(x.shape, pointer.shape):
-        raise TypeMismatch(
-            f"a value of {x.type} does not fit pointers of shape {list(pointer.shape)}"
-        )
+        raise TypeMismatch(f"a value of {x.type} does not fit pointers of shape {list(pointer.shape)}")
     condition = _mask_for(pointer.shape, mask)
     current().builder.emit(
         mem.Store(
@@ -230,9 +226,7 @@ def atomic_cas(
     pointee = _pointee(pointer, "atomic_cas")
     expected, value = _cast_operand(cmp, pointee), _cast_operand(val, pointee)
     pointer, expected, value = broadcast_all(pointer, expected, value)
-    return emit(
-        mem.AtomicCAS(pointer.value, expected.value, value.value, sem or "acq_rel", scope or "gpu")
-    )
+    return emit(mem.AtomicCAS(pointer.value, expected.value, value.value, sem or "acq_rel", scope or "gpu"))
 
 
 @builtin

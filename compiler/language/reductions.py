@@ -36,17 +36,13 @@ def _inputs(x: Inputs) -> tuple[tensor, ...]:
 
 
 @overload
-def reduce(
-    input: tensor, axis: int | None, combine_fn: object, keep_dims: bool = False
-) -> tensor: ...
+def reduce(input: tensor, axis: int | None, combine_fn: object, keep_dims: bool = False) -> tensor: ...
 @overload
 def reduce(
     input: Sequence[tensor], axis: int | None, combine_fn: object, keep_dims: bool = False
 ) -> tuple[tensor, ...]: ...
 @builtin
-def reduce(
-    input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool = False
-) -> tensor | tuple[tensor, ...]:
+def reduce(input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool = False) -> tensor | tuple[tensor, ...]:
     """Combine all elements along ``axis`` (all axes for None) with the jit function ``combine_fn``.
 
     ``combine_fn(a..., b...)`` must be associative and commutative; with several inputs it returns a tuple.
@@ -152,9 +148,7 @@ def min(  # noqa: A001 -- the language's own name
 
 
 @builtin
-def argmax(
-    input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False
-) -> tensor:
+def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     """Position of the largest element along ``axis``, i32."""
     x = promote_bf16(widen_integers(input))
     pair = (x, index_along(x, axis))
@@ -162,9 +156,7 @@ def argmax(
 
 
 @builtin
-def argmin(
-    input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False
-) -> tensor:
+def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     """Position of the smallest element along ``axis``, i32."""
     x = promote_bf16(widen_integers(input))
     pair = (x, index_along(x, axis))
@@ -172,9 +164,7 @@ def argmin(
 
 
 @builtin
-def cumsum(
-    input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None
-) -> object:
+def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> object:
     """Prefix sums along ``axis``."""
     x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
     return associative_scan(x, axis, combine.add, reverse)

@@ -237,9 +237,7 @@ def index(x: tensor, key: object) -> tensor:
         elif isinstance(item, slice) and item == slice(None):
             axis += 1
         elif is_pointer(x):
-            raise TypeMismatch(
-                f"pointers are not indexed, got [{item!r}]", hint="use tl.load(pointer + offset)"
-            )
+            raise TypeMismatch(f"pointers are not indexed, got [{item!r}]", hint="use tl.load(pointer + offset)")
         else:
             raise TypeMismatch(
                 f"a tile is indexed by ':' and None only, got {item!r}",

@@ -102,9 +102,7 @@ def element_bytes_of(element_bits: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def plan_shared_access(
-    layout: LinearLayout, shared: SharedLayout, element_bits: int
-) -> SharedAccess:
+def plan_shared_access(layout: LinearLayout, shared: SharedLayout, element_bits: int) -> SharedAccess:
     """How the threads of ``layout`` load or store a tile that lies in shared memory as ``shared``.
 
     Raises LayoutError when the shapes differ.

@@ -67,9 +67,7 @@ def blocked(
     copies and surplus registers are dropped. Raises LayoutError for sizes that are not powers of two.
     """
     axes = row_major(len(shape)) if order is None else tuple(order)
-    return _blocked(
-        tuple(shape), tuple(size_per_thread), tuple(threads_per_warp), tuple(warps_per_cta), axes
-    )
+    return _blocked(tuple(shape), tuple(size_per_thread), tuple(threads_per_warp), tuple(warps_per_cta), axes)
 
 
 @lru_cache(maxsize=4096)
@@ -83,9 +81,7 @@ def _blocked(
     rank = len(shape)
     sizes = (size_per_thread, threads_per_warp, warps_per_cta)
     if any(len(counts) != rank for counts in sizes) or sorted(order) != list(range(rank)):
-        raise LayoutError(
-            f"blocked layout of {shape}: {sizes}, order {order} do not have rank {rank}"
-        )
+        raise LayoutError(f"blocked layout of {shape}: {sizes}, order {order} do not have rank {rank}")
     tiling = Tiling(shape)
     names: tuple[Dimension, ...] = ("register", "lane", "warp")
     for name, counts in zip(names, sizes, strict=True):
@@ -95,9 +91,7 @@ def _blocked(
 
 
 @lru_cache(maxsize=4096)
-def _coalesced(
-    shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int
-) -> LinearLayout:
+def _coalesced(shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int) -> LinearLayout:
     tiling = Tiling(shape)
     left = {axis: shape[axis] for axis in order}
     # A vector so wide that threads would run out of elements only makes copies.

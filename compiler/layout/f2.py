@@ -152,9 +152,7 @@ class LinearMap:
         space = Echelon(self.columns)
         columns = [space.solve(1 << bit) for bit in range(self.out_bits)]
         if any(column is None for column in columns):
-            raise LayoutError(
-                f"a map of rank {len(space)} onto {self.out_bits} bits has no inverse"
-            )
+            raise LayoutError(f"a map of rank {len(space)} onto {self.out_bits} bits has no inverse")
         return LinearMap(tuple(column or 0 for column in columns), self.in_bits)
 
 

@@ -138,9 +138,7 @@ def wgmma_accumulator(
 
 
 @lru_cache(maxsize=1024)
-def _wgmma_accumulator(
-    shape: Coordinates, warps: tuple[int, int], instruction_n: int
-) -> LinearLayout:
+def _wgmma_accumulator(shape: Coordinates, warps: tuple[int, int], instruction_n: int) -> LinearLayout:
     _check("wgmma accumulator", shape, warps, (64, 8))
     if warps[0] % WARPS_PER_GROUP:
         raise LayoutError(f"wgmma needs a multiple of 4 warps along M, not {warps}")

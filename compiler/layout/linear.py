@@ -94,9 +94,7 @@ class LinearLayout:
         flats = []
         for bases in (register, lane, warp, block):
             for basis in bases:
-                if len(basis) != len(sizes) or not all(
-                    0 <= c < n for c, n in zip(basis, sizes, strict=True)
-                ):
+                if len(basis) != len(sizes) or not all(0 <= c < n for c, n in zip(basis, sizes, strict=True)):
                     raise LayoutError(f"basis {tuple(basis)} lies outside a tile of shape {sizes}")
             flats.append(tuple(flatten(sizes, basis) for basis in bases))
         return cls(sizes, *flats)
@@ -288,9 +286,7 @@ class LinearLayout:
             raise LayoutError(f"a map onto {outer.out_bits} bits does not fill a tile of {sizes}")
         return self.with_columns(sizes, columns)
 
-    def sublayout(
-        self, dimensions: Sequence[Dimension], axes: Sequence[int] | None = None
-    ) -> LinearLayout:
+    def sublayout(self, dimensions: Sequence[Dimension], axes: Sequence[int] | None = None) -> LinearLayout:
         """Keep only some hardware dimensions, and of the coordinates only ``axes`` (in that order)."""
         kept = range(self.rank) if axes is None else axes
         shape = tuple(self.shape[axis] for axis in kept)
@@ -314,17 +310,14 @@ class LinearLayout:
         for dimension in DIMENSIONS:
             low = self.bases(dimension)
             high = tuple(
-                tuple(c * n for c, n in zip(basis, self.shape, strict=True))
-                for basis in outer.bases(dimension)
+                tuple(c * n for c, n in zip(basis, self.shape, strict=True)) for basis in outer.bases(dimension)
             )
             bases.append(tuple(flatten(shape, basis) for basis in low + high))
         return LinearLayout(shape, *bases)
 
     def left_divide(self, tile: LinearLayout) -> LinearLayout | None:
         """The layout q with ``tile.product(q) == self``, or None: is this layout made of such tiles?"""
-        if self.rank != tile.rank or any(
-            n % t for n, t in zip(self.shape, tile.shape, strict=True)
-        ):
+        if self.rank != tile.rank or any(n % t for n, t in zip(self.shape, tile.shape, strict=True)):
             return None
         shape = tuple(n // t for n, t in zip(self.shape, tile.shape, strict=True))
         quotient = []
@@ -336,10 +329,7 @@ class LinearLayout:
             if any(c % t for basis in rest for c, t in zip(basis, tile.shape, strict=True)):
                 return None
             quotient.append(
-                tuple(
-                    flatten(shape, [c // t for c, t in zip(basis, tile.shape, strict=True)])
-                    for basis in rest
-                )
+                tuple(flatten(shape, [c // t for c, t in zip(basis, tile.shape, strict=True)]) for basis in rest)
             )
         return LinearLayout(shape, *quotient)
 
@@ -373,9 +363,6 @@ def _inverse(layout: LinearLayout) -> LinearMap:
 def _free_bits(layout: LinearLayout) -> tuple[int, ...]:
     space = Echelon()
     return tuple(
-        sum(
-            0 if space.add(basis) else 1 << bit
-            for bit, basis in enumerate(layout.flat_bases(dimension))
-        )
+        sum(0 if space.add(basis) else 1 << bit for bit, basis in enumerate(layout.flat_bases(dimension)))
         for dimension in DIMENSIONS
     )

@@ -40,9 +40,7 @@ class MatrixAccess:
 
 
 @lru_cache(maxsize=4096)
-def plan_matrix_access(
-    layout: LinearLayout, shared: SharedLayout, element_bits: int
-) -> MatrixAccess | None:
+def plan_matrix_access(layout: LinearLayout, shared: SharedLayout, element_bits: int) -> MatrixAccess | None:
     """The ldmatrix (or, where no element has two holders in a warp, stmatrix) form of an access, or None.
 
     None when the layout's fragments are not such matrices, when rows are not 16 contiguous aligned bytes, and when

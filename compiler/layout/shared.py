@@ -87,9 +87,7 @@ def shared_swizzled(
     for value, what in ((vector, "vector"), (per_phase, "per_phase"), (max_phase, "max_phase")):
         log2_exact(value, what)
     if max_phase > 1 and (len(sizes) < 2 or vector * max_phase > sizes[axes[0]]):
-        raise LayoutError(
-            f"a swizzle of {max_phase} phases of {vector} does not fit a row of {sizes}"
-        )
+        raise LayoutError(f"a swizzle of {max_phase} phases of {vector} does not fit a row of {sizes}")
     return _swizzled(sizes, axes, sizes[axes[0]] if sizes else 1, vector, per_phase, max_phase)
 
 
@@ -113,9 +111,7 @@ def shared_tensor_core(
     if len(sizes) < 2 or sizes[axes[0]] < panel:
         raise LayoutError(f"rows of {sizes} are shorter than a {swizzle_bytes}-byte swizzle panel")
     chunk = max(1, 128 // element_bits)
-    return _swizzled(
-        sizes, axes, panel, chunk, SWIZZLE_SPAN_BYTES // swizzle_bytes, swizzle_bytes // 16
-    )
+    return _swizzled(sizes, axes, panel, chunk, SWIZZLE_SPAN_BYTES // swizzle_bytes, swizzle_bytes // 16)
 
 
 @lru_cache(maxsize=1024)

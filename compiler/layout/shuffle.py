@@ -90,9 +90,7 @@ class _Columns:
     warp: Sequence[int]
 
 
-def plan_shuffle(
-    source: LinearLayout, result: LinearLayout, element_bits: int
-) -> WarpShuffle | None:
+def plan_shuffle(source: LinearLayout, result: LinearLayout, element_bits: int) -> WarpShuffle | None:
     """The shuffle form of a conversion, or None when data must cross warps (or no such form exists)."""
     compact = remove_register_broadcast(source)
     target = remove_register_broadcast(result)
@@ -132,12 +130,8 @@ def _solve(source: _Columns, result: _Columns) -> _Core | None:
     space = Echelon([*source.register, *source.lane])
     # The own lane is the first guess; only the difference to it has to be found elsewhere.
     by_register = [space.solve(flat) for flat in result.register]
-    by_lane = [
-        space.solve(want ^ have) for want, have in zip(result.lane, source.lane, strict=True)
-    ]
-    by_warp = [
-        space.solve(want ^ have) for want, have in zip(result.warp, source.warp, strict=True)
-    ]
+    by_lane = [space.solve(want ^ have) for want, have in zip(result.lane, source.lane, strict=True)]
+    by_warp = [space.solve(want ^ have) for want, have in zip(result.warp, source.warp, strict=True)]
     if None in by_register or None in by_lane or None in by_warp:
         return None
     places_r = [place or 0 for place in by_register]
@@ -156,10 +150,7 @@ def _solve(source: _Columns, result: _Columns) -> _Core | None:
     low = (1 << registers) - 1
     lane = [place >> registers for place, _ in moves]
     image = Echelon([*lane, *(1 << bit for bit in range(len(lane)))])
-    offers = [
-        combine([place & low for place, _ in moves], image.solve(1 << bit) or 0)
-        for bit in range(len(lane))
-    ]
+    offers = [combine([place & low for place, _ in moves], image.solve(1 << bit) or 0) for bit in range(len(lane))]
     if any(combine(offers, place >> registers) != place & low for place, _ in moves):
         return None
 
@@ -167,11 +158,7 @@ def _solve(source: _Columns, result: _Columns) -> _Core | None:
         return place & low ^ combine(offers, place >> registers)
 
     before = [Exchange("lane", bit, flip) for bit, flip in enumerate(offers) if flip]
-    before += [
-        Exchange("warp", bit, offered(place))
-        for bit, place in enumerate(places_w)
-        if offered(place)
-    ]
+    before += [Exchange("warp", bit, offered(place)) for bit, place in enumerate(places_w) if offered(place)]
     return _Core(
         before=tuple(before),
         rounds=tuple(ShuffleRound(offered(p), p >> registers) for p in span_of(places_r)),
@@ -181,15 +168,11 @@ def _solve(source: _Columns, result: _Columns) -> _Core | None:
     )
 
 
-def _make_invertible(
-    places: list[int], pool: list[tuple[int, int]], registers: int
-) -> list[tuple[int, int]]:
+def _make_invertible(places: list[int], pool: list[tuple[int, int]], registers: int) -> list[tuple[int, int]]:
     """(place, C column) per lane bit: pool entries are added until the lane parts are independent."""
     space = Echelon()
     moves = [(place, 0) for place in places]
-    identity_first = sorted(
-        range(len(places)), key=lambda bit: places[bit] >> registers != 1 << bit
-    )
+    identity_first = sorted(range(len(places)), key=lambda bit: places[bit] >> registers != 1 << bit)
     dependent = [bit for bit in identity_first if not space.add(places[bit] >> registers)]
     for exact in (True, False):
         for bit in list(dependent):
@@ -204,23 +187,17 @@ def _make_invertible(
     return moves
 
 
-def _unpack(
-    core: _Core, source: LinearLayout, result: LinearLayout, packed: Sequence[int]
-) -> WarpShuffle:
+def _unpack(core: _Core, source: LinearLayout, result: LinearLayout, packed: Sequence[int]) -> WarpShuffle:
     """Name the units' registers: ``packed`` bases select the element inside a unit."""
     compact = remove_register_broadcast(source).flat_register
     kept = unique_registers(source)
     places = [1 << compact.index(basis) for basis in packed]
     units = [1 << bit for bit, basis in enumerate(compact) if basis not in packed]
-    gather = tuple(
-        tuple(kept[unit | element] for element in span_of(places)) for unit in span_of(units)
-    )
+    gather = tuple(tuple(kept[unit | element] for element in span_of(places)) for unit in span_of(units))
     target = remove_register_broadcast(result).flat_register
     space = Echelon([*packed, *_without(target, packed)])
     scatter = []
     for flat in result.register_offsets():
         place = space.solve(flat) or 0
         scatter.append((place >> len(packed), place & ((1 << len(packed)) - 1)))
-    return WarpShuffle(
-        gather, core.before, core.rounds, core.lane, core.warp, core.after, tuple(scatter)
-    )
+    return WarpShuffle(gather, core.before, core.rounds, core.lane, core.warp, core.after, tuple(scatter))

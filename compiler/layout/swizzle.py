@@ -266,9 +266,7 @@ def _aligned_part(lanes: list[int], common: int, vector: int, word_bits: int) ->
     return aligned
 
 
-def _swizzle(
-    wide: list[int], narrow: list[int], vector: int, total: int, element_bytes: int
-) -> list[int]:
+def _swizzle(wide: list[int], narrow: list[int], vector: int, total: int, element_bytes: int) -> list[int]:
     """Coordinates of every offset bit of a round, for lanes given by coordinates."""
     vector_bytes = element_bytes << vector
     fill = max(0, (BANK_BYTES // vector_bytes).bit_length() - 1)

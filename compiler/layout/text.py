@@ -27,9 +27,7 @@ _FORM = re.compile(r"#ll\[([0-9x]*)(?:;r=([^;]+))?(?:;l=([^;]+))?(?:;w=([^;]+))?
 def format_layout(layout: LinearLayout) -> str:
     """The token of a layout; ``parse_layout`` reads it back."""
     parts = ["x".join(map(str, layout.shape))]
-    for letter, bases in zip(
-        "rlwb", (layout.register, layout.lane, layout.warp, layout.block), strict=True
-    ):
+    for letter, bases in zip("rlwb", (layout.register, layout.lane, layout.warp, layout.block), strict=True):
         if bases:
             parts.append(f"{letter}={','.join(_format_basis(basis) for basis in bases)}")
     return f"#ll[{';'.join(parts)}]"
@@ -44,9 +42,7 @@ def parse_layout(text: str) -> LinearLayout:
     """The layout of a token; raises LayoutError for text that does not follow the grammar."""
     match = _FORM.fullmatch(text)
     if match is None:
-        raise LayoutError(
-            f"{text!r} is not a layout", hint="the form is #ll[16x8;r=0.1,8.0;l=0.2,...;w=16.0]"
-        )
+        raise LayoutError(f"{text!r} is not a layout", hint="the form is #ll[16x8;r=0.1,8.0;l=0.2,...;w=16.0]")
     try:
         shape = tuple(int(size) for size in match[1].split("x")) if match[1] else ()
         bases = [

@@ -15,9 +15,7 @@ from .f2 import Echelon, log2_exact
 from .linear import Coordinates, LinearLayout, flatten, unflatten
 
 
-def _map_coordinates(
-    layout: LinearLayout, shape: Coordinates, axes: Sequence[int | None]
-) -> LinearLayout:
+def _map_coordinates(layout: LinearLayout, shape: Coordinates, axes: Sequence[int | None]) -> LinearLayout:
     """Coordinate i of the result is coordinate ``axes[i]`` of the operand, or zero for None."""
 
     def move(flat: int) -> int:
@@ -76,13 +74,9 @@ def unbroadcast_layout(layout: LinearLayout, shape: Coordinates) -> LinearLayout
     ``shape`` has size 1 where the operand is broadcast. Registers stay in place (many hold copies), so a
     conversion of the operand to this layout gives the registers of the result one by one.
     """
-    if len(shape) != layout.rank or any(
-        a not in (1, b) for a, b in zip(shape, layout.shape, strict=True)
-    ):
+    if len(shape) != layout.rank or any(a not in (1, b) for a, b in zip(shape, layout.shape, strict=True)):
         raise LayoutError(f"{shape} cannot be broadcast to {layout.shape}")
-    return _map_coordinates(
-        layout, shape, [None if size == 1 else axis for axis, size in enumerate(shape)]
-    )
+    return _map_coordinates(layout, shape, [None if size == 1 else axis for axis, size in enumerate(shape)])
 
 
 @lru_cache(maxsize=4096)
@@ -92,9 +86,7 @@ def broadcast_layout(layout: LinearLayout, shape: Coordinates) -> LinearLayout:
     Register r of the result is register ``r % layout.registers`` of the operand. Where the result should
     rather have a layout of the caller's choice, use ``unbroadcast_layout`` and a conversion.
     """
-    if len(shape) != layout.rank or any(
-        a not in (1, b) for a, b in zip(layout.shape, shape, strict=True)
-    ):
+    if len(shape) != layout.rank or any(a not in (1, b) for a, b in zip(layout.shape, shape, strict=True)):
         raise LayoutError(f"{layout.shape} cannot be broadcast to {shape}")
     wide = _map_coordinates(layout, shape, range(layout.rank))
     new = []
@@ -153,13 +145,9 @@ def remove_register_broadcast(layout: LinearLayout) -> LinearLayout:
     """Drop the register bits that hold copies within the thread (see ``unique_registers``)."""
     free = _free_registers(layout)
     register = tuple(b for bit, b in enumerate(layout.flat_register) if not free >> bit & 1)
-    return LinearLayout(
-        layout.shape, register, layout.flat_lane, layout.flat_warp, layout.flat_block
-    )
+    return LinearLayout(layout.shape, register, layout.flat_lane, layout.flat_warp, layout.flat_block)
 
 
 def _free_registers(layout: LinearLayout) -> int:
     space = Echelon()
-    return sum(
-        0 if space.add(basis) else 1 << bit for bit, basis in enumerate(layout.flat_register)
-    )
+    return sum(0 if space.add(basis) else 1 << bit for bit, basis in enumerate(layout.flat_register))

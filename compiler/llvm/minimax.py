@@ -190,9 +190,7 @@ def expand(problem: Series) -> tuple[float, ...]:
     count = 96
     angles = _PI * (np.arange(count) + np.longdouble(0.5)) / count
     nodes: Extended = np.cos(angles)
-    middle, half = (
-        (np.longdouble(problem.high) + sign * np.longdouble(problem.low)) / 2 for sign in (1, -1)
-    )
+    middle, half = ((np.longdouble(problem.high) + sign * np.longdouble(problem.low)) / 2 for sign in (1, -1))
     x = middle + half * nodes
     if problem.term is not None:
         values = sum((problem.term(k) * x**k for k in range(40)), np.zeros_like(x))
@@ -203,9 +201,7 @@ def expand(problem: Series) -> tuple[float, ...]:
     return tuple(float(c) for c in _monomials(chebyshev, middle, half))
 
 
-def _monomials(
-    chebyshev: list[np.longdouble], middle: np.longdouble, half: np.longdouble
-) -> list[np.longdouble]:
+def _monomials(chebyshev: list[np.longdouble], middle: np.longdouble, half: np.longdouble) -> list[np.longdouble]:
     """sum c[k] T_k((x - middle) / half) as powers of x."""
     line = np.array([-middle / half, 1 / half], dtype=np.longdouble)
     before = np.array([1], dtype=np.longdouble)
@@ -222,9 +218,7 @@ def _monomials(
 
 def main() -> None:
     """Print the module of coefficients."""
-    print(
-        '"""Polynomials of :mod:`.maths`, lowest power first. Made by :mod:`.minimax`; do not edit."""\n'
-    )
+    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by :mod:`.minimax`; do not edit."""\n')
     print("from __future__ import annotations\n")
     made = {name: fit(problem) for name, problem in FITS.items()}
     made |= {name: expand(problem) for name, problem in SERIES.items()}

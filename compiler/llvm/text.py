@@ -85,9 +85,7 @@ class ModuleText:
         if data not in self._strings:
             name = f"@.str{len(self._strings)}"
             self._strings[data] = name
-            self.globals[name] = (
-                f"{name} = private unnamed_addr constant [{len(data)} x i8] {bytes_constant(data)}"
-            )
+            self.globals[name] = f"{name} = private unnamed_addr constant [{len(data)} x i8] {bytes_constant(data)}"
         return self._strings[data]
 
     def __str__(self) -> str:
@@ -184,13 +182,7 @@ class FunctionText:
         """
         arguments = ", ".join(f"{t} {v}" for t, v in operands)
         kind = "sideeffect " if effects else ""
-        made = (
-            returns[0]
-            if len(returns) == 1
-            else "{" + ", ".join(returns) + "}"
-            if returns
-            else "void"
-        )
+        made = returns[0] if len(returns) == 1 else "{" + ", ".join(returns) + "}" if returns else "void"
         text = f'call {made} asm {kind}"{quoted(template)}", "{constraints}"({arguments})'
         if convergent:
             text += " convergent"

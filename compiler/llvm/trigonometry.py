@@ -47,9 +47,7 @@ def _define(function: FunctionText, type: str, *, cosine: bool) -> None:
         fast = e.select(e.compare("oeq", x, constant(type, 0.0)), x, fast)
     some = large
     if large.lanes:
-        reduced = function.call(
-            "i1", f"llvm.vector.reduce.or.v{large.lanes}i1", [(large.type, large.name)]
-        )
+        reduced = function.call("i1", f"llvm.vector.reduce.or.v{large.lanes}i1", [(large.type, large.name)])
         some = Typed("i1", reduced)
     function.do(f"br {some}, label %slow, label %done")
     function.label("slow")
@@ -106,9 +104,7 @@ def _by_quadrant(e: Emitter, quadrant: Typed, r: Typed, *, cosine: bool) -> Type
     """sin or cos of r + quadrant * pi/2, |r| <= pi/4."""
     single = r.element == "float"
     z = e.floating("fmul", r, r)
-    sine = e.fma(
-        e.floating("fmul", z, r), _polynomial(e, z, c.SIN_TAIL if single else c.SIN_TAIL_64), r
-    )
+    sine = e.fma(e.floating("fmul", z, r), _polynomial(e, z, c.SIN_TAIL if single else c.SIN_TAIL_64), r)
     # 1 - z/2 is rounded; what it lost is added back with the small terms.
     half = e.floating("fmul", z, constant(z.type, 0.5))
     one = constant(z.type, 1.0)
@@ -153,9 +149,7 @@ def _define_large(function: FunctionText) -> None:
     e = Emitter(function)
     table = (0, *c.TWO_OVER_PI)
     words = ", ".join(str(constant("i64", digit)) for digit in table)
-    function.module.globals[_TABLE] = (
-        f"@{_TABLE} = private unnamed_addr constant [{len(table)} x i64] [{words}]"
-    )
+    function.module.globals[_TABLE] = f"@{_TABLE} = private unnamed_addr constant [{len(table)} x i64] [{words}]"
 
     def i64(value: int) -> Typed:
         return constant("i64", value)
@@ -180,9 +174,7 @@ def _define_large(function: FunctionText) -> None:
     low, middle = (e.binary("mul", wide, e.cast("zext", p, "i128")) for p in (parts[2], parts[1]))
     sum128 = e.binary("add", middle, e.binary("lshr", low, constant("i128", 64)))
     top = e.binary("mul", mantissa, parts[0])
-    top = e.binary(
-        "add", top, e.cast("trunc", e.binary("lshr", sum128, constant("i128", 64)), "i64")
-    )
+    top = e.binary("add", top, e.cast("trunc", e.binary("lshr", sum128, constant("i128", 64)), "i64"))
     below = e.cast("trunc", sum128, "i64")
     quadrant = e.binary("lshr", top, i64(62))
     fraction = e.intrinsic("fshl", top, below, i64(2))

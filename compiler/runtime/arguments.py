@@ -189,11 +189,7 @@ readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(Non
 def describe(value: object) -> str:
     """A short word on an argument for error messages: what it is, its dtype and where it is."""
     kind = type(value)
-    name = (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         text = repr(value)

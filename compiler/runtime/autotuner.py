@@ -28,9 +28,7 @@ UNUSABLE = (OutOfResources, AssemblerError, CompileTimeAssertionFailure)
 class Benchmark(Protocol):
     """A replacement for the built-in timing, as Triton takes it."""
 
-    def __call__(
-        self, kernel_call: Callable[[], object], *, quantiles: Sequence[float]
-    ) -> float | Sequence[float]: ...
+    def __call__(self, kernel_call: Callable[[], object], *, quantiles: Sequence[float]) -> float | Sequence[float]: ...
 
 
 class Autotuner(Runner):
@@ -204,8 +202,7 @@ class Autotuner(Runner):
         if timings[best] == FAILED:
             lines = [f"  {c}: {self.failures.get(c, 'failed')}" for c in candidates]
             raise LaunchError(
-                f"autotune of {self.__name__}: none of {len(candidates)} configurations can run:\n"
-                + "\n".join(lines),
+                f"autotune of {self.__name__}: none of {len(candidates)} configurations can run:\n" + "\n".join(lines),
                 hint="add configurations with smaller blocks or fewer stages",
             )
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
@@ -275,9 +272,7 @@ class Autotuner(Runner):
                 timings[config] = as_timing([quantile(times, q) for q in QUANTILES])
         return timings
 
-    def _reset(
-        self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]
-    ) -> None:
+    def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
         for name in self.reset_to_zero:
             zero(arguments[name])
         for put_back in restore:
@@ -287,9 +282,7 @@ class Autotuner(Runner):
         wanted = self.cache_results or knobs.cache_autotuning.get()
         return wanted and config.pre_hook is None and self.pre_hook is None
 
-    def _print(
-        self, key: tuple[str, ...], best: Config, timings: Mapping[Config, Timing], reused: int
-    ) -> None:
+    def _print(self, key: tuple[str, ...], best: Config, timings: Mapping[Config, Timing], reused: int) -> None:
         if not knobs.print_autotuning.get():
             return
         print(

@@ -128,9 +128,7 @@ def race(
             times[i].append(timer.elapsed_ns() / 1e6)
         rounds += 1
         running = {i for i in running if rounds < wanted[i]}
-        if (
-            rounds == next_look
-        ):  # each look sorts all times: doubling the distance keeps short launches short
+        if rounds == next_look:  # each look sorts all times: doubling the distance keeps short launches short
             next_look *= 2
             medians = [statistics.median(t) for t in times]
             running = {i for i in running if medians[i] <= _HOPELESS * min(medians)}
@@ -158,9 +156,7 @@ def _timed(fn: Callable[[], object], device: Device) -> Timer:
     return timer
 
 
-def _estimate_ns(
-    fn: Callable[[], object], device: Device, before: Callable[[], object] | None = None
-) -> float:
+def _estimate_ns(fn: Callable[[], object], device: Device, before: Callable[[], object] | None = None) -> float:
     """Rough duration of one call, from a few in a row."""
     total = 0
     for _ in range(_ESTIMATE_LAUNCHES):

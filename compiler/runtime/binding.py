@@ -102,9 +102,7 @@ def annotation_dtype(annotation: str | None) -> tuple[str | None, bool]:
         return None, False  # an annotation for readers and type checkers
 
 
-def make_binder(
-    name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any]
-) -> Callable[..., Any]:
+def make_binder(name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any]) -> Callable[..., Any]:
     """The launch function of a kernel: ``launch(grid, *args, **kwargs)``.
 
     ``namespace`` gives what the text refers to: ``readers``, ``variants``, ``prepare``, ``explain``, ``refresh``,

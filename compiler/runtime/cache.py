@@ -23,9 +23,7 @@ from pathlib import Path
 from .. import knobs
 
 _MAGIC = b"DEUTERON-CACHE-1\n"
-_PREFIX = struct.Struct(
-    "<32sQI"
-)  # sha256 of what follows the prefix, its length, length of the JSON header
+_PREFIX = struct.Struct("<32sQI")  # sha256 of what follows the prefix, its length, length of the JSON header
 _SUFFIX = ".entry"
 _TEMPORARY = ".writing"
 #: A temporary file older than this was left by a process that died.
@@ -79,9 +77,7 @@ class DiskCache:
         try:
             entry = decode(raw)
         except DamagedEntry as why:
-            warnings.warn(
-                f"the cache entry {path} is damaged ({why}); making it again", CacheWarning, 2
-            )
+            warnings.warn(f"the cache entry {path} is damaged ({why}); making it again", CacheWarning, 2)
             _remove(path)
             return None
         _touch(path)

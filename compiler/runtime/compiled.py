@@ -134,17 +134,13 @@ class CompiledKernel:
         if not installed.hooks:
             kernel.launch(shape, values, stream)
             return
-        event = LaunchEvent(
-            self.name, where, kernel.stream(stream), shape, self._metadata(shape, args)
-        )
+        event = LaunchEvent(self.name, where, kernel.stream(stream), shape, self._metadata(shape, args))
         launch_with_hooks(event, lambda: kernel.timed_launch(event, values, stream))
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)
 
-    def _metadata(
-        self, grid: tuple[int, int, int], args: tuple[object, ...]
-    ) -> Callable[[], dict[str, object]]:
+    def _metadata(self, grid: tuple[int, int, int], args: tuple[object, ...]) -> Callable[[], dict[str, object]]:
         describe_launch = self.launch_metadata
         if describe_launch is None:
             return dict
@@ -152,9 +148,7 @@ class CompiledKernel:
         constants = self.variant.constants if self.variant else {}
         return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
 
-    def _read(
-        self, args: tuple[object, ...], device: Device | str | None
-    ) -> tuple[Device, tuple[Any, ...]]:
+    def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
         """The device to run on and the machine values of the arguments."""
         if len(args) != len(self.signature):
             raise LaunchError(
@@ -202,9 +196,7 @@ def _read_argument(kernel: str, name: str, value: object) -> tuple[object, Any]:
     try:
         return readers[type(value)](value)
     except DeuteronError as error:
-        raise LaunchError(
-            f"{kernel}: argument {name!r}: {error.message}", hint=error.hint
-        ) from error
+        raise LaunchError(f"{kernel}: argument {name!r}: {error.message}", hint=error.hint) from error
 
 
 def check_argument(

@@ -54,11 +54,7 @@ class Config:
         return f"Config({self})"
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Config)
-            and self.identity() == other.identity()
-            and self.pre_hook is other.pre_hook
-        )
+        return isinstance(other, Config) and self.identity() == other.identity() and self.pre_hook is other.pre_hook
 
     def __hash__(self) -> int:
         return hash(self.identity())

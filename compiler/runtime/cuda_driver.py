@@ -115,9 +115,7 @@ def raise_error(code: int, where: str) -> None:
             "compute-sanitizer finds the place",
         )
     if code == OUT_OF_MEMORY:
-        raise DeviceError(
-            f"the GPU has no memory left: {text}", hint="free arrays, or use smaller ones"
-        )
+        raise DeviceError(f"the GPU has no memory left: {text}", hint="free arrays, or use smaller ones")
     if code in (INVALID_VALUE, LAUNCH_OUT_OF_RESOURCES):
         raise LaunchError(f"the driver refused the call: {text}")
     raise DeviceError(f"the CUDA driver reported an error: {text}")

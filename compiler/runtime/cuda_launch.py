@@ -116,11 +116,7 @@ class LoadedOnCuda:
         self._threads = kernel.metadata.num_threads
         self._shared = kernel.shared
         self._struct, self._offsets = packing(list(kernel.signature.values()))
-        self._bf16 = [
-            i
-            for i, k in enumerate(kernel.signature.values())
-            if not k.pointer and k.dtype == "bf16"
-        ]
+        self._bf16 = [i for i, k in enumerate(kernel.signature.values()) if not k.pointer and k.dtype == "bf16"]
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
@@ -148,13 +144,9 @@ class LoadedOnCuda:
         if self._bf16:
             values = self._with_bf16_bits(values)
         try:
-            self._struct.pack_into(
-                pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, 0, 0, *values
-            )
+            self._struct.pack_into(pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, 0, 0, *values)
         except struct.error as error:
-            raise LaunchError(
-                f"{self._name}: an argument does not fit its type: {error}"
-            ) from error
+            raise LaunchError(f"{self._name}: an argument does not fit its type: {error}") from error
         if self._check_context:
             cuda.make_current(self.device.index)
         code = self._launch(pack.config, self._handle, pack.arguments, None)

@@ -161,9 +161,7 @@ def _cuda_device(index: int) -> Device:
     count = cuda_device_count()
     if index >= count:
         why = why_no_cuda() or f"this machine has {count} GPU{'s' if count > 1 else ''}"
-        raise DeviceError(
-            f"device 'cuda:{index}' is not present: {why}", hint=f"devices here: {_present()}"
-        )
+        raise DeviceError(f"device 'cuda:{index}' is not present: {why}", hint=f"devices here: {_present()}")
     from .cuda_device import CudaDevice
 
     return CudaDevice(index)

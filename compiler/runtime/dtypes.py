@@ -35,9 +35,7 @@ _ALIASES = {
     **{f"uint{b}": f"u{b}" for b in (8, 16, 32, 64)},
 }
 
-_NUMPY = {
-    ours: numpy for numpy, ours in _ALIASES.items() if numpy not in ("half", "float", "double")
-}
+_NUMPY = {ours: numpy for numpy, ours in _ALIASES.items() if numpy not in ("half", "float", "double")}
 _NUMPY |= {"i1": "bool", "f16": "float16", "f32": "float32", "f64": "float64"}
 _NUMPY |= {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 _ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2")
@@ -57,9 +55,7 @@ def canonical_dtype(name: object) -> str:
     text = str(name).removeprefix("torch.")
     text = _ALIASES.get(text, text)
     if text not in SCALARS:
-        raise LaunchError(
-            f"dtype {name} has no counterpart in kernels", hint=f"use {known_dtypes()}"
-        )
+        raise LaunchError(f"dtype {name} has no counterpart in kernels", hint=f"use {known_dtypes()}")
     return text
 
 

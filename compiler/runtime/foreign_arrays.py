@@ -84,9 +84,7 @@ def _typestr(text: str) -> str:
     if kind == "b":
         return "i1"
     if order == ">" or kind not in kinds:
-        raise LaunchError(
-            f"arrays of {text!r} cannot be passed to kernels", hint="convert the array"
-        )
+        raise LaunchError(f"arrays of {text!r} cannot be passed to kernels", hint="convert the array")
     return canonical_dtype(f"{kinds[kind]}{int(size) * 8}")
 
 
@@ -103,9 +101,7 @@ def _device_of(value: Any, address: int, on_gpu: bool = False) -> int:
 
     if cuda.cuda_device_count() == 0:
         if on_gpu:
-            raise LaunchError(
-                f"the array is in GPU memory, but {cuda.why_no_cuda()}", hint="pass a NumPy array"
-            )
+            raise LaunchError(f"the array is in GPU memory, but {cuda.why_no_cuda()}", hint="pass a NumPy array")
         return -1
     return _ask_driver(address, on_gpu)
 

@@ -30,9 +30,7 @@ class InterpretedLaunch:
         self._kernel = kernel
         self._launch = launch
 
-    def __call__(
-        self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]
-    ) -> None:
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> None:
         shape = grid_of(grid)
         if 0 in shape:
             return
@@ -58,9 +56,7 @@ class InterpretedLaunch:
         debug = variant.schedule.debug
         run(function, shape, types, passed, variant.constants, debug=debug)
 
-    def _observe(
-        self, shape: tuple[int, int, int], given: dict[str, object], run: Callable[[], None]
-    ) -> None:
+    def _observe(self, shape: tuple[int, int, int], given: dict[str, object], run: Callable[[], None]) -> None:
         if not installed.hooks:
             run()
             return
@@ -104,9 +100,7 @@ def host_array(value: Any) -> Iterator[np.ndarray]:
     elif hasattr(value, "__dlpack__"):
         yield np.from_dlpack(value)
     else:
-        raise LaunchError(
-            f"the interpreter cannot read a {describe(value)}", hint="pass a NumPy array"
-        )
+        raise LaunchError(f"the interpreter cannot read a {describe(value)}", hint="pass a NumPy array")
 
 
 @contextmanager

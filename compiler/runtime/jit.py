@@ -149,18 +149,14 @@ class JITFunction(Inlinable):
         launched: CompiledKernel | None = self._launch(grid, *args, **kwargs)
         return launched
 
-    def warmup(
-        self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object
-    ) -> CompiledKernel:
+    def warmup(self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object) -> CompiledKernel:
         """Compile for these arguments without launching. Instead of arrays, types may be given: ``"*f32:16"``, or a
         dtype for a pointer to it."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
         return compile_for_launch(self, launch)
 
-    def bind(
-        self, args: Sequence[object], kwargs: Mapping[str, object]
-    ) -> tuple[dict[str, object], dict[str, object]]:
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Arguments by parameter name, and the remaining keywords.
 
         Raises:
@@ -277,9 +273,7 @@ class JITFunction(Inlinable):
             message = error.message
             if message.startswith(("is ", "does ")):
                 message = f"{describe(value)} {message}"
-            raise LaunchError(
-                f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint
-            ) from error
+            raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 

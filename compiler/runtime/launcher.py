@@ -43,9 +43,7 @@ class Launcher:
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
 
-    def __call__(
-        self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]
-    ) -> CompiledKernel:
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
         shape = grid_of(grid)
         if 0 not in shape:
             if installed.hooks:
@@ -71,9 +69,7 @@ class Launcher:
         )
         launch_with_hooks(event, lambda: loaded.timed_launch(event, values, None))
 
-    def _describe(
-        self, shape: tuple[int, int, int], arguments: tuple[object, ...]
-    ) -> dict[str, object]:
+    def _describe(self, shape: tuple[int, int, int], arguments: tuple[object, ...]) -> dict[str, object]:
         if self._metadata is None:
             return {}
         bound: Mapping[str, object] = dict(zip(self._names, arguments, strict=True))

@@ -29,9 +29,7 @@ class Nvml:
         self._lib = _library()
         self._handle = ctypes.c_void_p()
         if self._lib is not None:
-            found = self._lib.nvmlDeviceGetHandleByPciBusId_v2(
-                pci_device_id.encode(), ctypes.byref(self._handle)
-            )
+            found = self._lib.nvmlDeviceGetHandleByPciBusId_v2(pci_device_id.encode(), ctypes.byref(self._handle))
             if found != 0:
                 self._lib = None
 
@@ -69,9 +67,7 @@ class Nvml:
         if self._lib is None or not hasattr(self._lib, "nvmlDeviceGetMigMode"):
             return None
         now, pending = ctypes.c_uint(), ctypes.c_uint()
-        code = self._lib.nvmlDeviceGetMigMode(
-            self._handle, ctypes.byref(now), ctypes.byref(pending)
-        )
+        code = self._lib.nvmlDeviceGetMigMode(self._handle, ctypes.byref(now), ctypes.byref(pending))
         return now.value == 1 if code == 0 else None
 
     def driver_version(self) -> str | None:

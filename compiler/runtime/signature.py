@@ -46,9 +46,7 @@ class ArgumentType:
         return f"{star}{self.dtype}{promise}"
 
 
-_TYPE = re.compile(
-    r"(?P<star>\*\s*)?(?P<const>const\s+|k(?=[a-z]))?(?P<dtype>\w+)(?::(?P<promise>\w+))?"
-)
+_TYPE = re.compile(r"(?P<star>\*\s*)?(?P<const>const\s+|k(?=[a-z]))?(?P<dtype>\w+)(?::(?P<promise>\w+))?")
 
 
 @lru_cache(maxsize=1024)
@@ -89,7 +87,5 @@ def _promise(text: str, promise: str | None, pointer: bool, dtype: str) -> tuple
             hint=f'write "{dtype}"',
         )
     if promise == "1" and pointer:
-        raise SignatureError(
-            f"the argument type {text!r} says that a pointer is 1", hint='use ":16"'
-        )
+        raise SignatureError(f"the argument type {text!r} says that a pointer is 1", hint='use ":16"')
     return (1, True) if promise == "1" else (ALIGNMENT, False)

@@ -83,9 +83,7 @@ def specialize(
     return Launch(variant, device_, tuple(passed))
 
 
-def _common_device(
-    kernel: JITFunction, arguments: Mapping[str, object], homes: Mapping[str, str]
-) -> Device:
+def _common_device(kernel: JITFunction, arguments: Mapping[str, object], homes: Mapping[str, str]) -> Device:
     if not homes:
         return default_device()
     (first, home), *rest = homes.items()

@@ -85,9 +85,7 @@ def make_variant(
     names = [a.name for a in kernel.arguments]
     for name in [*signature, *given]:
         if name not in names:
-            raise SignatureError(
-                f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names)
-            )
+            raise SignatureError(f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names))
     types: dict[str, ArgumentType] = {}
     constants: dict[str, object] = {}
     for argument in kernel.arguments:
@@ -117,9 +115,7 @@ def make_variant(
 def _missing(kernel: KernelSource, name: str, constexpr: bool) -> SignatureError:
     what = "value" if constexpr else "type"
     where = f"constexprs={{{name!r}: 128}}" if constexpr else f'signature={{{name!r}: "*fp32"}}'
-    return SignatureError(
-        f"{kernel.name}: no {what} for its parameter {name!r}", hint=f"add it: {where}"
-    )
+    return SignatureError(f"{kernel.name}: no {what} for its parameter {name!r}", hint=f"add it: {where}")
 
 
 def _check_constants(kernel: KernelSource, constants: Mapping[str, object]) -> None:
@@ -127,9 +123,7 @@ def _check_constants(kernel: KernelSource, constants: Mapping[str, object]) -> N
         try:
             constant_text(value)
         except LaunchError as error:
-            raise SignatureError(
-                f"{kernel.name}: parameter {name!r}: {error.message}", hint=error.hint
-            ) from error
+            raise SignatureError(f"{kernel.name}: parameter {name!r}: {error.message}", hint=error.hint) from error
 
 
 def make_schedule(options: Mapping[str, object]) -> Schedule:
@@ -145,15 +139,11 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     )
     for name, value in options.items():
         if name not in SCHEDULE_OPTIONS:
-            raise SignatureError(
-                f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS)
-            )
+            raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
         wanted = bool if name in ("enable_fp_fusion", "debug") else int
         optional = name == "maxnreg" and value is None
         if not optional and type(value) is not wanted:
-            raise SignatureError(
-                f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}"
-            )
+            raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
     return replace(base, **options)  # type: ignore[arg-type]
 
 

@@ -43,7 +43,5 @@ class RuleSet(Generic[RuleT]):
         rule = self.rules.get(type(op))
         if rule is None:
             why = self.reasons.get(type(op), "no rule is registered")
-            raise UnsupportedOp(
-                f"{op.mnemonic} is not available on {self.target}: {why}", location=op.location
-            )
+            raise UnsupportedOp(f"{op.mnemonic} is not available on {self.target}: {why}", location=op.location)
         return rule

@@ -50,11 +50,7 @@ class For(Op, mnemonic="for", effect=Effect.CONTROL):
 
     def infer(self) -> tuple[Tile, ...]:
         bound = self.lower.type
-        if (
-            bound.rank
-            or not bound.is_integer
-            or {bound, self.upper.type, self.step.type} != {bound}
-        ):
+        if bound.rank or not bound.is_integer or {bound, self.upper.type, self.step.type} != {bound}:
             raise self.fail("bounds and step must be scalars of one integer type")
         carried = _types(self.inits)
         if _types(self.body.args) != (bound, *carried):

@@ -25,13 +25,9 @@ class Dot(Op, mnemonic="dot"):
         if a.rank != 2 or b.rank != 2:
             raise self.fail("dot takes tiles of rank 2")
         if a.elem != b.elem:
-            raise self.fail(
-                "both operands must have one element type", hint="cast one of them with .to()"
-            )
+            raise self.fail("both operands must have one element type", hint="cast one of them with .to()")
         if a.shape[1] != b.shape[0]:
-            raise self.fail(
-                f"inner dimensions differ: {a.shape[1]} of the first operand, {b.shape[0]} of the second"
-            )
+            raise self.fail(f"inner dimensions differ: {a.shape[1]} of the first operand, {b.shape[0]} of the second")
         if acc.shape != (a.shape[0], b.shape[1]):
             raise self.fail(f"the accumulator must have shape {[a.shape[0], b.shape[1]]}")
         allowed = (F64,) if a.elem == F64 else (F32, F16) if a.is_float else (I32,)

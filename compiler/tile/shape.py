@@ -56,9 +56,7 @@ class Broadcast(Op, mnemonic="broadcast"):
 
     def infer(self) -> tuple[Tile, ...]:
         have = self.x.type.shape
-        if len(have) != len(self.shape) or any(
-            h not in (1, w) for h, w in zip(have, self.shape, strict=True)
-        ):
+        if len(have) != len(self.shape) or any(h not in (1, w) for h, w in zip(have, self.shape, strict=True)):
             raise self.fail(f"cannot broadcast {list(have)} to {list(self.shape)}")
         return (self.x.type.with_shape(self.shape),)
 

@@ -32,9 +32,7 @@ def _print_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Compile tile kernels, tune them, and keep the best configuration for every device and shape."""

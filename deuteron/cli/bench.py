@@ -14,26 +14,20 @@ from .errors import CommandError
 
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which one; none lists them.")] = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="Passed on.")
-    ] = None,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENTS]", help="Passed on.")] = None,
 ) -> None:
     """Run a benchmark of the checkout that this command runs from.
 
     Example: `deuteron bench compile_time`
     """
     folder = benchmarks_folder()
-    found = {
-        path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")
-    }
+    found = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
     if name is None:
         for stem, path in found.items():
             typer.echo(f"{stem:20} {_first_line(path)}")
         return
     if name not in found:
-        raise CommandError(
-            f"there is no benchmark {name!r} in {folder}", hint=f"{', '.join(found) or 'none'}"
-        )
+        raise CommandError(f"there is no benchmark {name!r} in {folder}", hint=f"{', '.join(found) or 'none'}")
     finished = subprocess.run([sys.executable, found[name], *(arguments or ())], check=False)
     raise typer.Exit(finished.returncode)
 

@@ -15,9 +15,7 @@ from .settings import Server
 if TYPE_CHECKING:
     from deuteron.tuner import Bundle
 
-app = typer.Typer(
-    no_args_is_help=True, help="Download, show, query and export bundles of best configurations."
-)
+app = typer.Typer(no_args_is_help=True, help="Download, show, query and export bundles of best configurations.")
 
 BundleFile = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle file.")]
 
@@ -32,9 +30,7 @@ class Format(StrEnum):
 
 @app.command()
 def pull(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to bring up to date.")
-    ] = Path("configs.bundle"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to bring up to date.")] = Path("configs.bundle"),
     kernel: Annotated[str | None, typer.Option(help="Only this kernel (its hash).")] = None,
     device: Annotated[str | None, typer.Option(help="Only this device (its key).")] = None,
     server: Server = None,
@@ -65,28 +61,20 @@ def show(bundle: BundleFile) -> None:
 
     found = _read(bundle)
     manifest = found.manifest
-    typer.echo(
-        f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}"
-    )
+    typer.echo(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
     print_records(found.records())
 
 
 @app.command()
 def lookup(
-    kernel: Annotated[
-        str, typer.Argument(metavar="KERNEL", help="Name or hash of a kernel, or FILE.py:KERNEL.")
-    ],
+    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="Name or hash of a kernel, or FILE.py:KERNEL.")],
     shape: Annotated[str, typer.Option(metavar="M=512,N=512", help="The shape of the launch.")],
     dtype: Annotated[str, typer.Option(help="The dtype of the launch.")] = "f32",
     device: Annotated[
         str, typer.Option(help="cpu or cuda:0 of this machine; or, from a service, a key or name.")
     ] = "cpu",
-    bundle: Annotated[
-        Path | None, typer.Option(help="Look in this file, not in a service.")
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail unless the match is exact.")
-    ] = False,
+    bundle: Annotated[Path | None, typer.Option(help="Look in this file, not in a service.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail unless the match is exact.")] = False,
     server: Server = None,
 ) -> None:
     """Ask which configuration a launch would get, and why.

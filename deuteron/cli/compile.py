@@ -28,12 +28,8 @@ class Stage(StrEnum):
 
 
 def compile_kernel(
-    kernel: Annotated[
-        str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")
-    ],
-    target: Annotated[
-        str, typer.Option(help="cpu, or cuda:80 86 89 90a 100a 120. No GPU is needed.")
-    ] = "cpu",
+    kernel: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")],
+    target: Annotated[str, typer.Option(help="cpu, or cuda:80 86 89 90a 100a 120. No GPU is needed.")] = "cpu",
     emit: Annotated[Stage | None, typer.Option(help="Default: ptx on a GPU, asm on a CPU.")] = None,
     signature: Annotated[
         list[str] | None,
@@ -68,10 +64,7 @@ def compile_kernel(
     found = assume(
         source,
         signature=parse_pairs(signature or (), "--signature"),
-        constexprs={
-            name: parse_value(value)
-            for name, value in parse_pairs(constexpr or (), "--constexpr").items()
-        },
+        constexprs={name: parse_value(value) for name, value in parse_pairs(constexpr or (), "--constexpr").items()},
         schedule={name: value for name, value in schedule.items() if value is not None}
         | ({"debug": True} if debug else {}),
         dtype=dtype,

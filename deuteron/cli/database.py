@@ -19,9 +19,7 @@ Url = Annotated[
 
 
 @app.command()
-def upgrade(
-    revision: Annotated[str, typer.Argument(help="Revision to go to.")] = "head", url: Url = None
-) -> None:
+def upgrade(revision: Annotated[str, typer.Argument(help="Revision to go to.")] = "head", url: Url = None) -> None:
     """Bring the database to the newest revision, or to a named one; `deuteron serve` does so by itself.
 
     Example: `deuteron db upgrade`
@@ -31,9 +29,7 @@ def upgrade(
 
 @app.command()
 def downgrade(
-    revision: Annotated[
-        str, typer.Argument(help="Revision to go back to; `base` removes all tables.")
-    ],
+    revision: Annotated[str, typer.Argument(help="Revision to go back to; `base` removes all tables.")],
     url: Url = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -26,21 +26,13 @@ Workload = Annotated[
 ]
 Shape = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="M=512,N=512", help="May be repeated. Default: the workload's own shapes."
-    ),
+    typer.Option(metavar="M=512,N=512", help="May be repeated. Default: the workload's own shapes."),
 ]
-Dtype = Annotated[
-    list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")
-]
+Dtype = Annotated[list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
-Trials = Annotated[
-    int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")
-]
+Trials = Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")]
 Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole job.")]
-Strategy = Annotated[
-    str, typer.Option(help="random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
-]
+Strategy = Annotated[str, typer.Option(help="random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")]
 Description = Annotated[
     Path | None,
     typer.Option(
@@ -52,15 +44,11 @@ Description = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed proposes the same configurations.")]
 TensorOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=M,N", help="FILE:KERNEL: shape of a pointer argument, over the dims."
-    ),
+    typer.Option(metavar="NAME=M,N", help="FILE:KERNEL: shape of a pointer argument, over the dims."),
 ]
 ScalarOption = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=EXPR", help="FILE:KERNEL: value of a scalar argument, over the dims."
-    ),
+    typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: value of a scalar argument, over the dims."),
 ]
 GridOption = Annotated[
     str | None,
@@ -192,9 +180,7 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
     return infer_workload(
         source,
         dims=dims,
-        tensors={
-            n: tuple(split_outside(v)) for n, v in _one_each(options.tensor, "--tensor").items()
-        },
+        tensors={n: tuple(split_outside(v)) for n, v in _one_each(options.tensor, "--tensor").items()},
         scalars=parse_pairs(options.scalar, "--scalar"),
         grid=tuple(options.grid.split(";")) if options.grid else None,
         choices={

@@ -51,9 +51,7 @@ def jobs(
     console().print(table if found else "no jobs")
 
 
-def cancel(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")], server: Server = None
-) -> None:
+def cancel(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")], server: Server = None) -> None:
     """Cancel a job. Its finished trials and stored configurations stay.
 
     Example: `deuteron cancel 6f1c...`

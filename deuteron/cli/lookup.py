@@ -70,9 +70,7 @@ def from_service(
     from .settings import connect
 
     with connect(server) as client:
-        answer = client.lookup(
-            _hash_of_file(kernel) or kernel, _key_of(device), shape, dtype, strict=strict
-        )
+        answer = client.lookup(_hash_of_file(kernel) or kernel, _key_of(device), shape, dtype, strict=strict)
     return Found(answer.match, answer.reason, format_config(answer.config or {}))
 
 
@@ -95,9 +93,7 @@ def _hash_in(bundle: Bundle, kernel: str) -> str:
         if record.kernel_name == kernel or is_hash:
             return record.kernel_hash
         names[record.kernel_name] = record.kernel_hash
-    raise CommandError(
-        f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}"
-    )
+    raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")
 
 
 def _key_of(device: str) -> str:

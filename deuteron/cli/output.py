@@ -38,9 +38,7 @@ def make_table(*columns: str) -> Table:
     table = Table(box=SIMPLE, pad_edge=False)
     for column in columns:
         right = column.startswith(">")
-        table.add_column(
-            column.removeprefix(">"), justify="right" if right else "left", overflow="fold"
-        )
+        table.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold")
     return table
 
 

@@ -10,13 +10,9 @@ import typer
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind (DEUTERON_HOST).")] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0 picks a free one (DEUTERON_PORT).")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 picks a free one (DEUTERON_PORT).")] = None,
     home: Annotated[Path | None, typer.Option(help="Data directory (DEUTERON_HOME).")] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Database address (DEUTERON_DATABASE_URL).")
-    ] = None,
+    database: Annotated[str | None, typer.Option(help="Database address (DEUTERON_DATABASE_URL).")] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(help="embedded, none, or a Dask scheduler tcp://... (DEUTERON_SCHEDULER)."),
@@ -35,8 +31,6 @@ def serve(
     from .settings import settings_with
 
     start_logging()
-    settings = settings_with(
-        host=host, port=port, home=home, database_url=database, scheduler=scheduler
-    )
+    settings = settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)
     with explained(settings.database_url):
         run_service(settings)

@@ -42,9 +42,7 @@ def submit(
     grid: GridOption = None,
     search: SearchOption = None,
     constexpr: ConstexprOption = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Follow the job until it ends.")
-    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the job until it ends.")] = False,
     key: Annotated[
         str | None,
         typer.Option("--idempotency-key", help="The same key submits the same job only once."),
@@ -67,9 +65,7 @@ def submit(
         seconds=seconds,
         strategy=strategy,
         seed=seed,
-        kernel=KernelOptions(
-            description, tensor or (), scalar or (), grid, search or (), constexpr or ()
-        ),
+        kernel=KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ()),
     )
     with connect(server) as client:
         accepted = client.submit(job, idempotency_key=key)

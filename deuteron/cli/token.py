@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from deuteron.server import Store
     from deuteron.server.store import Token
 
-app = typer.Typer(
-    no_args_is_help=True, help="Create, list and revoke bearer tokens of the service."
-)
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke bearer tokens of the service.")
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -37,12 +35,8 @@ class Scope(StrEnum):
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(help="Whose it is, for the list.")],
-    scope: Annotated[
-        list[Scope] | None, typer.Option(help="May be repeated. Default: read.")
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lifetime such as 90d, 12h or 30m.")
-    ] = None,
+    scope: Annotated[list[Scope] | None, typer.Option(help="May be repeated. Default: read.")] = None,
+    expires: Annotated[str | None, typer.Option(metavar="TIME", help="Lifetime such as 90d, 12h or 30m.")] = None,
 ) -> None:
     """Create a token and print its secret, which cannot be shown again.
 

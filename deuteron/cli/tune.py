@@ -70,9 +70,7 @@ def tune(
         seconds=seconds,
         strategy=strategy,
         seed=seed,
-        kernel=KernelOptions(
-            description, tensor or (), scalar or (), grid, search or (), constexpr or ()
-        ),
+        kernel=KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ()),
     )
     if save is not None:
         save_workload(job.workload, save)
@@ -87,9 +85,7 @@ def tune(
 
     from .output import print_records, say
 
-    get_device(
-        job.device
-    )  # before the folder is made: a device that is not there leaves nothing behind
+    get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
     with progress_view(sys.stderr) as view:
         result = tune_locally(job, emit=view, folder=out or default_folder(job))
     if result.resumed:

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from deuteron.server import Client
 
 
-def watch(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")], server: Server = None
-) -> None:
+def watch(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")], server: Server = None) -> None:
     """Follow a job until it ends, then print what it found. Ctrl-C stops watching, not the job.
 
     Example: `deuteron watch 6f1c...`

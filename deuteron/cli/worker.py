@@ -8,18 +8,12 @@ import typer
 
 
 def worker(
-    scheduler: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="The Dask scheduler, tcp://host:8786.")
-    ],
+    scheduler: Annotated[str, typer.Argument(metavar="ADDRESS", help="The Dask scheduler, tcp://host:8786.")],
     server: Annotated[
         str | None,
-        typer.Option(
-            help="Address of the service, where results go. Default: DEUTERON_PUBLIC_URL."
-        ),
+        typer.Option(help="Address of the service, where results go. Default: DEUTERON_PUBLIC_URL."),
     ] = None,
-    device: Annotated[
-        list[str] | None, typer.Option(help="May be repeated. Default: all of this machine.")
-    ] = None,
+    device: Annotated[list[str] | None, typer.Option(help="May be repeated. Default: all of this machine.")] = None,
 ) -> None:
     """Measure on this machine's devices for a service elsewhere, one process a device.
 
@@ -34,6 +28,4 @@ def worker(
 
     start_logging()
     settings = settings_with()
-    run_worker(
-        scheduler, server_url=server or settings.base_url, settings=settings, devices=device or None
-    )
+    run_worker(scheduler, server_url=server or settings.base_url, settings=settings, devices=device or None)

@@ -44,9 +44,7 @@ def install() -> None:
     """
     present = sys.modules.get("triton")
     if present is not None and present.__name__ != "deuteron":
-        raise DeuteronError(
-            "triton is imported already", hint="call deuteron.compat.triton.install() before that"
-        )
+        raise DeuteronError("triton is imported already", hint="call deuteron.compat.triton.install() before that")
     for name, ours in ALIASES.items():
         sys.modules[name] = importlib.import_module(ours)
     runtime = _runtime()

@@ -44,9 +44,7 @@ def upgrade() -> None:
         ),
         sa.Column(
             "toolchain_key",
-            sa.String(length=1000).with_variant(
-                sa.String(length=1000, collation="C"), "postgresql"
-            ),
+            sa.String(length=1000).with_variant(sa.String(length=1000, collation="C"), "postgresql"),
             nullable=False,
         ),
         sa.Column("job_id", sa.String(length=36), nullable=True),
@@ -152,9 +150,7 @@ def upgrade() -> None:
         sa.Column("claim_id", sa.String(length=80), nullable=True),
         sa.Column("sequence", sa.Integer(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name="fk_events_job_id_jobs", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_events_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", "id", name="pk_events"),
         sa.UniqueConstraint("job_id", "claim_id", "sequence", name="uq_events_delivery"),
     )
@@ -165,14 +161,10 @@ def upgrade() -> None:
         sa.Column("body_sha256", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.String(length=36), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name="fk_idempotency_keys_job_id_jobs", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_idempotency_keys_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("owner", "key", name="pk_idempotency_keys"),
     )
-    op.create_index(
-        "ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False
-    )
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"], unique=False)
 
     op.create_table(
         "trials",
@@ -187,9 +179,7 @@ def upgrade() -> None:
         sa.Column("median_ns", sa.Float(), nullable=True),
         sa.Column("body", sa.Text(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["job_id"], ["jobs.id"], name="fk_trials_job_id_jobs", ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_trials_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", "trial_id", name="pk_trials"),
     )
     op.create_index("ix_trials_job_id_sequence", "trials", ["job_id", "sequence"], unique=False)

@@ -48,15 +48,11 @@ class CuptiSource:
         self._cupti = load_cupti(library)
         version = c_uint32()
         if self._cupti.cuptiGetVersion(byref(version)) or not version.value:
-            raise CuptiError(
-                "libcupti is here, but no NVIDIA driver", hint="profile on the CPU: backend='cpu'"
-            )
+            raise CuptiError("libcupti is here, but no NVIDIA driver", hint="profile on the CPU: backend='cpu'")
         self.version = version.value
         self._kernel_size = kernel_record_size(self.version)
         self._measured = False
-        self._native = native_callbacks(
-            max(buffer_bytes or knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES)
-        )
+        self._native = native_callbacks(max(buffer_bytes or knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES))
         self._subscriber = c_void_p()
         self._epoch_offset_ns = 0
 
@@ -75,12 +71,8 @@ class CuptiSource:
                 hint="stop torch.profiler, Nsight Systems, Nsight Compute or Proton first: CUPTI serves one client",
             )
         if code in _INSUFFICIENT_PRIVILEGES:
-            return CuptiError(
-                f"{name}: {reason}", hint="ask the administrator to allow profiling for all users"
-            )
-        return CuptiError(
-            f"{name}: {reason}", hint="is libcupti as new as the driver's CUDA version?"
-        )
+            return CuptiError(f"{name}: {reason}", hint="ask the administrator to allow profiling for all users")
+        return CuptiError(f"{name}: {reason}", hint="is libcupti as new as the driver's CUDA version?")
 
     def start(self) -> None:
         """Subscribe and begin to collect. Raises CuptiError, with its own message if CUPTI is taken."""

@@ -37,10 +37,7 @@ def synchronise_devices() -> None:
         device, flags, active = c_int(), c_uint(), c_int()
         if driver.cuDeviceGet(byref(device), c_int(index)):
             continue
-        if (
-            driver.cuDevicePrimaryCtxGetState(device, byref(flags), byref(active))
-            or not active.value
-        ):
+        if driver.cuDevicePrimaryCtxGetState(device, byref(flags), byref(active)) or not active.value:
             continue
         _synchronise_primary(driver, device)
 

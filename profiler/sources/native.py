@@ -159,9 +159,7 @@ def thread_cell() -> ctypes.c_uint32:
     """A new cell for the number that launches of the calling thread carry (0: they are not logged)."""
     cell = ctypes.c_uint32()
     _cells.append(cell)
-    ctypes.CDLL(None).pthread_setspecific(
-        ctypes.c_uint32(_thread_key()), ctypes.c_void_p(ctypes.addressof(cell))
-    )
+    ctypes.CDLL(None).pthread_setspecific(ctypes.c_uint32(_thread_key()), ctypes.c_void_p(ctypes.addressof(cell)))
     return cell
 
 

@@ -40,9 +40,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="REGEX",
         help="Keep all paths through frames whose name matches, from its start ('.*test.*' finds test anywhere)",
     )
-    add(
-        "-e", "--exclude", metavar="REGEX", help="Drop frames whose name matches and all below them"
-    )
+    add("-e", "--exclude", metavar="REGEX", help="Drop frames whose name matches and all below them")
     add("-t", "--threshold", type=float, help="Hide frames whose first metric is smaller")
     add("-d", "--depth", type=int, default=DEFAULT_DEPTH, help="Levels of the tree to show (100)")
     add("-f", "--format", choices=FORMATS, default="full", help="How Python frames are named")
@@ -82,9 +80,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     metrics = [name.strip() for name in (options.metrics or "").split(",") if name.strip()]
     if not metrics:
-        raise DeuteronError(
-            "nothing to show: no metrics are named", hint="-m METRICS shows some, -l lists them"
-        )
+        raise DeuteronError("nothing to show: no metrics are named", hint="-m METRICS shows some, -l lists them")
     text = render(
         options.file,
         metrics,

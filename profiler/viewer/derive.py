@@ -82,9 +82,7 @@ class _Deriver:
         name = self.column(metric)
         unit = _UNIT.search(name)
         if unit is None:
-            raise MetricError(
-                f"metric {name!r} has no unit of time", hint="name it 'time (ns)', or s, ms, us"
-            )
+            raise MetricError(f"metric {name!r} has no unit of time", hint="name it 'time (ns)', or s, ms, us")
         return self.gf.dataframe[name] * _SECONDS[unit[1]]
 
     def derive(self, metric: str) -> str:
@@ -204,11 +202,7 @@ def get_min_time_bytes(df: pd.DataFrame, device_info: DeviceInfo) -> pd.DataFram
 
 
 def _devices(device_info: DeviceInfo) -> list[tuple[str, str, dict[str, object]]]:
-    return [
-        (kind, index, device)
-        for kind, group in device_info.items()
-        for index, device in group.items()
-    ]
+    return [(kind, index, device) for kind, group in device_info.items() for index, device in group.items()]
 
 
 def _rows_of(df: pd.DataFrame, kind: str, index: str) -> pd.Series:

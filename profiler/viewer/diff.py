@@ -55,9 +55,7 @@ def _subtract(left: ht.GraphFrame, right: ht.GraphFrame, columns: list[str]) -> 
         node = Node([side for side in (ours, theirs) if side is not None][0].frame, parent)
         (parent.children if parent is not None else roots).append(node)
         row: dict[str, object] = {"node": node, "name": node.frame.get("name")}
-        row["_missing_node"] = (
-            _RIGHT_ONLY if ours is None else _LEFT_ONLY if theirs is None else _BOTH
-        )
+        row["_missing_node"] = _RIGHT_ONLY if ours is None else _LEFT_ONLY if theirs is None else _BOTH
         for column in columns:
             mine = left_values[id(ours)][column] if ours is not None else math.nan
             other = right_values[id(theirs)][column] if theirs is not None else math.nan

@@ -38,9 +38,7 @@ def read(filename: Source) -> tuple[ht.GraphFrame, list[str], list[str], DeviceI
     database = load(filename)
     gf, inclusive, exclusive, devices = get_raw_metrics(database)
     if not inclusive and not exclusive:
-        raise EmptyProfile(
-            f"{where} has no metrics", hint="was anything launched or any metric given?"
-        )
+        raise EmptyProfile(f"{where} has no metrics", hint="was anything launched or any metric given?")
     sum_inclusive(gf)
     return gf, inclusive, exclusive, devices
 
@@ -159,9 +157,7 @@ def filter_frames(
     Raises UsageError for a bad regular expression, EmptyProfile when nothing is left.
     """
     if include:
-        gf = _keep(
-            gf, _matching_paths(gf, _pattern(include)), f"no frame matches --include {include!r}"
-        )
+        gf = _keep(gf, _matching_paths(gf, _pattern(include)), f"no frame matches --include {include!r}")
         sum_inclusive(gf)
     if exclude:
         kept = _unmatched(gf, _pattern(exclude))
@@ -228,11 +224,7 @@ def _unmatched(gf: ht.GraphFrame, pattern: re.Pattern[str]) -> set[int]:
 
 def _at_least(gf: ht.GraphFrame, metric: str, threshold: float) -> set[int]:
     values = gf.dataframe[metric].tolist()
-    wanted = {
-        id(node)
-        for node, value in zip(gf.dataframe.index, values, strict=True)
-        if value >= threshold
-    }
+    wanted = {id(node) for node, value in zip(gf.dataframe.index, values, strict=True) if value >= threshold}
     return _ancestors(_walk(gf), wanted)
 
 
@@ -265,9 +257,7 @@ def format_frames(gf: ht.GraphFrame, format: str | None) -> ht.GraphFrame:
     if shorten is None:
         raise UsageError(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     if format not in (None, "full"):
-        names = [
-            shorten(name) if _PYTHON_FRAME.match(name) else name for name in gf.dataframe["name"]
-        ]
+        names = [shorten(name) if _PYTHON_FRAME.match(name) else name for name in gf.dataframe["name"]]
         gf.dataframe["name"] = names
     return gf
 

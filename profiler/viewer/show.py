@@ -29,9 +29,7 @@ def parse(
     first metric. Raises the errors of :func:`read`, :func:`filter_frames` and :func:`derive_metrics`.
     """
     if not metrics:
-        raise UsageError(
-            "no metric was asked for", hint="-m time/ms,util, for example; -l lists them"
-        )
+        raise UsageError("no metric was asked for", hint="-m time/ms,util, for example; -l lists them")
     gf, inclusive, exclusive, devices = read(filename)
     gf = filter_frames(gf, include, exclude)
     columns = derive_metrics(gf, metrics, inclusive, exclusive, devices)
@@ -104,9 +102,7 @@ def tree_text(
     if print_sorted:
         parts += _sorted_lines(gf, metrics[0])
     if "bytes (inc)" in metrics and gf.dataframe["bytes (inc)"].min() < 0:
-        parts.append(
-            "Warning: Negative byte values detected, this is usually the result of a datatype overflow\n\n"
-        )
+        parts.append("Warning: Negative byte values detected, this is usually the result of a datatype overflow\n\n")
     return "".join(parts)
 
 

@@ -27,16 +27,12 @@ _FILE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get(
-    "/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE
-)
+@router.get("/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE)
 def latest_bundle(
     request: Request,
     context: ContextDep,
     _reader: Reader,
-    kernel: Annotated[
-        str | None, Query(description="Kernel hash or name; all if left out.")
-    ] = None,
+    kernel: Annotated[str | None, Query(description="Kernel hash or name; all if left out.")] = None,
     device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
 ) -> Response:
     """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked.
@@ -48,9 +44,7 @@ def latest_bundle(
     return _send(request, bundle, "no-cache")
 
 
-@router.get(
-    "/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE
-)
+@router.get("/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE)
 def get_bundle(
     sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
     request: Request,

@@ -31,9 +31,7 @@ async def lookup_config(
     _reader: Reader,
     kernel: Annotated[str, Query(description="Kernel hash or name.", examples=["softmax"])],
     device: Annotated[str, Query(description="Device key or name.", examples=["NVIDIA H200"])],
-    shape: Annotated[
-        str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])
-    ],
+    shape: Annotated[str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])],
     dtype: Annotated[str, Query(examples=["f32"])] = "f32",
     toolchain: Annotated[
         str | None,

@@ -39,9 +39,7 @@ def follow(
     last_event_id: Annotated[
         str | None, Header(description="Resume after this event; EventSource sends it by itself.")
     ] = None,
-    after: Annotated[
-        int, Query(ge=0, description="Like Last-Event-ID, for the first request.")
-    ] = 0,
+    after: Annotated[int, Query(ge=0, description="Like Last-Event-ID, for the first request.")] = 0,
 ) -> Response:
     """Every event of the job from the beginning (or after `Last-Event-ID`), then new ones as they happen.
 
@@ -69,9 +67,7 @@ def follow(
     )
 
 
-async def _stream(
-    request: Request, context: Context, job_id: str, after: int
-) -> AsyncIterator[bytes]:
+async def _stream(request: Request, context: Context, job_id: str, after: int) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     last_sent = time.monotonic()
     while True:

@@ -139,9 +139,7 @@ def job_answer(context: Context, job: Job) -> JobAnswer:
         kernel_name=job.kernel_name,
         kernel_hash=job.kernel_hash,
         device=job.device,
-        progress=Progress(
-            trials=job.trials_done, screened=job.screened, trials_total=job.trials_total
-        ),
+        progress=Progress(trials=job.trials_done, screened=job.screened, trials_total=job.trials_total),
         attempts=job.attempts,
         worker=job.worker,
         cancel_requested=job.cancel_requested,

@@ -18,9 +18,7 @@ router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Store a kernel")
-def post_kernel(
-    body: KernelBody, context: ContextDep, _submitter: Submitter, response: Response
-) -> KernelAnswer:
+def post_kernel(body: KernelBody, context: ContextDep, _submitter: Submitter, response: Response) -> KernelAnswer:
     """The text is parsed, never executed. A kernel that does not parse is answered with the place, the
     source line, a caret and a hint. Posting the same kernel again answers with the stored one."""
     source = KernelSource.from_text(body.text, body.name, filename=body.filename)

@@ -10,9 +10,7 @@ from fastapi import Query, Request, Response
 
 from ..problems import Problem
 
-Cursor = Annotated[
-    str | None, Query(description="The `next` of the page before; leave out for the first page.")
-]
+Cursor = Annotated[str | None, Query(description="The `next` of the page before; leave out for the first page.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries on a page.")]
 
 

@@ -26,13 +26,9 @@ class KernelBody(Body):
     )
     text: str = Field(
         description="Source text. It is parsed, never executed.",
-        examples=[
-            "@triton.jit\ndef add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    ..."
-        ],
+        examples=["@triton.jit\ndef add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    ..."],
     )
-    filename: str = Field(
-        "kernel.py", max_length=400, description="Name to show in error messages."
-    )
+    filename: str = Field("kernel.py", max_length=400, description="Name to show in error messages.")
 
 
 class KernelArgument(BaseModel):
@@ -51,12 +47,8 @@ class KernelAnswer(BaseModel):
 
 
 class BudgetBody(Body):
-    trials: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Trials per shape and dtype.", examples=[50]
-    )
-    seconds: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="Seconds for the whole job.", examples=[60]
-    )
+    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="Trials per shape and dtype.", examples=[50])
+    seconds: Annotated[float, Field(gt=0)] | None = Field(None, description="Seconds for the whole job.", examples=[60])
 
 
 class JobBody(Body):
@@ -90,23 +82,16 @@ class JobBody(Body):
         None, min_length=1, description="For example f32, bf16; the workload's first if left out."
     )
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
-    budget: BudgetBody = Field(
-        BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out."
-    )
-    strategy: str | None = Field(
-        None, description="Search strategy; the tuner's default if left out."
-    )
-    seed: int = Field(
-        0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same."
-    )
+    budget: BudgetBody = Field(BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out.")
+    strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same.")
 
 
 class Progress(BaseModel):
     trials: int = Field(description="Trials finished so far, races and finals included.")
     screened: int = Field(description="Configurations tried so far; the budget limits these.")
     trials_total: int = Field(
-        description="The most that will be screened, 0 when the budget is the whole space; a job may "
-        "need fewer."
+        description="The most that will be screened, 0 when the budget is the whole space; a job may need fewer."
     )
 
 
@@ -121,9 +106,7 @@ class JobAnswer(BaseModel):
     worker: str | None
     cancel_requested: bool
     error: str | None
-    waiting_for: str | None = Field(
-        None, description="What a queued job waits for when no connected worker has it."
-    )
+    waiting_for: str | None = Field(None, description="What a queued job waits for when no connected worker has it.")
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
@@ -155,12 +138,8 @@ class TrialPage(BaseModel):
 
 
 class LookupBody(Body):
-    kernel: str = Field(
-        description="Kernel hash, or a name (of a built-in workload or the newest kernel so called)."
-    )
-    device: str = Field(
-        description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`."
-    )
+    kernel: str = Field(description="Kernel hash, or a name (of a built-in workload or the newest kernel so called).")
+    device: str = Field(description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`.")
     shape: dict[str, int]
     dtype: str = "f32"
     toolchain: dict[str, str] | None = Field(
@@ -211,9 +190,7 @@ Scope = Literal["read", "submit", "worker", "admin"]
 class TokenBody(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     scopes: list[Scope] = Field(min_length=1, examples=[list(SCOPES[:2])])
-    expires_in_seconds: int | None = Field(
-        None, ge=1, le=10 * 365 * 86400, description="Lifetime; null never expires."
-    )
+    expires_in_seconds: int | None = Field(None, ge=1, le=10 * 365 * 86400, description="Lifetime; null never expires.")
 
 
 class TokenAnswer(BaseModel):

@@ -31,9 +31,7 @@ router = APIRouter(prefix="/v1/worker", tags=["worker"])
 
 
 @router.post("/jobs/{job_id}/claim", summary="Take a job")
-def claim(
-    job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrincipal
-) -> ClaimAnswer:
+def claim(job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrincipal) -> ClaimAnswer:
     """Answers with the spec and with every trial that earlier runs finished. 409 when the job has ended
     or another run has it."""
     taken = context.ingest.claim(job_id, claim_id=body.claim_id, worker=body.worker)
@@ -42,27 +40,21 @@ def claim(
         lease_seconds=context.settings.lease_seconds,
         spec=json.loads(taken.job.spec),
         finished=[
-            FinishedTrial(
-                shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body)
-            )
+            FinishedTrial(shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body))
             for trial in taken.finished
         ],
     )
 
 
 @router.post("/jobs/{job_id}/events", summary="Deliver events")
-def deliver(
-    job_id: str, body: EventsBody, context: ContextDep, _worker: WorkerPrincipal
-) -> ReceiptAnswer:
+def deliver(job_id: str, body: EventsBody, context: ContextDep, _worker: WorkerPrincipal) -> ReceiptAnswer:
     """Safe to repeat: an event is known by its run and its number."""
     events = [Delivery(item.sequence, item.event) for item in body.events]
     return _answer(context.ingest.deliver(job_id, claim_id=body.claim_id, events=events))
 
 
 @router.post("/jobs/{job_id}/heartbeat", summary="Stay in charge of a job")
-def heartbeat(
-    job_id: str, body: HeartbeatBody, context: ContextDep, _worker: WorkerPrincipal
-) -> ReceiptAnswer:
+def heartbeat(job_id: str, body: HeartbeatBody, context: ContextDep, _worker: WorkerPrincipal) -> ReceiptAnswer:
     return _answer(context.ingest.heartbeat(job_id, claim_id=body.claim_id))
 
 
@@ -86,9 +78,7 @@ def announce(body: AnnounceBody, context: ContextDep, _worker: WorkerPrincipal) 
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Upload a job's profile",
 )
-async def upload_profile(
-    job_id: str, request: Request, context: ContextDep, _worker: WorkerPrincipal
-) -> Response:
+async def upload_profile(job_id: str, request: Request, context: ContextDep, _worker: WorkerPrincipal) -> Response:
     """The body is the .hatchet file; it is written to disk as it arrives."""
     folder = context.settings.directory("profiles")
     digest = hashlib.sha256()

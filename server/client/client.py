@@ -64,9 +64,7 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def submit(
-        self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None
-    ) -> RemoteJob:
+    def submit(self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None) -> RemoteJob:
         """Submit a job. A lost answer is asked for again under the same key, so it makes one job."""
         document = job.to_json() if isinstance(job, JobSpec) else dict(job)
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
@@ -102,9 +100,7 @@ class Client:
     def cancel(self, job_id: str) -> RemoteJob:
         return RemoteJob.from_json(_document(self._send("POST", f"/v1/jobs/{job_id}/cancel")))
 
-    def watch(
-        self, job_id: str, *, after: int = 0, patience_s: float = 120.0
-    ) -> Iterator[RemoteEvent]:
+    def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:
         """Every event of a job after the one numbered ``after``, until the job ends.
 
         Reconnects by itself and resumes where it was; no event is missed or repeated.
@@ -137,9 +133,7 @@ class Client:
         timeout = httpx.Timeout(_STREAM_SILENCE_S, connect=5.0)
         headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
         try:
-            with self._http.stream(
-                "GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout
-            ) as response:
+            with self._http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout) as response:
                 if response.is_error:
                     response.read()
                     raise service_error(response)
@@ -174,9 +168,7 @@ class Client:
             record=ConfigRecord.from_json(record) if record is not None else None,
         )
 
-    def pull_bundle(
-        self, path: Path, *, kernel: str | None = None, device: str | None = None
-    ) -> BundleDownload:
+    def pull_bundle(self, path: Path, *, kernel: str | None = None, device: str | None = None) -> BundleDownload:
         """Bring the bundle at ``path`` up to date. See :class:`Download` for what can be relied on."""
         parameters = {"kernel": kernel, "device": device}
         chosen = {name: value for name, value in parameters.items() if value is not None}
@@ -192,9 +184,7 @@ class Client:
     def _get(self, path: str, **parameters: str | int) -> dict[str, object]:
         return _document(self._send("GET", path, parameters))
 
-    def _send(
-        self, method: str, path: str, parameters: Mapping[str, str | int] | None = None
-    ) -> httpx.Response:
+    def _send(self, method: str, path: str, parameters: Mapping[str, str | int] | None = None) -> httpx.Response:
         try:
             response = self._http.request(method, path, params=parameters)
         except httpx.TransportError as error:

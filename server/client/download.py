@@ -73,9 +73,7 @@ class Download:
         if part is not None:
             headers["Range"] = f"bytes={part.path.stat().st_size}-"
             headers["If-Range"] = f'"{part.sha256}"'
-        with self.http.stream(
-            "GET", self.address, params=dict(self.parameters), headers=headers
-        ) as response:
+        with self.http.stream("GET", self.address, params=dict(self.parameters), headers=headers) as response:
             if response.status_code == 304 and present is not None:
                 return BundleDownload(self.path, present, changed=False)
             if response.status_code == 416 and part is not None:
@@ -89,16 +87,12 @@ class Download:
     def _receive(self, response: httpx.Response, part: _Part | None) -> BundleDownload:
         match = _ETAG.match(response.headers.get("etag", ""))
         if match is None:
-            raise DownloadError(
-                f"{response.url} has no sha256 as its ETag", hint="is this a deuteron service?"
-            )
+            raise DownloadError(f"{response.url} has no sha256 as its ETag", hint="is this a deuteron service?")
         resumed = response.status_code == 206 and part is not None
         if part is None or not resumed or part.sha256 != match.group(1):
             for old in self._parts():
                 old.path.unlink(missing_ok=True)
-            part = _Part(
-                self.path.with_name(f".{self.path.name}.{match.group(1)}.part"), match.group(1)
-            )
+            part = _Part(self.path.with_name(f".{self.path.name}.{match.group(1)}.part"), match.group(1))
         with part.path.open("ab") as file:
             for chunk in response.iter_bytes():
                 file.write(chunk)

@@ -20,9 +20,7 @@ class DownloadError(DeuteronError):
 class ServiceError(DeuteronError):
     """The service answered with a problem document (RFC 9457)."""
 
-    def __init__(
-        self, message: str, *, status: int, problem: Mapping[str, object], hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, status: int, problem: Mapping[str, object], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.problem = dict(problem)
@@ -31,9 +29,7 @@ class ServiceError(DeuteronError):
 def unreachable(url: str, error: httpx.TransportError) -> ServiceUnreachable:
     """The error for a request that got no answer."""
     if isinstance(error, httpx.TimeoutException):
-        return ServiceUnreachable(
-            f"{url} did not answer in time", hint="try again, or look at its log"
-        )
+        return ServiceUnreachable(f"{url} did not answer in time", hint="try again, or look at its log")
     return ServiceUnreachable(
         f"{url} does not answer: {error or type(error).__name__}",
         hint="start it with `deuteron serve`, or name another with --server",

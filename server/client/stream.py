@@ -21,9 +21,7 @@ def parse_events(lines: Iterable[str]) -> Iterator[RemoteEvent]:
             name, _, value = line.partition(":")
             value = value.removeprefix(" ")
             # The format allows several data lines for one event.
-            fields[name] = (
-                f"{fields[name]}\n{value}" if name == "data" and name in fields else value
-            )
+            fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
 
 
 def _event(fields: dict[str, str]) -> RemoteEvent | None:

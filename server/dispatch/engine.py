@@ -86,9 +86,7 @@ class Engine:
     @classmethod
     def embedded(cls, benches: Sequence[Bench], folder: Path, *, allowed_failures: int) -> Engine:
         """A scheduler in this process and one worker process per bench."""
-        dask.config.set(
-            {**WORKER_CONFIG, "distributed.scheduler.allowed-failures": allowed_failures}
-        )
+        dask.config.set({**WORKER_CONFIG, "distributed.scheduler.allowed-failures": allowed_failures})
         workers = {
             bench.device: {
                 "cls": Nanny,

@@ -115,9 +115,7 @@ class Ingest:
         with self.store.write() as tx:
             return self._receipt(tx, job_id, claim_id)
 
-    def release(
-        self, job_id: str, *, reason: str, claim_id: str | None = None, refund: bool = False
-    ) -> Job:
+    def release(self, job_id: str, *, reason: str, claim_id: str | None = None, refund: bool = False) -> Job:
         """A run is gone: queue its job again, or fail it when its attempts are used up.
 
         ``claim_id`` limits this to one run: another run may have taken the job over meanwhile. ``refund``
@@ -161,9 +159,7 @@ class Ingest:
         self.signals.notify(job_id)
         return job
 
-    def _apply(
-        self, tx: Transaction, job: Job, claim_id: str, item: Delivery, event: TuneEvent
-    ) -> None:
+    def _apply(self, tx: Transaction, job: Job, claim_id: str, item: Delivery, event: TuneEvent) -> None:
         tx.events.append(
             job.id,
             str(item.event["kind"]),

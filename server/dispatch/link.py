@@ -47,9 +47,7 @@ class Link:
 
     def __init__(self, server_url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(
-            base_url=server_url, headers=headers, timeout=_TIMEOUT, trust_env=False
-        )
+        self._http = httpx.Client(base_url=server_url, headers=headers, timeout=_TIMEOUT, trust_env=False)
 
     def claim(self, job_id: str, claim_id: str, worker: str, *, patience_s: float) -> Assignment:
         """Take the job, waiting up to ``patience_s`` for a server that is starting again.
@@ -62,9 +60,7 @@ class Link:
         attempt = 0
         while True:
             try:
-                answer = self._post(
-                    f"/v1/worker/jobs/{job_id}/claim", {"claim_id": claim_id, "worker": worker}
-                )
+                answer = self._post(f"/v1/worker/jobs/{job_id}/claim", {"claim_id": claim_id, "worker": worker})
                 break
             except ServerUnreachable:
                 if time.monotonic() > deadline:

@@ -59,9 +59,7 @@ class Reporter:
         with self._changed:
             self._spool.append(event)
             self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: not self._spool.unsent(1) or not self._online, _ACKNOWLEDGE_WAIT_S
-            )
+            self._changed.wait_for(lambda: not self._spool.unsent(1) or not self._online, _ACKNOWLEDGE_WAIT_S)
 
     def drain(self, patience_s: float) -> bool:
         """Wait until the server has everything; False when it stayed away longer than ``patience_s``."""
@@ -73,9 +71,7 @@ class Reporter:
         while True:
             with self._changed:
                 pause = _CANCEL_POLL_S if self._online else _RETRY_S
-                self._changed.wait_for(
-                    lambda: self._closing or (self._online and bool(self._spool.unsent(1))), pause
-                )
+                self._changed.wait_for(lambda: self._closing or (self._online and bool(self._spool.unsent(1))), pause)
                 closing, batch = self._closing, self._spool.unsent()
             if closing:
                 return

@@ -121,9 +121,7 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
         except (ServerUnreachable, ServerRefused) as error:
             logger.warning("leftover events stay in the spool: %s", error)
         try:
-            assignment = link.claim(
-                job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S
-            )
+            assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
         except ServerRefused as error:
             return f"refused: {error.message}"
         return _run_claimed(bench, link, job_id, claim_id, assignment)
@@ -131,9 +129,7 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
         link.close()
 
 
-def _run_claimed(
-    bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment
-) -> str:
+def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment) -> str:
     workdir = bench.home / "runs" / claim_id
     workdir.mkdir(parents=True, exist_ok=True)
     spool = Spool(bench.spool, job_id, claim_id)

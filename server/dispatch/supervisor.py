@@ -48,9 +48,7 @@ class DaskDispatcher:
         self._thread: threading.Thread | None = None
 
     def start(self, server_url: str) -> None:
-        self._thread = threading.Thread(
-            target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -75,9 +73,7 @@ class DaskDispatcher:
             try:
                 self._engine = self._open(server_url)
             except OSError as error:
-                logger.warning(
-                    "the scheduler %s does not answer: %s", self._settings.scheduler, error
-                )
+                logger.warning("the scheduler %s does not answer: %s", self._settings.scheduler, error)
                 self._closing.wait(_RECONNECT_S)
                 continue
             self._serve(self._engine)
@@ -93,8 +89,7 @@ class DaskDispatcher:
             return Engine.connect(self._settings.scheduler)
         home = self._settings.home
         benches = [
-            Bench(server_url, self._token, device, home, self._settings.runner)
-            for device in self._devices or ()
+            Bench(server_url, self._token, device, home, self._settings.runner) for device in self._devices or ()
         ]
         return Engine.embedded(
             benches,
@@ -140,9 +135,7 @@ class DaskDispatcher:
     def _store_leftovers(self, spool: Path) -> None:
         for leftover in leftovers(spool):
             try:
-                self._ingest.deliver(
-                    leftover.job_id, claim_id=leftover.claim_id, events=leftover.deliveries
-                )
+                self._ingest.deliver(leftover.job_id, claim_id=leftover.claim_id, events=leftover.deliveries)
             except (NotFound, DeuteronError) as error:
                 logger.warning("dropping %s: %s", leftover.path.name, error)
             leftover.path.unlink(missing_ok=True)
@@ -192,9 +185,7 @@ class DaskDispatcher:
             self._ingest.release(job.id, reason="the worker was lost", claim_id=job.claim_id)
         elif job.state is JobState.QUEUED and failure is not None:
             # Its workers died before they could claim it; they would be started again for ever.
-            self._ingest.fail(
-                job.id, f"the workers for this job died before they could start it: {failure}"
-            )
+            self._ingest.fail(job.id, f"the workers for this job died before they could start it: {failure}")
 
     def _expire_leases(self) -> None:
         now = datetime.now(UTC)
@@ -207,6 +198,4 @@ class DaskDispatcher:
                 silent = self._dispatched.pop(job.id, None)
                 if silent is not None:
                     silent.cancel()
-                self._ingest.release(
-                    job.id, reason=f"worker {job.worker} was silent", claim_id=job.claim_id
-                )
+                self._ingest.release(job.id, reason=f"worker {job.worker} was silent", claim_id=job.claim_id)

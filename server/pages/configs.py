@@ -25,8 +25,7 @@ def configs_page(context: ContextDep, _reader: Reader) -> Response:
     shown = f"{total} stored" if total <= _SHOWN else f"the newest {_SHOWN} of {total}"
     configs.sort(key=_group)
     sections: list[Child] = [
-        _section(name, device, list(group))
-        for (name, device), group in groupby(configs, key=_group)
+        _section(name, device, list(group)) for (name, device), group in groupby(configs, key=_group)
     ]
     return page(
         "Configs",

@@ -38,9 +38,7 @@ def jobs_page(context: ContextDep, _reader: Reader) -> Response:
         tag("div", tag("h1", "Jobs"), summary, class_="title"),
         _job_table(jobs)
         if jobs
-        else empty(
-            "No job yet. Submit one:", tag("code", "deuteron submit softmax --shape M=1024,N=781")
-        ),
+        else empty("No job yet. Submit one:", tag("code", "deuteron submit softmax --shape M=1024,N=781")),
         current="/",
         scripts=(static_url("jobs.js"),),
     )
@@ -101,9 +99,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
             _cancel_button(job),
             class_="title",
         ),
-        tag(
-            "p", job.error or "", id="error", class_="error", hidden=job.error is None, role="alert"
-        ),
+        tag("p", job.error or "", id="error", class_="error", hidden=job.error is None, role="alert"),
         tag("div", progress(job), id="progress", class_="wide"),
         tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts"),
         tag("h2", "Best configurations"),

@@ -70,8 +70,7 @@ def page(
 
 def _navigation(current: str) -> Markup:
     links = [
-        tag("a", name, href=address, aria_current="page" if address == current else None)
-        for name, address in _SECTIONS
+        tag("a", name, href=address, aria_current="page" if address == current else None) for name, address in _SECTIONS
     ]
     return tag("nav", links, aria_label="Sections")
 

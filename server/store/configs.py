@@ -35,9 +35,7 @@ class Configs:
         elif (stored.checked and not config.checked) or config.low_ns > stored.high_ns:
             return stored
         else:
-            self.connection.execute(
-                update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config))
-            )
+            self.connection.execute(update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config)))
         self._raise_versions({_group(config)})
         return config
 
@@ -68,9 +66,7 @@ class Configs:
             query = query.where(ConfigRow.shape_key == shape_key)
         return [_config(row) for row in self.connection.execute(query)]
 
-    def stream(
-        self, *, kernel_hash: str | None = None, device_key: str | None = None
-    ) -> Iterator[str]:
+    def stream(self, *, kernel_hash: str | None = None, device_key: str | None = None) -> Iterator[str]:
         """Bodies of matching records in key order, fetched in batches."""
         query = select(ConfigRow.body).order_by(
             ConfigRow.kernel_hash,
@@ -87,9 +83,7 @@ class Configs:
         for (body,) in rows:
             yield body
 
-    def page(
-        self, *, after: str = "", limit: int = 100, kernel_hash: str | None = None
-    ) -> list[StoredConfig]:
+    def page(self, *, after: str = "", limit: int = 100, kernel_hash: str | None = None) -> list[StoredConfig]:
         """Records in order of id, with ids above ``after``."""
         query: Select[tuple[object, ...]] = (
             select(_TABLE).where(ConfigRow.id > after).order_by(ConfigRow.id).limit(limit)
@@ -108,9 +102,7 @@ class Configs:
         return [_config(row) for row in self.connection.execute(query)]
 
     def count(self) -> int:
-        return int(
-            self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one()
-        )
+        return int(self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one())
 
     def _under_key(self, config: StoredConfig) -> StoredConfig | None:
         query = select(_TABLE).where(
@@ -136,9 +128,7 @@ class Configs:
         raised = self.connection.execute(
             update(CounterRow).where(CounterRow.name == name).values(value=CounterRow.value + 1)
         )
-        if raised.rowcount == 0 and not insert_unless_present(
-            self.connection, CounterRow, {"name": name, "value": 1}
-        ):
+        if raised.rowcount == 0 and not insert_unless_present(self.connection, CounterRow, {"name": name, "value": 1}):
             self._raise_version(name)
 
 

@@ -43,9 +43,7 @@ class Events:
 
     def delivered(self, job_id: str, claim_id: str) -> set[int]:
         """Sequence numbers that this run has already delivered."""
-        query = select(EventRow.sequence).where(
-            EventRow.job_id == job_id, EventRow.claim_id == claim_id
-        )
+        query = select(EventRow.sequence).where(EventRow.job_id == job_id, EventRow.claim_id == claim_id)
         return {number for (number,) in self.connection.execute(query) if number is not None}
 
     def last_id(self, job_id: str) -> int:

@@ -43,9 +43,7 @@ class IdempotencyKeys:
 
     def add(self, owner: str, key: str, body_sha256: str, job_id: str) -> None:
         """Remember the key, and forget keys that have aged out."""
-        self.connection.execute(
-            delete(IdempotencyRow).where(IdempotencyRow.created_at <= datetime.now(UTC) - KEPT_FOR)
-        )
+        self.connection.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at <= datetime.now(UTC) - KEPT_FOR))
         self.connection.execute(
             insert(IdempotencyRow).values(
                 owner=owner,

@@ -56,9 +56,7 @@ class Jobs:
         """
         return self._one(select(_TABLE).where(JobRow.id == job_id).with_for_update(), job_id)
 
-    def page(
-        self, *, before: int | None = None, limit: int = 50, state: JobState | None = None
-    ) -> list[Job]:
+    def page(self, *, before: int | None = None, limit: int = 50, state: JobState | None = None) -> list[Job]:
         """Jobs, newest first, with numbers below ``before``."""
         query = select(_TABLE).order_by(JobRow.number.desc()).limit(limit)
         if before is not None:
@@ -69,11 +67,7 @@ class Jobs:
 
     def in_state(self, *states: JobState) -> list[Job]:
         """Every job in one of the states, oldest first."""
-        query = (
-            select(_TABLE)
-            .where(JobRow.state.in_([state.value for state in states]))
-            .order_by(JobRow.number)
-        )
+        query = select(_TABLE).where(JobRow.state.in_([state.value for state in states])).order_by(JobRow.number)
         return [_job(row) for row in self.connection.execute(query)]
 
     def count_by_state(self) -> dict[JobState, int]:

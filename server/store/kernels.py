@@ -36,12 +36,7 @@ class Kernels:
 
     def newest_named(self, name: str) -> Kernel | None:
         """The kernel that was stored last under this name."""
-        query = (
-            select(_TABLE)
-            .where(KernelRow.name == name)
-            .order_by(KernelRow.created_at.desc())
-            .limit(1)
-        )
+        query = select(_TABLE).where(KernelRow.name == name).order_by(KernelRow.created_at.desc()).limit(1)
         row = self.connection.execute(query).first()
         return None if row is None else _kernel(row)
 
@@ -51,9 +46,7 @@ class Kernels:
         """
         kernel = self.find(hash)
         if kernel is None:
-            raise NotFound(
-                f"there is no kernel {hash}", hint="POST its source to /v1/kernels first"
-            )
+            raise NotFound(f"there is no kernel {hash}", hint="POST its source to /v1/kernels first")
         return kernel
 
 

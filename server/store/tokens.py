@@ -35,15 +35,11 @@ class Tokens:
 
     connection: Connection
 
-    def create(
-        self, name: str, scopes: Iterable[str], *, expires_at: datetime | None = None
-    ) -> tuple[Token, str]:
+    def create(self, name: str, scopes: Iterable[str], *, expires_at: datetime | None = None) -> tuple[Token, str]:
         """A new token and its secret, which is not stored and cannot be shown again."""
         secret = _PREFIX + secrets.token_urlsafe(32)
         ordered = [scope for scope in SCOPES if scope in set(scopes)]
-        token = Token(
-            str(uuid.uuid4()), name, frozenset(ordered), datetime.now(UTC), expires_at, None
-        )
+        token = Token(str(uuid.uuid4()), name, frozenset(ordered), datetime.now(UTC), expires_at, None)
         self.connection.execute(
             insert(TokenRow).values(
                 id=token.id,

@@ -48,19 +48,13 @@ class Trials:
 
     def page(self, job_id: str, *, after: int = 0, limit: int | None = None) -> list[StoredTrial]:
         """Trials of a job in order of arrival, with sequence numbers above ``after``."""
-        query = (
-            select(_TABLE)
-            .where(TrialRow.job_id == job_id, TrialRow.sequence > after)
-            .order_by(TrialRow.sequence)
-        )
+        query = select(_TABLE).where(TrialRow.job_id == job_id, TrialRow.sequence > after).order_by(TrialRow.sequence)
         if limit is not None:
             query = query.limit(limit)
         return [_trial(row) for row in self.connection.execute(query)]
 
     def count(self, job_id: str) -> int:
-        query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(
-            TrialRow.job_id == job_id
-        )
+        query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(TrialRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
     def count_screened(self, job_id: str) -> int:

@@ -8,9 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from ..models import Base
 
 
-def insert_unless_present(
-    connection: Connection, row: type[Base], values: dict[str, object]
-) -> bool:
+def insert_unless_present(connection: Connection, row: type[Base], values: dict[str, object]) -> bool:
     """Insert a row whose key another server may be inserting right now; False when it won.
 
     The savepoint keeps the surrounding transaction usable: PostgreSQL aborts one on any error.

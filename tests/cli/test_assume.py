@@ -114,9 +114,7 @@ def test_loaded_and_stored():
 def test_block_sizes_by_number_of_dimensions():
     one = constexprs("x, BLOCK: tl.constexpr", "tl.store(x + tl.arange(0, BLOCK), 1.0)")
     assert one == {"BLOCK": 1024}
-    two = constexprs(
-        "x, BLOCK_M: tl.constexpr, COLS: tl.constexpr", "t = tl.zeros((BLOCK_M, COLS), tl.float32)"
-    )
+    two = constexprs("x, BLOCK_M: tl.constexpr, COLS: tl.constexpr", "t = tl.zeros((BLOCK_M, COLS), tl.float32)")
     assert two == {"BLOCK_M": 64, "COLS": 64}
     dot = constexprs(
         "x, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr",

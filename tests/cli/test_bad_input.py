@@ -85,12 +85,8 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"), COMMAND_LINES, ids=lambda v: " ".join(v)[:60] if v else ""
-)
-def test_message_names_place_and_remedy(
-    run, examples: Path, bundle: Path, arguments: list[str], expected: list[str]
-):
+@pytest.mark.parametrize(("arguments", "expected"), COMMAND_LINES, ids=lambda v: " ".join(v)[:60] if v else "")
+def test_message_names_place_and_remedy(run, examples: Path, bundle: Path, arguments: list[str], expected: list[str]):
     ran = run(*(a.format(examples=examples, bundle=bundle) for a in arguments))
     assert ran.code == 2, ran
     assert ran.out == ""

@@ -40,17 +40,13 @@ def test_lookup_by_the_kernel_of_a_file(run, bundle: Path):
     from deuteron.tuner.workloads import kernels
 
     file = Path(kernels.__path__[0]) / "vector_add.py"
-    ran = run(
-        "cache", "lookup", f"{file}:vector_add_kernel", "--shape", "n=65536", "--bundle", bundle
-    )
+    ran = run("cache", "lookup", f"{file}:vector_add_kernel", "--shape", "n=65536", "--bundle", bundle)
     assert ran.out.startswith("match   exact\n")
 
 
 def test_export_as_json_is_the_records(run, bundle: Path, tmp_path: Path):
     (record,) = read_bundle(bundle).records()
-    assert json.loads(run("cache", "export", bundle).out) == [
-        json.loads(json.dumps(record.to_json()))
-    ]
+    assert json.loads(run("cache", "export", bundle).out) == [json.loads(json.dumps(record.to_json()))]
     output = tmp_path / "records.json"
     assert run("cache", "export", bundle, "-o", output).out == ""
     assert json.loads(output.read_text())[0]["id"] == record.id

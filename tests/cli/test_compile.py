@@ -26,18 +26,14 @@ TARGETS = ("cuda:80", "cuda:86", "cuda:89", "cuda:90a", "cuda:100a", "cuda:120")
     ],
 )
 def test_stages_of_a_gpu(run, examples: Path, stage: str, expected: str):
-    ran = run(
-        "compile", f"{examples}/matmul.py:matmul_kernel", "--target", "cuda:90a", "--emit", stage
-    )
+    ran = run("compile", f"{examples}/matmul.py:matmul_kernel", "--target", "cuda:90a", "--emit", stage)
     assert ran.code == 0
     assert expected in ran.out
     assert "assumed a_ptr=*f32:16" in ran.err
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_command_of_the_readme_gives_ptx_that_assembles_without_spills(
-    run, examples: Path, target: str
-):
+def test_the_command_of_the_readme_gives_ptx_that_assembles_without_spills(run, examples: Path, target: str):
     ran = run("compile", f"{examples}/matmul.py:matmul_kernel", "--target", target, "--emit", "ptx")
     assert ran.code == 0
     assert f".target sm_{target.removeprefix('cuda:')}" in ran.out
@@ -104,8 +100,6 @@ def test_quiet_says_nothing(run, examples: Path):
 
 def test_the_file_is_not_executed(run, kernel_file, tmp_path: Path):
     touched = tmp_path / "touched"
-    path = kernel_file(
-        f"open({str(touched)!r}, 'w')\n\n\n@triton.jit\ndef k(x_ptr):\n    tl.store(x_ptr, 1.0)\n"
-    )
+    path = kernel_file(f"open({str(touched)!r}, 'w')\n\n\n@triton.jit\ndef k(x_ptr):\n    tl.store(x_ptr, 1.0)\n")
     assert run("compile", path, "--emit", "tile").code == 0
     assert not touched.exists()

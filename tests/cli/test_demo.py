@@ -59,9 +59,7 @@ def test_the_main_job_from_end_to_end(run_process, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_stops_the_service(
-    tmp_path: Path, living_members, number: signal.Signals, code: int
-):
+def test_an_interrupt_stops_the_service(tmp_path: Path, living_members, number: signal.Signals, code: int):
     process = subprocess.Popen(
         [*COMMAND, "--seconds", "60"],
         cwd=tmp_path,

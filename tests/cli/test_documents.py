@@ -57,9 +57,7 @@ def test_the_launch_of_the_quick_start_runs(bundle: Path, tmp_path: Path):
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     shutil.copy(bundle, tmp_path / "configs.bundle")
     (tmp_path / "launch.py").write_text(block)
-    done = subprocess.run(
-        [sys.executable, "launch.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "launch.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     # The bundle of this test has another kernel.
     assert done.stdout.startswith("default no record of the kernel")

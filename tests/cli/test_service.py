@@ -38,9 +38,7 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert "downloaded, 1 configurations, sha256 " in pulled.out
     assert "is current" in run("cache", "pull", "-o", bundle, *server).out
     online = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", *server).out
-    offline = run(
-        "cache", "lookup", "vector_add_kernel", "--shape", "n=65536", "--bundle", bundle
-    ).out
+    offline = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", "--bundle", bundle).out
     assert online.splitlines()[0] == offline.splitlines()[0] == "match   exact"
     assert online.splitlines()[2] == offline.splitlines()[2]
 
@@ -52,9 +50,7 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
 @pytest.mark.slow
 def test_cancel_ends_a_running_job_and_watching_says_so(run, service: str):
     server = ("--server", service)
-    job = run(
-        "submit", "matmul", "--shape", "M=256,N=256,K=256", "--seconds", "120", *server
-    ).out.strip()
+    job = run("submit", "matmul", "--shape", "M=256,N=256,K=256", "--seconds", "120", *server).out.strip()
     cancelled = run("cancel", job, *server)
     assert cancelled.code == 0, cancelled.err
     watched = run("watch", job, *server)
@@ -95,9 +91,7 @@ def test_a_password_is_not_shown(run):
 
 
 def test_tokens_are_created_listed_and_revoked(run, home: Path):
-    created = run(
-        "token", "create", "ci", "--scope", "read", "--scope", "submit", "--expires", "90d"
-    )
+    created = run("token", "create", "ci", "--scope", "read", "--scope", "submit", "--expires", "90d")
     secret = created.out.strip()
     assert secret.startswith("dtn_")
     assert secret not in created.err

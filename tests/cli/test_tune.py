@@ -55,9 +55,7 @@ def test_several_shapes_and_dtypes(run, tmp_path: Path):
         *("--out", tmp_path / "out"),
     )
     assert ran.code == 0, ran.err
-    found = {
-        (r.shape["n"], r.dtype) for r in read_bundle(tmp_path / "out/records.bundle").records()
-    }
+    found = {(r.shape["n"], r.dtype) for r in read_bundle(tmp_path / "out/records.bundle").records()}
     assert found == {(4096, "f32"), (4096, "f16"), (5000, "f32"), (5000, "f16")}
 
 

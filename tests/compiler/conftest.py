@@ -111,9 +111,7 @@ def _ptx_program(function: Function, target: Target, schedule: Schedule) -> nvpt
     return nvptx.lower_to_llvm(made, target, schedule)
 
 
-def _run_simulated(
-    function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]
-) -> None:
+def _run_simulated(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
     schedule = Schedule(num_warps=2, enable_fp_fusion=False)
     program = _ptx_program(function, Target.parse("cuda:90a"), schedule)
     simulate(program.llvm, grid, arguments, program.num_warps, program.shared_bytes)
@@ -146,9 +144,7 @@ RUNNERS: dict[str, Run] = {
 }
 
 
-@pytest.fixture(
-    params=[pytest.param(n, marks=pytest.mark.gpu) if n == "cuda" else n for n in RUNNERS]
-)
+@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.gpu) if n == "cuda" else n for n in RUNNERS])
 def run_on_target(request: pytest.FixtureRequest) -> Run:
     """Runs a function on one target; tests that use it run once per target.
 
@@ -178,17 +174,13 @@ class Sketch:
 
     def __post_init__(self) -> None:
         self.build = Builder(self.function.body)
-        self.table = self.parameter(
-            "table", Tile(Pointer(t.I32)), np.arange(TABLE, dtype=np.int32) * 3
-        )
+        self.table = self.parameter("table", Tile(Pointer(t.I32)), np.arange(TABLE, dtype=np.int32) * 3)
         self.scratch = self.parameter("scratch", Tile(Pointer(t.I32)), np.zeros(TABLE, np.int32))
         for name in ("n", "k"):
             number = self.choose(range(1, 40))
             self.pool.append(self.parameter(name, Tile(t.I32), number, number & -number))
 
-    def parameter(
-        self, name: str, type: Tile, argument: Array | int, divisibility: int = 1
-    ) -> Value:
+    def parameter(self, name: str, type: Tile, argument: Array | int, divisibility: int = 1) -> Value:
         self.arguments.append(argument)
         return self.function.add_parameter(name, type, divisibility)
 
@@ -202,9 +194,7 @@ class Sketch:
 
     def constant(self, type: Tile) -> Value:
         if type.is_float:
-            number = self.choose(
-                [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.25, float("inf"), float("nan")]
-            )
+            number = self.choose([0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.25, float("inf"), float("nan")])
         elif type.elem == t.I1:
             number = self.choose([False, True])
         else:
@@ -234,9 +224,7 @@ class Sketch:
         return self.some(lambda type: type.elem != t.I1, Tile(self.choose(elements), shape))
 
     def integer(self) -> Value:
-        return self.some(
-            lambda type: type.is_integer and type.elem != t.I1, Tile(t.I32, self.choose(SHAPES))
-        )
+        return self.some(lambda type: type.is_integer and type.elem != t.I1, Tile(t.I32, self.choose(SHAPES)))
 
     def boolean(self, shape: tuple[int, ...]) -> Value:
         return self.like(Tile(t.I1, shape))
@@ -251,9 +239,7 @@ class Sketch:
         elif kind == "pid":
             self.add(self.choose([p.ProgramId, p.NumPrograms])(self.choose([0, 1])))
         elif kind == "splat":
-            self.add(
-                s.Splat(self.some(lambda type: not type.rank, Tile(t.I32)), self.choose(SHAPES[1:]))
-            )
+            self.add(s.Splat(self.some(lambda type: not type.rank, Tile(t.I32)), self.choose(SHAPES[1:])))
         else:
             self.constant(Tile(t.I32, self.choose(SHAPES)))
 
@@ -343,9 +329,7 @@ class Sketch:
         last = self.build.emit(e.Constant(TABLE - 1, index.type)).result
         index = self.add(e.And(index, last))
         shape = index.type.shape
-        return self.build.emit(
-            e.AddPtr(self.build.emit(s.Splat(base, shape)).result if shape else base, index)
-        ).result
+        return self.build.emit(e.AddPtr(self.build.emit(s.Splat(base, shape)).result if shape else base, index)).result
 
     def load(self) -> None:
         pointer = self.place(self.choose([self.table, self.scratch]))

@@ -121,14 +121,9 @@ def test_health_checks_compile_and_use_the_port(dockerfile: Path):
 
 
 def test_sources_exist_are_complete_and_pass_the_ignore_file(dockerfile: Path):
-    allowed = {
-        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
-    }
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
     copied = {
-        source
-        for line in of_kind(dockerfile, "COPY")
-        if not line.startswith("--from")
-        for source in line.split()[:-1]
+        source for line in of_kind(dockerfile, "COPY") if not line.startswith("--from") for source in line.split()[:-1]
     }
     assert copied == allowed
     for name in copied:
@@ -143,9 +138,7 @@ def test_extras_exist(dockerfile: Path):
 
 
 def test_variables_are_settings_and_none_is_a_secret(dockerfile: Path):
-    known = VARIABLES | {
-        name for knob in vars(knobs).values() for name in getattr(knob, "names", ())
-    }
+    known = VARIABLES | {name for knob in vars(knobs).values() for name in getattr(knob, "names", ())}
     for name in environment(dockerfile):
         assert not SECRET.search(name)
         assert name in known or not name.startswith("DEUTERON_"), name
@@ -223,9 +216,7 @@ def test_the_scheduler_command_exists(compose: dict[str, Any]):
     command = compose["services"]["scheduler"]["command"]
     assert command[:2] == ["dask", "scheduler"]
     tool = Path(sys.executable).with_name("dask")
-    shown = subprocess.run(
-        [str(tool), "scheduler", "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    shown = subprocess.run([str(tool), "scheduler", "--help"], capture_output=True, text=True, check=True).stdout
     for option in (word for word in command if word.startswith("--")):
         assert option in shown, option
 

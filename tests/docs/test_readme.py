@@ -19,9 +19,7 @@ def test_the_first_kernel_of_the_readme_runs(tmp_path: Path):
     assert block
     script = tmp_path / "kernel.py"
     script.write_text(block[1])
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -30,9 +30,7 @@ class Kernel:
 
 
 F32, F16, INT = "*fp32:16", "*fp16:16", "i32:16"
-STRIDES = {f"stride_{n}": INT for n in ("am", "bk", "cm")} | {
-    f"stride_{n}": "i32:1" for n in ("ak", "bn", "cn")
-}
+STRIDES = {f"stride_{n}": INT for n in ("am", "bk", "cm")} | {f"stride_{n}": "i32:1" for n in ("ak", "bn", "cn")}
 KERNELS = [
     Kernel(
         "vector_add",
@@ -51,8 +49,7 @@ KERNELS = [
     Kernel(
         "layer_norm",
         "layer_norm_fwd",
-        dict.fromkeys(("X", "Y", "W", "B", "Mean", "Rstd"), F32)
-        | {"stride": INT, "N": "i32", "eps": "fp32"},
+        dict.fromkeys(("X", "Y", "W", "B", "Mean", "Rstd"), F32) | {"stride": INT, "N": "i32", "eps": "fp32"},
         {"BLOCK_SIZE": 1024},
     ),
     Kernel(
@@ -127,9 +124,7 @@ def test_pdb_stops_inside_a_kernel_and_shows_its_values():
 
 
 def test_prints_at_compile_time_and_from_the_kernel(tmp_path: Path):
-    lines = run(
-        "debugging", DEUTERON_CACHE_DIR=str(tmp_path)
-    ).splitlines()  # a cached variant is silent
+    lines = run("debugging", DEUTERON_CACHE_DIR=str(tmp_path)).splitlines()  # a cached variant is silent
     assert "BLOCK_SIZE:8" in lines
     assert any("pid (1, 0, 0)" in line and line.endswith("pid: 1") for line in lines)
 

@@ -30,9 +30,7 @@ def load(name: str) -> ModuleType:
 
 
 HARNESS = load("harness")
-ADD, SOFTMAX, NORM, MATMUL, DROPOUT = (
-    load(n) for n in ("vector_add", "softmax", "layer_norm", "matmul", "dropout")
-)
+ADD, SOFTMAX, NORM, MATMUL, DROPOUT = (load(n) for n in ("vector_add", "softmax", "layer_norm", "matmul", "dropout"))
 
 on_devices = pytest.mark.parametrize(
     "device",
@@ -128,6 +126,4 @@ def uniform(seed: int, offset: int) -> np.float32:
         c = [high_b ^ c[1] ^ key[0], low_b, high_a ^ c[3] ^ key[1], low_a]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
     signed = c[0] - (1 << 32) if c[0] >= 1 << 31 else c[0]
-    return np.float32(
-        np.float32(-signed - 1 if signed < 0 else signed) * np.float32(4.6566127342e-10)
-    )
+    return np.float32(np.float32(-signed - 1 if signed < 0 else signed) * np.float32(4.6566127342e-10))

@@ -66,9 +66,7 @@ def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, A
     simulate(text, shape, passed, warps, made.facts["shared_bytes"])
 
 
-def specialized(
-    kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]
-) -> tuple[Any, Any, list[Any]]:
+def specialized(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:
     """The variant that a launch needs, the grid, and the run-time arguments."""
     bound, schedule = kernel.bind(args, options)
     launch = specialize(kernel, bound, schedule)
@@ -107,8 +105,6 @@ def close() -> Callable[..., None]:
     """Compares with a float64 reference; bf16 and f16 results too."""
 
     def compare(got: np.ndarray, exact: np.ndarray, tolerance: float = 1e-5) -> None:
-        np.testing.assert_allclose(
-            got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True
-        )
+        np.testing.assert_allclose(got.astype(np.float64), exact, rtol=tolerance, atol=tolerance, equal_nan=True)
 
     return compare

@@ -169,9 +169,7 @@ def attn_fwd(
 
 
 @triton.jit
-def attn_bwd_dkdv(
-    Q, K, V, DO, LSE, D, DK, DV, N, scale, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
-):
+def attn_bwd_dkdv(Q, K, V, DO, LSE, D, DK, DV, N, scale, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     RCP_LN2: tl.constexpr = 1.4426950408889634
     start_n = tl.program_id(0) * BN
     offs_n = start_n + tl.arange(0, BN)
@@ -228,9 +226,7 @@ def paged(
     offs_d = tl.arange(0, D)
     hq = kvh * (HQ // HKV) + tl.arange(0, G)
     hm = tl.arange(0, G) < HQ // HKV
-    q = tl.load(
-        q_ptr + seq * HQ * D + hq[:, None] * D + offs_d[None, :], mask=hm[:, None], other=0.0
-    )
+    q = tl.load(q_ptr + seq * HQ * D + hq[:, None] * D + offs_d[None, :], mask=hm[:, None], other=0.0)
     L = tl.full([G], 1.0, dtype=tl.float32)
     M = tl.full([G], float("-inf"), dtype=tl.float32)
     acc = tl.zeros([G, D], dtype=tl.float32)
@@ -238,12 +234,8 @@ def paged(
     for j in range(tl.cdiv(n, BS)):
         pb = tl.load(bt_ptr + seq * bt_stride + j).to(tl.int64)
         offs_n = tl.arange(0, BS)
-        k = tl.load(
-            kc_ptr + pb * BS * HKV * D + offs_n[None, :] * HKV * D + kvh * D + offs_d[:, None]
-        )
-        v = tl.load(
-            vc_ptr + pb * BS * HKV * D + offs_n[:, None] * HKV * D + kvh * D + offs_d[None, :]
-        )
+        k = tl.load(kc_ptr + pb * BS * HKV * D + offs_n[None, :] * HKV * D + kvh * D + offs_d[:, None])
+        v = tl.load(vc_ptr + pb * BS * HKV * D + offs_n[:, None] * HKV * D + kvh * D + offs_d[None, :])
         S = tl.zeros([G, BS], dtype=tl.float32)
         S += scale * tl.dot(q, k)
         S = tl.where(hm[:, None] & (j * BS + offs_n < n)[None, :], S, float("-inf"))

@@ -41,9 +41,7 @@ def int4_mm(
         z = tl.load(zero_ptr + g * N + rn)
         w = (w - z[None, :]).to(tl.float16) * s[None, :]
         acc += tl.dot(a, w.to(a.dtype))
-    tl.store(
-        c_ptr + rm[:, None] * N + rn[None, :], acc.to(c_ptr.dtype.element_ty), mask=rm[:, None] < M
-    )
+    tl.store(c_ptr + rm[:, None] * N + rn[None, :], acc.to(c_ptr.dtype.element_ty), mask=rm[:, None] < M)
 
 
 @triton.jit
@@ -96,14 +94,7 @@ def conv2d(
         kw = r % KW
         ih = oh[:, None] * stride - pad + kh[None, :]
         iw = ow[:, None] * stride - pad + kw[None, :]
-        ok = (
-            (m[:, None] < N * OH * OW)
-            & (c[None, :] < C)
-            & (ih >= 0)
-            & (ih < H)
-            & (iw >= 0)
-            & (iw < W)
-        )
+        ok = (m[:, None] < N * OH * OW) & (c[None, :] < C) & (ih >= 0) & (ih < H) & (iw >= 0) & (iw < W)
         x = tl.load(x_ptr + ((n[:, None] * C + c[None, :]) * H + ih) * W + iw, mask=ok, other=0.0)
         w = tl.load(
             w_ptr + oc[None, :] * (C * KH * KW) + k[:, None],
@@ -207,18 +198,11 @@ def chunk_state(
         o_t = i_t * BT + tl.arange(0, BT)
         m_t = o_t < T
         tl.store(
-            h_ptr
-            + i_t.to(tl.int64) * K * V
-            + tl.arange(0, K)[:, None] * V
-            + tl.arange(0, V)[None, :],
+            h_ptr + i_t.to(tl.int64) * K * V + tl.arange(0, K)[:, None] * V + tl.arange(0, V)[None, :],
             b_h,
         )
-        b_k = tl.load(
-            k_ptr + o_t[None, :] * K + tl.arange(0, K)[:, None], mask=m_t[None, :], other=0
-        )
-        b_v = tl.load(
-            v_ptr + o_t[:, None] * V + tl.arange(0, V)[None, :], mask=m_t[:, None], other=0
-        )
+        b_k = tl.load(k_ptr + o_t[None, :] * K + tl.arange(0, K)[:, None], mask=m_t[None, :], other=0)
+        b_v = tl.load(v_ptr + o_t[:, None] * V + tl.arange(0, V)[None, :], mask=m_t[:, None], other=0)
         last = min((i_t + 1) * BT, T) - 1
         if USE_G:
             b_g_last = tl.load(g_ptr + last)
@@ -277,10 +261,7 @@ def test_mixture_of_experts(launch, rng, normal, close) -> None:
         mine += [tokens * top] * (-len(mine) % block)
         order += mine
         expert_of_block += [e] * (len(mine) // block)
-    rows = [
-        w * b[e].astype(np.float64) @ a[t // top]
-        for t, (e, w) in enumerate(zip(chosen, weights, strict=True))
-    ]
+    rows = [w * b[e].astype(np.float64) @ a[t // top] for t, (e, w) in enumerate(zip(chosen, weights, strict=True))]
     tables = (np.array(v, np.int32) for v in (order, expert_of_block, [len(order)]))
     out = np.zeros((tokens * top, n), np.float16)
     numbers = n, k, len(order), tokens * top, k, 1, n * k, 1, k, n, 1

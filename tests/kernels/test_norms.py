@@ -152,9 +152,7 @@ def welford(x_ptr, mean_ptr, var_ptr, n, BLOCK: tl.constexpr):
     tl.store(var_ptr + row, s2 / cnt)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2), (np.float32, 1e-5)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2), (np.float32, 1e-5)])
 def test_rms_norm(launch, normal, close, dtype, tolerance) -> None:
     x, w = normal(7, 300).astype(dtype), normal(300).astype(dtype)
     exact = x.astype(np.float64)

@@ -123,19 +123,8 @@ def f64k(x_ptr, y_ptr, o_ptr, alpha, n, BLOCK: tl.constexpr):
     m = o < n
     x = tl.load(x_ptr + o, mask=m, other=0.0)
     y = tl.load(y_ptr + o, mask=m, other=0.0)
-    r = (
-        x * alpha
-        + tl.exp(y) / tl.sqrt(tl.abs(x) + 1)
-        + tl.log(tl.abs(y) + 1e-30)
-        + tl.sin(x) * tl.cos(y)
-    )
-    r += (
-        libdevice.pow(tl.abs(x), 1.5)
-        + libdevice.tanh(y)
-        + tl.erf(x)
-        + libdevice.log1p(tl.abs(x))
-        + libdevice.floor(y)
-    )
+    r = x * alpha + tl.exp(y) / tl.sqrt(tl.abs(x) + 1) + tl.log(tl.abs(y) + 1e-30) + tl.sin(x) * tl.cos(y)
+    r += libdevice.pow(tl.abs(x), 1.5) + libdevice.tanh(y) + tl.erf(x) + libdevice.log1p(tl.abs(x)) + libdevice.floor(y)
     tl.store(o_ptr + o, r, mask=m)
 
 
@@ -145,9 +134,7 @@ def transpose(x, y, M, N, sxm, sxn, sym, syn, B: tl.constexpr):
     pn = tl.program_id(1)
     rm = pm * B + tl.arange(0, B)
     rn = pn * B + tl.arange(0, B)
-    t = tl.load(
-        x + rm[:, None] * sxm + rn[None, :] * sxn, mask=(rm[:, None] < M) & (rn[None, :] < N)
-    )
+    t = tl.load(x + rm[:, None] * sxm + rn[None, :] * sxn, mask=(rm[:, None] < M) & (rn[None, :] < N))
     tl.store(
         y + rn[:, None] * sym + rm[None, :] * syn,
         tl.trans(t),

@@ -53,9 +53,7 @@ def bmm(
 
 
 @triton.jit
-def int8_mm(
-    a_ptr, b_ptr, c_ptr, s_a, s_b, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
+def int8_mm(a_ptr, b_ptr, c_ptr, s_a, s_b, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     pid = tl.program_id(0)
     npn = tl.cdiv(N, BN)
     pm = pid // npn
@@ -199,26 +197,16 @@ def persistent(
             c = accumulator.to(tl.float8e4nv)
         else:
             c = accumulator.to(tl.float16)
-        tl.store(
-            c_ptr + cm[:, None] * N + cn[None, :], c, mask=(cm[:, None] < M) & (cn[None, :] < N)
-        )
+        tl.store(c_ptr + cm[:, None] * N + cn[None, :], c, mask=(cm[:, None] < M) & (cn[None, :] < N))
 
 
 @triton.jit
-def batched(
-    a_ptr, b_ptr, o_ptr, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
-):
+def batched(a_ptr, b_ptr, o_ptr, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     ob = tl.arange(0, B)[:, None, None]
-    a = tl.load(
-        a_ptr + ob * M * K + tl.arange(0, M)[None, :, None] * K + tl.arange(0, K)[None, None, :]
-    )
-    b = tl.load(
-        b_ptr + ob * N * K + tl.arange(0, N)[None, :, None] * K + tl.arange(0, K)[None, None, :]
-    )
+    a = tl.load(a_ptr + ob * M * K + tl.arange(0, M)[None, :, None] * K + tl.arange(0, K)[None, None, :])
+    b = tl.load(b_ptr + ob * N * K + tl.arange(0, N)[None, :, None] * K + tl.arange(0, K)[None, None, :])
     c = tl.dot(a, tl.permute(b, (0, 2, 1)))
-    tl.store(
-        o_ptr + ob * M * N + tl.arange(0, M)[None, :, None] * N + tl.arange(0, N)[None, None, :], c
-    )
+    tl.store(o_ptr + ob * M * N + tl.arange(0, M)[None, :, None] * N + tl.arange(0, N)[None, None, :], c)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float16, 1e-3)])

@@ -160,9 +160,7 @@ def rec(a1, b1, a2, b2):
 
 
 @triton.jit
-def scans(
-    x_ptr, o_ptr, M, N: tl.constexpr, BM: tl.constexpr, AXIS: tl.constexpr, REV: tl.constexpr
-):
+def scans(x_ptr, o_ptr, M, N: tl.constexpr, BM: tl.constexpr, AXIS: tl.constexpr, REV: tl.constexpr):
     r = tl.arange(0, BM)[:, None]
     c = tl.arange(0, N)[None, :]
     x = tl.load(x_ptr + r * N + c, mask=r < M, other=0)
@@ -230,9 +228,7 @@ def test_softmax_by_while_loops(launch, normal, close) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_largest_elements(launch, normal, dtype) -> None:
     x = normal(3, 50).astype(dtype)
-    _, value, index, _ = launch(
-        top1, (3,), x, np.zeros(3, dtype), np.zeros(6, np.int32), 50, BLOCK=64
-    )
+    _, value, index, _ = launch(top1, (3,), x, np.zeros(3, dtype), np.zeros(6, np.int32), 50, BLOCK=64)
     np.testing.assert_array_equal(value, x.max(1))
     np.testing.assert_array_equal(index, np.r_[x.argmax(1), x.argmin(1)])
     best = np.argsort(-x.astype(np.float64), 1, kind="stable")[:, :3]
@@ -269,9 +265,7 @@ def test_scans(launch, normal, close, axis, reverse) -> None:
     order = (lambda v: np.flip(v, axis)) if reverse else (lambda v: v)
     sums = order(np.cumsum(order(exact), axis))
     state = np.zeros_like(exact)
-    gates, inputs, states = (
-        np.moveaxis(v, axis, 0) for v in (1 / (1 + np.exp(-exact)), exact, state)
-    )
+    gates, inputs, states = (np.moveaxis(v, axis, 0) for v in (1 / (1 + np.exp(-exact)), exact, state))
     for i in range(len(states)):
         states[i] = gates[i] * (states[i - 1] if i else 0) + inputs[i]
     zeros = np.zeros((3, 8, 64), np.float32)

@@ -53,9 +53,7 @@ def imports(path: Path) -> list[tuple[int, int, str]]:
 
 
 def test_package_list_names_every_folder_with_python_files():
-    listed = set(
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    )
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
     found = set()
     for path in sources():
         parts = path.relative_to(ROOT).parent.parts
@@ -66,10 +64,7 @@ def test_package_list_names_every_folder_with_python_files():
 def test_version_is_stated_once_more_than_once_alike():
     import deuteron
 
-    assert (
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-        == deuteron.__version__
-    )
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == deuteron.__version__
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))

@@ -32,20 +32,14 @@ print("imported", count)
 def environment(tmp_path_factory) -> Path:
     """A fresh environment with the wheel; third-party packages are borrowed from this one."""
     home = tmp_path_factory.mktemp("wheel")
-    source = (
-        home / "source"
-    )  # a copy: setuptools leaves its build/ folder, and reads it again, in the tree it builds
-    ignored = shutil.ignore_patterns(
-        ".venv", ".git", "build", "*.egg-info", "__pycache__", "deuteron-demo"
-    )
+    source = home / "source"  # a copy: setuptools leaves its build/ folder, and reads it again, in the tree it builds
+    ignored = shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info", "__pycache__", "deuteron-demo")
     shutil.copytree(ROOT, source, ignore=ignored, symlinks=True)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(home), str(source))
     (wheel,) = home.glob("deuteron-*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", str(home / "venv"))
     python = home / "venv" / "bin" / "python"
-    purelib = Path(
-        run(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
-    )
+    purelib = Path(run(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip())
     run(
         sys.executable,
         "-m",
@@ -64,9 +58,7 @@ def environment(tmp_path_factory) -> Path:
 
 
 def run(*command: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, timeout=280, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -70,9 +70,7 @@ def test_exit_codes_and_the_profile_is_written_anyway(
     body: str, code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     script = tmp_path / "s.py"
-    script.write_text(
-        f"import deuteron.profiler as proton\nproton.enter_scope('A', metrics={{'m': 1}})\n{body}\n"
-    )
+    script.write_text(f"import deuteron.profiler as proton\nproton.enter_scope('A', metrics={{'m': 1}})\n{body}\n")
     assert proton_main([str(script)]) == code
     assert message in capsys.readouterr().err
     assert Profile.read("proton.hatchet").node(("A",)).metrics == {"m": 1}

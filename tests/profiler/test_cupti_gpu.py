@@ -35,9 +35,7 @@ def metadata(grid: object, kernel: object, arguments: dict) -> dict:
 def add(x, y, out, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(
-        out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask=mask
-    )
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask=mask)
 
 
 @pytest.fixture
@@ -77,9 +75,7 @@ def test_our_launches_with_metadata(run_add: Callable, tree: Callable[..., dict]
     assert 0.1 < value < 1.1
 
 
-def test_without_hook_kernels_have_their_own_names(
-    run_add: Callable, tree: Callable[..., dict]
-) -> None:
+def test_without_hook_kernels_have_their_own_names(run_add: Callable, tree: Callable[..., dict]) -> None:
     proton.start("p")
     with proton.scope("A"), proton.state("S"):
         run_add()
@@ -173,9 +169,7 @@ def test_a_second_profiler_in_the_process_gets_a_message(tmp_path: Path) -> None
         "    print(error)\n"
         "proton.finalize()\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS" in done.stdout
 

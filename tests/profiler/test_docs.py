@@ -28,10 +28,7 @@ def test_the_page_works(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     printed = capsys.readouterr().out.strip().splitlines()
     assert [without_times(line) for line in printed] == [without_times(line) for line in shown]
     exec(compile(functions, str(PAGE), "exec"), {})
-    assert (
-        capsys.readouterr().out.strip()
-        == proton_viewer.render("add.hatchet", ["time/ms", "gbyte/s"]).strip()
-    )
+    assert capsys.readouterr().out.strip() == proton_viewer.render("add.hatchet", ["time/ms", "gbyte/s"]).strip()
     assert proton_main(["-n", "again", "profile_add.py"]) == 0
     assert "add" in proton_viewer.render("again.hatchet", ["count"])
 
@@ -46,6 +43,4 @@ def test_every_viewer_option_is_on_the_page() -> None:
     text = PAGE.read_text()
     for action in parser()._actions:
         if action.option_strings and "-h" not in action.option_strings:
-            assert any(f"`{option}" in text for option in action.option_strings), (
-                action.option_strings
-            )
+            assert any(f"`{option}" in text for option in action.option_strings), action.option_strings

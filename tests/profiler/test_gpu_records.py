@@ -53,9 +53,7 @@ class FakeGpu:
     def number(self) -> int:
         return self.place.value
 
-    def launch(
-        self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True
-    ) -> None:
+    def launch(self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True) -> None:
         """A launch of one kernel, or of a graph with several."""
         self.launched += 1
         if joined and self.number:
@@ -104,9 +102,7 @@ def names(node: dict) -> list[str]:
     return [child["frame"]["name"] for child in node["children"]]
 
 
-def test_kernels_hang_below_the_scope_that_launched_them(
-    gpu: FakeGpu, tree: Callable[..., dict]
-) -> None:
+def test_kernels_hang_below_the_scope_that_launched_them(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     session = proton.start("p")
     gpu.launch("outside", 1)
     with proton.scope("A"):
@@ -138,9 +134,7 @@ def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]
     assert tree("replay", "k")["metrics"]["time (ns)"] == 35
 
 
-def test_launches_of_unknown_threads_go_to_the_root(
-    gpu: FakeGpu, tree: Callable[..., dict]
-) -> None:
+def test_launches_of_unknown_threads_go_to_the_root(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     proton.start("p")
     with proton.scope("A"):
         gpu.launch("k", 5, joined=False)
@@ -148,9 +142,7 @@ def test_launches_of_unknown_threads_go_to_the_root(
     assert names(tree()) == ["A", "k"]
 
 
-def test_metadata_takes_the_kernels_time_itself(
-    gpu: FakeGpu, tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_metadata_takes_the_kernels_time_itself(gpu: FakeGpu, tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("p", hook="triton")
 
     def metadata() -> dict[str, object]:
@@ -174,9 +166,7 @@ def test_metadata_takes_the_kernels_time_itself(
     assert tree("A", "__proton_launch_metadata:raw", "helper")["metrics"]["count"] == 2
 
 
-def test_two_sessions_get_the_launches_of_their_time(
-    gpu: FakeGpu, tree: Callable[..., dict]
-) -> None:
+def test_two_sessions_get_the_launches_of_their_time(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     first = proton.start("one")
     gpu.launch("a", 1)
     second = proton.start("two")

@@ -15,9 +15,7 @@ def names(node: dict) -> list[str]:
     return [child["frame"]["name"] for child in node["children"]]
 
 
-def test_cpu_launches_are_leaves_with_their_time(
-    tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_cpu_launches_are_leaves_with_their_time(tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("p")
     with proton.scope("A"):
         launch("add", {"flops": 1}, duration_ns=300)
@@ -44,9 +42,7 @@ def test_the_launch_hook_is_installed_only_while_a_session_is_active() -> None:
     assert hooks.installed.hooks == ()
 
 
-def test_metadata_names_the_node_and_gives_metrics(
-    tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_metadata_names_the_node_and_gives_metrics(tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("p", hook="triton")
     metadata = {
         "name": "matmul_64",
@@ -89,9 +85,7 @@ def test_launches_made_by_metadata_are_booked_under_the_metadata_state(
     assert tree("A", "__proton_launch_metadata:kernel", "helper")["metrics"]["count"] == 1
 
 
-def test_an_error_in_metadata_is_the_callers_and_leaves_no_state(
-    tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_an_error_in_metadata_is_the_callers_and_leaves_no_state(tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("p", hook="triton")
 
     def metadata() -> dict[str, object]:
@@ -121,9 +115,7 @@ def test_without_the_hook_metadata_is_not_evaluated(launch: Callable) -> None:
     launch("k", lambda: pytest.fail("metadata evaluated"))
 
 
-def test_only_the_session_with_the_hook_gets_metadata(
-    tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_only_the_session_with_the_hook_gets_metadata(tree: Callable[..., dict], launch: Callable) -> None:
     plain = proton.start("plain")
     hooked = proton.start("hooked", hook="triton")
     launch("k", {"name": "n", "flops": 2})
@@ -165,7 +157,5 @@ def test_python_context_puts_launches_below_their_line(launch: Callable) -> None
     paths = [path for path, node in proton.data.get_profile().walk() if "count" in node.metrics]
     assert len(paths) == 1
     assert paths[0][-1] == "k"
-    assert any(
-        frame.endswith("@test_python_context_puts_launches_below_their_line") for frame in paths[0]
-    )
+    assert any(frame.endswith("@test_python_context_puts_launches_below_their_line") for frame in paths[0])
     assert not any("/compiler/runtime/" in frame for frame in paths[0])

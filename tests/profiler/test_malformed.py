@@ -73,9 +73,7 @@ def test_message_names_the_place(case: str, tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_called_truncated(
-    part: float, tmp_path: Path, h200_profile: Path
-) -> None:
+def test_a_truncated_file_is_called_truncated(part: float, tmp_path: Path, h200_profile: Path) -> None:
     data = h200_profile.read_bytes().rstrip()
     path = tmp_path / "cut.hatchet"
     path.write_bytes(data[: int(len(data) * part)])

@@ -47,9 +47,7 @@ def include_folder() -> Path:
 
 def test_layouts_and_numbers_are_those_of_the_c_headers(tmp_path: Path) -> None:
     include = include_folder()
-    text = "".join(
-        (include / f"cupti_activity{part}.h").read_text() for part in ("", "_deprecated")
-    )
+    text = "".join((include / f"cupti_activity{part}.h").read_text() for part in ("", "_deprecated"))
     kernels = [v for v in VERSIONS if f"}} CUpti_ActivityKernel{v};" in text]
     assert kernels, "the headers have no kernel record of CUDA 12 or 13"
     expected: list[tuple[str, int]] = []
@@ -81,9 +79,7 @@ def test_layouts_and_numbers_are_those_of_the_c_headers(tmp_path: Path) -> None:
     )
     program = tmp_path / "layout"
     subprocess.run(["gcc", f"-I{include}", str(source), "-o", str(program)], check=True, timeout=60)
-    printed = subprocess.run(
-        [str(program)], capture_output=True, text=True, check=True
-    ).stdout.split()
+    printed = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.split()
     assert dict(zip([e for e, _ in expected], map(int, printed), strict=True)) == dict(expected)
 
 
@@ -170,9 +166,7 @@ REQUESTED = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_size_t),
     ctypes.POINTER(ctypes.c_size_t),
 )
-COMPLETED = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
-)
+COMPLETED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 BUFFER_BYTES = 1 << 16
 

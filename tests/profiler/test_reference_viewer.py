@@ -40,9 +40,7 @@ def reference() -> Callable[..., str]:
     """Runs Proton's viewer; returns what it prints."""
     python = reference_python()
     if python is None:
-        pytest.skip(
-            "Triton's Proton is not installed (DEUTERON_TEST_REFERENCE_PYTHON names a Python that has it)"
-        )
+        pytest.skip("Triton's Proton is not installed (DEUTERON_TEST_REFERENCE_PYTHON names a Python that has it)")
 
     def view(*arguments: str) -> str:
         done = subprocess.run(
@@ -52,9 +50,7 @@ def reference() -> Callable[..., str]:
             timeout=120,
         )
         if "buffer source array is read-only" in done.stderr:
-            pytest.skip(
-                "the reference's -diff does not run here: hatchet's compiled part refuses pandas 3"
-            )
+            pytest.skip("the reference's -diff does not run here: hatchet's compiled part refuses pandas 3")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -85,12 +81,8 @@ def generated(seed: int) -> Profile:
             num_sms=132,
         )
     for _ in range(40):
-        path = tuple(
-            draw.choice("abcdef") + str(draw.randint(0, 2)) for _ in range(draw.randint(0, 4))
-        )
-        node = profile.node(
-            (*path, draw.choice(["kern", "gemm", "void at::foo<int>(float)", 'q"']))
-        )
+        path = tuple(draw.choice("abcdef") + str(draw.randint(0, 2)) for _ in range(draw.randint(0, 4)))
+        node = profile.node((*path, draw.choice(["kern", "gemm", "void at::foo<int>(float)", 'q"'])))
         profile.add_launches(
             node,
             count=draw.randint(1, 5),
@@ -108,9 +100,7 @@ def generated(seed: int) -> Profile:
         profile.add_to(node, metrics)
         profile.add((*path, "timed"), {"cpu_time (ns)(exc)": draw.randint(1, 10**7)})
         if draw.random() < 0.3:
-            profile.add(
-                (*path, "__proton_launch_metadata", "helper"), {"count": 1, "time (ns)": 55}
-            )
+            profile.add((*path, "__proton_launch_metadata", "helper"), {"count": 1, "time (ns)": 55})
         profile.node((*path, "empty"))
     return profile
 
@@ -144,13 +134,9 @@ def test_rows_are_identical(
 
 
 @pytest.mark.parametrize("metrics", ["time/us", "util", "count,time/%"])
-def test_differences_are_identical(
-    metrics: str, reference: Callable, ours: Callable, tmp_path: Path
-) -> None:
+def test_differences_are_identical(metrics: str, reference: Callable, ours: Callable, tmp_path: Path) -> None:
     left, right = (str(generated(seed).write(tmp_path / f"{seed}.hatchet")) for seed in (2, 3))
-    assert ours("-m", metrics, "-diff", right, left) == reference(
-        "-m", metrics, "-diff", right, left
-    )
+    assert ours("-m", metrics, "-diff", right, left) == reference("-m", metrics, "-diff", right, left)
 
 
 def metadata(grid: object, kernel: object, arguments: dict) -> dict:
@@ -162,9 +148,7 @@ def metadata(grid: object, kernel: object, arguments: dict) -> dict:
 def add(x, y, out, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
-    tl.store(
-        out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask=mask
-    )
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask=mask)
 
 
 @pytest.fixture
@@ -196,9 +180,7 @@ def test_launches_on_the_cpu_target_are_recorded(cpu_profile: Path) -> None:
     "metrics",
     ["time/ms,flop/s", "time/us,count", "gflop32/s,gbyte/s", "util", "time/%,cpu_time/us"],
 )
-def test_reference_reads_cpu_profiles(
-    metrics: str, reference: Callable, ours: Callable, cpu_profile: Path
-) -> None:
+def test_reference_reads_cpu_profiles(metrics: str, reference: Callable, ours: Callable, cpu_profile: Path) -> None:
     text = reference("-m", metrics, str(cpu_profile))
     assert "add_1000" in text
     assert ours("-m", metrics, str(cpu_profile)) == text

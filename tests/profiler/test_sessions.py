@@ -252,9 +252,7 @@ def test_profile_decorator_deactivates_even_on_errors(tree: Callable[..., dict])
     assert proton.DEFAULT_PROFILE_NAME == "proton"
 
 
-def test_formats_and_standard_output(
-    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
-) -> None:
+def test_formats_and_standard_output(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
     proton.start("-")
     with proton.scope("A", {"m": 1}):
         pass
@@ -397,9 +395,7 @@ def test_a_state_leaves_no_frame_unless_something_happens_in_it(tree: Callable[.
     assert names(tree("A")) == []
 
 
-def test_scopes_entered_before_a_session_changes_are_found_again(
-    tree: Callable[..., dict], launch: Callable
-) -> None:
+def test_scopes_entered_before_a_session_changes_are_found_again(tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("one")
     with proton.scope("A"), proton.scope("B"):
         second = proton.start("two")

@@ -26,10 +26,7 @@ def test_text_has_the_json_that_the_literal_says() -> None:
     profile.device("CUDA", 0, arch="90", num_sms=132)
     text = profile.to_hatchet()
     assert json.loads(text) == profile.to_literal()
-    assert (
-        text
-        == "\n" + json.dumps(json.loads(text), indent=4, sort_keys=True, ensure_ascii=False) + "\n"
-    )
+    assert text == "\n" + json.dumps(json.loads(text), indent=4, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 # Printed by Proton 3.9's writer.
@@ -92,9 +89,7 @@ def test_roofline_names_have_fixed_types() -> None:
         ({}, {"flops": "many"}, "is text"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(
-    first: dict, second: dict, message: str
-) -> None:
+def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(first: dict, second: dict, message: str) -> None:
     profile = Profile()
     node = profile.add(("k",), {"ok": 1, **first})
     before = dict(node.metrics)
@@ -109,9 +104,7 @@ def test_root_gets_zero_count_and_time_when_kernels_were_seen() -> None:
     profile = Profile()
     profile.add(("scope",), {"flops": 1})
     assert profile.to_literal()[0]["metrics"] == {}
-    profile.add_launches(
-        profile.node(("scope", "k")), count=2, time_ns=30, device_type="CUDA", device_id=1
-    )
+    profile.add_launches(profile.node(("scope", "k")), count=2, time_ns=30, device_type="CUDA", device_id=1)
     literal = profile.to_literal()
     assert literal[0]["metrics"] == {"count": 0, "time (ns)": 0}
     assert profile.node(("scope", "k")).metrics == {
@@ -167,9 +160,7 @@ def test_reading_and_writing_keep_everything(tmp_path: Path, h200_profile: Path)
     assert copy.read_bytes() == h200_profile.read_bytes()
 
 
-def test_full_disk_keeps_the_old_file_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_keeps_the_old_file_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "p.hatchet"
     Profile().write(target)
     before = target.read_bytes()

@@ -69,9 +69,7 @@ def test_times_are_summed_and_bookkeeping_is_hidden(profile: Profile) -> None:
 
 
 def test_derived_metrics(profile: Profile) -> None:
-    text = proton_viewer.render(
-        profile, ["tflop8/s", "gbyte/s", "avg_time/us", "time/%", "bytes/%", "util"]
-    )
+    text = proton_viewer.render(profile, ["tflop8/s", "gbyte/s", "avg_time/us", "time/%", "bytes/%", "util"])
     # gemm: 1513e9 / 3 ms; 1513 TFLOP/s is the peak, so 1 ms of 3. Its bytes need 1 ms at 3352.32 GB/s as well.
     assert rows(text)["gemm"] == ["504.333", "1117.440", "3000.000", "37.500", "69.087", "0.333"]
     assert rows(text)["A"][:1] == ["nan"]
@@ -237,9 +235,7 @@ def test_a_profile_without_metrics(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "has no metrics" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["a", "b"], ["--bogus", "a"], ["-f", "bogus", "a"], ["-t", "x", "a"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["--bogus", "a"], ["-f", "bogus", "a"], ["-t", "x", "a"]])
 def test_wrong_arguments_exit_with_2(arguments: list[str], capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as caught:
         viewer_main(arguments)
@@ -251,8 +247,7 @@ def test_listing(profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture
     path = profile.write(tmp_path / "p.hatchet")
     assert viewer_main(["-l", str(path)]) == 0
     assert capsys.readouterr().out == (
-        "Available inclusive metrics:\n- count\n- time\n"
-        "Available exclusive metrics:\n- bytes\n- flops8\n"
+        "Available inclusive metrics:\n- count\n- time\nAvailable exclusive metrics:\n- bytes\n- flops8\n"
     )
     assert viewer_main([str(path)]) == 2
     assert "-m METRICS shows some, -l lists them" in capsys.readouterr().err
@@ -283,9 +278,7 @@ def test_formats_shorten_python_frames_only(format: str, python: str, older: str
     kernel(profile, "/x/b.py:run@9", "scope/with/slashes", time_ns=1)
     text = proton_viewer.render(profile, ["count"], format=format)
     names = [line.split(" ")[-1] for line in text.splitlines() if line]
-    assert sorted(names) == sorted(
-        ["ROOT", python, "at::native::fill(int)", older, "scope/with/slashes"]
-    )
+    assert sorted(names) == sorted(["ROOT", python, "at::native::fill(int)", older, "scope/with/slashes"])
 
 
 def test_colors(

@@ -54,9 +54,7 @@ class FakeKernel:
 
     def __post_init__(self) -> None:
         schedule = self.variant.schedule
-        self.metadata = KernelMetadata(
-            self.name, str(self.variant.target), self.variant.key, schedule.num_warps, 1, 1
-        )
+        self.metadata = KernelMetadata(self.name, str(self.variant.target), self.variant.key, schedule.num_warps, 1, 1)
 
     @property
     def name(self) -> str:
@@ -71,9 +69,7 @@ class Recorder:
     """What was compiled and what was launched."""
 
     compiled: list[Variant] = field(default_factory=list)
-    launches: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]] = field(
-        default_factory=list
-    )
+    launches: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]] = field(default_factory=list)
 
     def compile(self, variant: Variant) -> FakeKernel:
         self.compiled.append(variant)

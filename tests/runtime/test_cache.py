@@ -75,9 +75,7 @@ def test_damaged_entry_warns_and_can_be_replaced(tmp_path: Path, damage: bytes) 
 
 
 @given(sizes=st.lists(st.integers(0, 4000), min_size=1, max_size=25))
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_size_stays_under_its_bound(tmp_path: Path, sizes: list[int]) -> None:
     folder = tmp_path / str(time.perf_counter_ns())
     cache = DiskCache(folder, 10_000)

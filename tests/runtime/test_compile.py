@@ -263,9 +263,7 @@ def test_damaged_entries_are_compiled_again(private_cache: Path, damage: str) ->
 
 
 def test_what_changes_the_key() -> None:
-    def variant_key(
-        signature: Any = ADD, constexprs: Any = None, target: str = "cpu", **options: Any
-    ) -> str:
+    def variant_key(signature: Any = ADD, constexprs: Any = None, target: str = "cpu", **options: Any) -> str:
         return make_variant(add, signature, constexprs or {"BLOCK": 64}, target, options).key
 
     keys = [

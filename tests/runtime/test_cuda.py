@@ -60,9 +60,7 @@ def test_arrays_round_trip(gpu: Any, dtype: str) -> None:
     assert gpu.empty((0,), dtype).to_numpy().size == 0
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32]
-)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32])
 @pytest.mark.parametrize("n", [1, 63, 64, 1000, 12345])
 def test_vector_add(gpu: Any, dtype: Any, n: int) -> None:
     rng = np.random.default_rng(n)
@@ -113,12 +111,9 @@ def test_autotune_resets_arrays_on_the_device(gpu: Any) -> None:
 
     def tuned(**options: Any) -> Any:
         configs = [
-            deuteron.Config({"BLOCK": block}, num_warps=warps)
-            for block, warps in ((128, 4), (1024, 4), (1024, 8))
+            deuteron.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((128, 4), (1024, 4), (1024, 8))
         ]
-        return deuteron.autotune(configs, ["n"], warmup=1, rep=5, **options)(
-            deuteron.JITFunction(add.fn)
-        )
+        return deuteron.autotune(configs, ["n"], warmup=1, rep=5, **options)(deuteron.JITFunction(add.fn))
 
     x = gpu.array(np.full(n, 5, np.float32))
     kernel = tuned(restore_value=["out"])
@@ -170,9 +165,7 @@ def test_devices_do_not_mix(gpu: Any) -> None:
 
 def test_code_for_another_gpu_is_refused(gpu: Any) -> None:
     other = "cuda:80" if gpu.properties.compute_capability[0] != 8 else "cuda:90a"
-    kernel = deuteron.compile(
-        add, {"x": "*f32", "y": "*f32", "out": "*f32", "n": "i32"}, {"BLOCK": 64}, target=other
-    )
+    kernel = deuteron.compile(add, {"x": "*f32", "y": "*f32", "out": "*f32", "n": "i32"}, {"BLOCK": 64}, target=other)
     x = gpu.empty((10,), "f32")
     with pytest.raises(DeviceError, match=f"compiled for {other}; cuda:0"):
         kernel.run((1,), x, x, x, 10)
@@ -239,9 +232,7 @@ except deuteron.DeuteronError as error:
         (1 << 45, False, "DeviceError", "touched memory that is not its own"),
     ],
 )
-def test_failures_on_the_device(
-    tmp_path: Path, at: int, debug: bool, kind: str, message: str
-) -> None:
+def test_failures_on_the_device(tmp_path: Path, at: int, debug: bool, kind: str, message: str) -> None:
     """In a child process: the context is lost afterwards."""
     program = PROGRAM.replace("{at}", str(at)).replace("{debug}", str(debug))
     done = subprocess.run(

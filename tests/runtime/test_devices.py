@@ -23,9 +23,7 @@ from deuteron.compiler.runtime.signature import parse_argument_type
 CPU = deuteron.get_device("cpu")
 
 
-@pytest.mark.parametrize(
-    "dtype", ["i1", "i8", "u16", "i64", "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"]
-)
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u16", "i64", "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"])
 def test_host_arrays(dtype: str) -> None:
     array = CPU.empty((3, 5), dtype)
     assert (array.shape, array.dtype) == ((3, 5), dtype)
@@ -243,7 +241,5 @@ def test_perf_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_perf_report_checks_its_points() -> None:
     benchmark = deuteron.testing.Benchmark(["m", "n"], [(1, 2, 3)], "p", [1], ["P"], "grid", {})
-    with pytest.raises(
-        deuteron.DeuteronError, match="grid: x = .1, 2, 3. has 3 values for 2 names"
-    ):
+    with pytest.raises(deuteron.DeuteronError, match="grid: x = .1, 2, 3. has 3 values for 2 names"):
         deuteron.testing.perf_report(benchmark)(lambda **_: 1.0).run()

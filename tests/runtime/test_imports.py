@@ -25,9 +25,7 @@ HEAVY = (
 def loaded_after(statement: str) -> set[str]:
     """Which heavy packages a fresh interpreter has loaded after a statement."""
     program = f"import sys\n{statement}\nprint(*[m for m in {HEAVY!r} if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
@@ -46,15 +44,9 @@ def test_no_heavy_import(statement: str) -> None:
 
 def test_import_time() -> None:
     """At most 150 ms of this process's own time, on the best of five runs."""
-    program = (
-        "import time; t = time.process_time(); import deuteron; print(time.process_time() - t)"
-    )
+    program = "import time; t = time.process_time(); import deuteron; print(time.process_time() - t)"
     seconds = [
-        float(
-            subprocess.run(
-                [sys.executable, "-c", program], capture_output=True, text=True, check=True
-            ).stdout
-        )
+        float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)
     ]
     assert min(seconds) <= 0.150

@@ -134,8 +134,6 @@ def test_pdb_works_inside_a_kernel(tmp_path: Path, variable: str) -> None:
 def test_without_the_variable_python_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(PROGRAM.format(statement="import pdb; pdb.set_trace()"))
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "program.py:10" in done.stderr

@@ -123,9 +123,7 @@ def test_calling_without_a_grid(x: np.ndarray) -> None:
         kernel(x, x, 5, 64)
 
 
-def test_changed_global_is_refused(
-    recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel[(1,)](x, x, 5, 64)
     monkeypatch.setitem(globals(), "OTHER", tl.constexpr(6))  # the kernel does not use it
     kernel[(1,)](x, x, 5, 64)

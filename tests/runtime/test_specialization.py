@@ -153,9 +153,7 @@ def test_protocols_agree() -> None:
 def test_gpu_array_without_a_gpu_says_so(recorder: Any) -> None:
     if len(deuteron.list_devices()) > 1:
         pytest.skip("this machine has a GPU")
-    with pytest.raises(
-        LaunchError, match="argument 'x': the array is in GPU memory, but no NVIDIA"
-    ):
+    with pytest.raises(LaunchError, match="argument 'x': the array is in GPU memory, but no NVIDIA"):
         copy[(1,)](OnGpu(), aligned(), 5)
 
 
@@ -190,9 +188,7 @@ def test_annotations_fix_types(recorder: Any) -> None:
         "b": "i1",
         "w": "bf16",
     }
-    with pytest.raises(
-        LaunchError, match="argument 'n': float 1.5 is a float, .*declares it as i64"
-    ):
+    with pytest.raises(LaunchError, match="argument 'n': float 1.5 is a float, .*declares it as i64"):
         annotated[(1,)](aligned(), 1.5, 2.0, True, 3)
     with pytest.raises(LaunchError, match="argument 's': numpy.ndarray of float32 .* is an array"):
         annotated[(1,)](aligned(), 5, aligned(), True, 3)
@@ -240,9 +236,7 @@ def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | N
 
     variant = specialize(copy, arguments, rest).variant
     expected = {"x": promised, "y": "*f32:16", "n": number}
-    assert {k: str(v) for k, v in variant.signature.items()} == {
-        k: v for k, v in expected.items() if v
-    }
+    assert {k: str(v) for k, v in variant.signature.items()} == {k: v for k, v in expected.items() if v}
     summary = (promised, number, n if n == 1 else None, block, warps or 4)
     assert SEEN.setdefault(variant.key, summary) == summary
     assert len(set(SEEN.values())) == len(SEEN)

@@ -171,9 +171,7 @@ def stop_process(process: subprocess.Popen[bytes] | None) -> None:
         process.wait(5)
 
 
-def wait_for(
-    condition: Callable[[], bool], seconds: float, explain: Callable[[], str] = lambda: ""
-) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float, explain: Callable[[], str] = lambda: "") -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s\n{explain()}"

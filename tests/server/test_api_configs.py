@@ -76,23 +76,17 @@ def test_another_toolchain_is_flagged(client: TestClient, make_record: MakeRecor
     assert bad.status_code == 422
 
 
-@pytest.mark.parametrize(
-    "name", ["NVIDIA H200", "NVIDIA_H200_141GB_HBM3e", "H200", "cuda", H200.key]
-)
+@pytest.mark.parametrize("name", ["NVIDIA H200", "NVIDIA_H200_141GB_HBM3e", "H200", "cuda", H200.key])
 def test_device_names_meet(client: TestClient, make_record: MakeRecord, name: str) -> None:
     put(client, make_record({"M": 64, "N": 64}, device=H200))
     assert look(client, device=name)["match"] == "exact"
     assert look(client, device="NVIDIA H100")["match"] == "default"
 
 
-def test_a_kind_that_stands_for_several_devices_is_ambiguous(
-    client: TestClient, make_record: MakeRecord
-) -> None:
+def test_a_kind_that_stands_for_several_devices_is_ambiguous(client: TestClient, make_record: MakeRecord) -> None:
     h100 = replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
     put(client, *(make_record({"M": 1, "N": 1}, device=device) for device in (H200, h100)))
-    response = client.get(
-        "/v1/configs/lookup", params={"kernel": HASH, "device": "cuda", "shape": "M=1,N=1"}
-    )
+    response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cuda", "shape": "M=1,N=1"})
     assert response.status_code == 422
     assert H200.key in response.json()["hint"]
 
@@ -103,9 +97,7 @@ def test_kernels_are_found_by_name(client: TestClient, make_record: MakeRecord) 
     put(client, make_record({"M": 64, "N": 64}, kernel_hash=stored["kernel_hash"]))
     assert look(client, kernel="softmax")["match"] == "exact"
     assert look(client, kernel=stored["kernel_name"])["match"] == "exact"
-    response = client.get(
-        "/v1/configs/lookup", params={"kernel": "nobody", "device": "cpu", "shape": "M=1"}
-    )
+    response = client.get("/v1/configs/lookup", params={"kernel": "nobody", "device": "cpu", "shape": "M=1"})
     assert response.status_code == 404
     assert "no kernel 'nobody'" in response.json()["detail"]
 
@@ -123,9 +115,7 @@ def test_strict_refuses_everything_but_exact(client: TestClient, make_record: Ma
 
 @pytest.mark.parametrize("shape", ["M", "M=x", "M=1;N=2", "=4", "M=-1"])
 def test_bad_shape(client: TestClient, shape: str) -> None:
-    response = client.get(
-        "/v1/configs/lookup", params={"kernel": HASH, "device": "cpu", "shape": shape}
-    )
+    response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cpu", "shape": shape})
     assert response.status_code == 422
     assert response.json()["hint"]
 
@@ -162,9 +152,7 @@ def test_listing_pages_through_everything(client: TestClient, make_record: MakeR
 # -- bundles
 
 
-def test_bundle_etag_is_its_sha256(
-    client: TestClient, make_record: MakeRecord, tmp_path: Path
-) -> None:
+def test_bundle_etag_is_its_sha256(client: TestClient, make_record: MakeRecord, tmp_path: Path) -> None:
     records = [make_record({"M": 1 << i, "N": 64}) for i in range(6)]
     put(client, *records)
     response = client.get("/v1/bundles/latest", params={"kernel": HASH, "device": "cpu"})
@@ -234,9 +222,7 @@ def test_bundle_order_is_the_tuners_on_every_database(
     make_record: MakeRecord,
 ) -> None:
     """Keys with characters that locales sort differently from their bytes."""
-    service = open_client(
-        Settings(home=tmp_path / "h", scheduler="none", database_url=database_url)
-    )
+    service = open_client(Settings(home=tmp_path / "h", scheduler="none", database_url=database_url))
     names = ["NVIDIA L4", "NVIDIA-L40S", "NVIDIA A10", "nvidia a100-pcie"]
     put(
         service,

@@ -27,9 +27,7 @@ def events_of(client: TestClient, job_id: str, **headers: str) -> list[dict[str,
 
 
 def claim(client: TestClient, job_id: str, claim_id: str = "ticket.run") -> dict[str, Any]:
-    response = client.post(
-        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": claim_id, "worker": "cpu@here/1"}
-    )
+    response = client.post(f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": claim_id, "worker": "cpu@here/1"})
     assert response.status_code == 200, response.text
     return dict(response.json())
 
@@ -122,15 +120,11 @@ def test_cancel_is_idempotent_and_final(client: TestClient) -> None:
     assert first["finished_at"] == second["finished_at"]
     kinds = [(e["event"], json.loads(e["data"])["state"]) for e in events_of(client, job["id"])]
     assert kinds == [("job_state", "cancelled")]
-    response = client.post(
-        f"/v1/worker/jobs/{job['id']}/claim", json={"claim_id": "a.b", "worker": "w"}
-    )
+    response = client.post(f"/v1/worker/jobs/{job['id']}/claim", json={"claim_id": "a.b", "worker": "w"})
     assert response.status_code == 409
 
 
-def test_a_run_from_claim_to_end(
-    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
-) -> None:
+def test_a_run_from_claim_to_end(client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]) -> None:
     job_id = submit(client)["id"]
     taken = claim(client, job_id)
     assert taken["attempt"] == 1
@@ -171,9 +165,7 @@ def test_a_takeover_gets_the_finished_trials_and_the_old_run_is_told_to_stop(
 def test_another_ticket_cannot_take_a_job_that_is_alive(client: TestClient) -> None:
     job_id = submit(client)["id"]
     claim(client, job_id, "one.a")
-    response = client.post(
-        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "two.a", "worker": "w"}
-    )
+    response = client.post(f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "two.a", "worker": "w"})
     assert response.status_code == 409
     assert "is running on cpu@here/1" in response.json()["detail"]
 
@@ -182,9 +174,7 @@ def test_attempts_are_bounded(client: TestClient) -> None:
     job_id = submit(client)["id"]
     for run in range(3):
         claim(client, job_id, f"t.{run}")
-    response = client.post(
-        f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "t.last", "worker": "w"}
-    )
+    response = client.post(f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "t.last", "worker": "w"})
     assert response.status_code == 409
     job = client.get(f"/v1/jobs/{job_id}").json()
     assert job["state"] == "failed"
@@ -290,9 +280,7 @@ def test_profile_upload_and_download(client: TestClient) -> None:
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else None,
 )
-def test_bad_submission(
-    client: TestClient, changes: dict[str, object], status: int, fragment: str
-) -> None:
+def test_bad_submission(client: TestClient, changes: dict[str, object], status: int, fragment: str) -> None:
     response = client.post("/v1/jobs", json={**JOB, **changes})
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"

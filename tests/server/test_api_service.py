@@ -109,9 +109,7 @@ def test_a_cookie_reads_but_does_not_let_other_sites_write(guarded: TestClient) 
     wrong = guarded.post("/login", content="token=nope")
     assert wrong.status_code == 401
     assert 'role="alert"' in wrong.text
-    signed_in = guarded.post(
-        "/login", content=f"token={make_token(guarded, 'admin')}", follow_redirects=False
-    )
+    signed_in = guarded.post("/login", content=f"token={make_token(guarded, 'admin')}", follow_redirects=False)
     cookie = signed_in.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -132,12 +130,8 @@ def test_single_user_mode_says_so(
     assert "single user" in client.get("/healthz").json()["auth"]
 
 
-@pytest.mark.parametrize(
-    "headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}]
-)
-def test_single_user_mode_ignores_requests_made_by_other_sites(
-    client: TestClient, headers: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
+def test_single_user_mode_ignores_requests_made_by_other_sites(client: TestClient, headers: dict[str, str]) -> None:
     response = client.post("/v1/jobs", json=JOB, headers=headers)
     assert response.status_code == 403
     assert client.get("/v1/jobs").json()["jobs"] == []
@@ -177,9 +171,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 # -- limits
 
 
-def test_body_limit_by_length_and_while_streaming(
-    settings: Settings, open_client: OpenClient
-) -> None:
+def test_body_limit_by_length_and_while_streaming(settings: Settings, open_client: OpenClient) -> None:
     client = open_client(replace(settings, max_body_bytes=2048))
     declared = client.post("/v1/jobs", content=b"x" * 3000)
 
@@ -191,9 +183,7 @@ def test_body_limit_by_length_and_while_streaming(
             sent += 1
             yield b"y" * 1000
 
-    streamed = client.post(
-        "/v1/jobs", content=chunks(), headers={"Content-Type": "application/json"}
-    )
+    streamed = client.post("/v1/jobs", content=chunks(), headers={"Content-Type": "application/json"})
     for response in (declared, streamed):
         assert response.status_code == 413
         assert response.headers["content-type"] == "application/problem+json"
@@ -219,9 +209,7 @@ def test_rate_limit_per_caller(settings: Settings, open_client: OpenClient) -> N
 
 def test_every_kind_of_error_is_a_problem_document(client: TestClient) -> None:
     answers = {
-        400: client.post(
-            "/v1/jobs", content='{"workload": ', headers={"Content-Type": "application/json"}
-        ),
+        400: client.post("/v1/jobs", content='{"workload": ', headers={"Content-Type": "application/json"}),
         404: client.get("/v1/nothing"),
         405: client.delete("/v1/jobs"),
         422: client.post("/v1/jobs", json={"shapes": 3}),
@@ -307,9 +295,7 @@ def test_a_kernel_is_never_executed(client: TestClient, tmp_path: Path) -> None:
 
 def test_a_bad_kernel_is_shown_with_its_place(client: TestClient) -> None:
     text = KERNEL.replace("mask = i < n", "mask = i << < n")
-    response = client.post(
-        "/v1/kernels", json={"name": "add_kernel", "text": text, "filename": "add.py"}
-    )
+    response = client.post("/v1/kernels", json={"name": "add_kernel", "text": text, "filename": "add.py"})
     assert response.status_code == 422
     document = response.json()
     assert document["location"]["file"] == "add.py"
@@ -349,11 +335,7 @@ def test_metrics(client: TestClient) -> None:
 
 def test_openapi_describes_every_address(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
-    operations = [
-        (path, operation)
-        for path, methods in document["paths"].items()
-        for operation in methods.values()
-    ]
+    operations = [(path, operation) for path, methods in document["paths"].items() for operation in methods.values()]
     assert len(operations) >= 25
     assert [path for path, operation in operations if not operation.get("summary")] == []
     job = document["components"]["schemas"]["JobBody"]

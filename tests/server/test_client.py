@@ -77,9 +77,7 @@ def test_submit_watch_and_look_up(make_service: Callable[..., Any], tmp_path: Pa
     service = make_service()
     with Client(service.url) as client:
         job = client.submit(JOB)
-        assert (
-            client.submit(JOB, idempotency_key="k").id == client.submit(JOB, idempotency_key="k").id
-        )
+        assert client.submit(JOB, idempotency_key="k").id == client.submit(JOB, idempotency_key="k").id
         events = list(client.watch(job.id))
         assert [event.id for event in events] == list(range(1, len(events) + 1))
         assert [event.kind for event in events].count("trial_finished") == 4
@@ -88,9 +86,7 @@ def test_submit_watch_and_look_up(make_service: Callable[..., Any], tmp_path: Pa
         done = client.job(job.id)
         assert (done.state, done.trials, done.is_final) == ("succeeded", 4, True)
         (record,) = client.records(job.id)
-        found = client.lookup(
-            record.kernel_hash, record.device.key, {"M": 8, "N": 8}, "f32", strict=True
-        )
+        found = client.lookup(record.kernel_hash, record.device.key, {"M": 8, "N": 8}, "f32", strict=True)
         assert (found.match, found.record) == ("exact", record)
         assert client.cancel(job.id).state == "succeeded"
         assert job.id in [item.id for item in client.jobs(limit=10)]
@@ -170,9 +166,7 @@ def test_submit_retries_under_one_key(scripted: Callable[[Script], Scripted]) ->
 
 def test_problem_documents_become_errors(scripted: Callable[[Script], Scripted]) -> None:
     body = b'{"detail": "line 3: no", "hint": "yes", "report": "add.py:3:1: no\\n  x\\n  ^"}'
-    server = scripted(
-        lambda handler, number: send(handler, 422, body if number == 1 else b"<html>")
-    )
+    server = scripted(lambda handler, number: send(handler, 422, body if number == 1 else b"<html>"))
     with Client(server.url) as client:
         with pytest.raises(ServiceError) as caught:
             client.jobs()
@@ -204,9 +198,7 @@ def ranged(handler: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]
     return status, CONTENT[start:] if status == 206 else CONTENT, {"etag": f'"{SHA256}"'}
 
 
-def test_a_broken_download_is_resumed(
-    scripted: Callable[[Script], Scripted], tmp_path: Path
-) -> None:
+def test_a_broken_download_is_resumed(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     def script(handler: BaseHTTPRequestHandler, number: int) -> None:
         status, body, headers = ranged(handler)
         if number < 3:
@@ -233,9 +225,7 @@ def test_a_broken_download_is_resumed(
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-def test_wrong_content_is_never_published(
-    scripted: Callable[[Script], Scripted], tmp_path: Path
-) -> None:
+def test_wrong_content_is_never_published(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"the old bundle")
     server = scripted(lambda handler, _n: send(handler, 200, b"garbage", etag=f'"{SHA256}"'))
     with (
@@ -248,9 +238,7 @@ def test_wrong_content_is_never_published(
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-def test_a_download_that_keeps_breaking_is_an_error(
-    scripted: Callable[[Script], Scripted], tmp_path: Path
-) -> None:
+def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
         handler.send_response(200)
         handler.send_header("etag", f'"{SHA256}"')
@@ -265,9 +253,7 @@ def test_a_download_that_keeps_breaking_is_an_error(
     assert not (tmp_path / "b").exists()
 
 
-def test_a_server_without_etags_is_not_trusted(
-    scripted: Callable[[Script], Scripted], tmp_path: Path
-) -> None:
+def test_a_server_without_etags_is_not_trusted(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     server = scripted(lambda handler, _n: send(handler, 200, b"x"))
     with Client(server.url) as client, pytest.raises(DownloadError, match="no sha256 as its ETag"):
         client.pull_bundle(tmp_path / "b")
@@ -283,9 +269,7 @@ def test_the_part_of_an_older_bundle_is_dropped(
     with Client("http://localhost", transport=_InProcess(client)) as inside:
         done = inside.pull_bundle(tmp_path / "b")
     assert hashlib.sha256((tmp_path / "b").read_bytes()).hexdigest() == done.sha256
-    assert [path.name for path in tmp_path.glob("*b*")] + [
-        path.name for path in tmp_path.glob(".b*")
-    ] == ["b"]
+    assert [path.name for path in tmp_path.glob("*b*")] + [path.name for path in tmp_path.glob(".b*")] == ["b"]
 
 
 class _InProcess(httpx.BaseTransport):

@@ -30,9 +30,7 @@ from deuteron.server.dispatch.spool import Spool, leftovers
         ("cuda:1", {"GPU": 1, "cuda:1": 1}, {"cuda:1"}),
     ],
 )
-def test_a_job_holds_its_device_alone(
-    selector: str, needed: dict[str, float], fits: set[str]
-) -> None:
+def test_a_job_holds_its_device_alone(selector: str, needed: dict[str, float], fits: set[str]) -> None:
     assert resources_for(selector) == needed
     offered = {device: resources_of(device) for device in ("cpu", "cuda:0", "cuda:1")}
     assert {
@@ -109,9 +107,7 @@ def test_a_stopped_service_gives_its_jobs_back_and_goes_on(
     job_id = service.submit(budget={"trials": 10, "seconds": 3})
     wait_until(lambda: len(service.trials(job_id)) >= 3, 60)
     service.stop()
-    assert service.process.returncode == -signal.SIGTERM, (
-        "it ends as it was asked to, after cleaning up"
-    )
+    assert service.process.returncode == -signal.SIGTERM, "it ends as it was asked to, after cleaning up"
     service.start()
     wait_until(lambda: service.job(job_id)["finished_at"] is not None, 60)
     job = service.job(job_id)
@@ -120,9 +116,7 @@ def test_a_stopped_service_gives_its_jobs_back_and_goes_on(
 
 
 @pytest.mark.slow
-def test_a_silent_worker_loses_its_job(
-    make_service: Callable[..., Any], wait_until: Callable[..., None]
-) -> None:
+def test_a_silent_worker_loses_its_job(make_service: Callable[..., Any], wait_until: Callable[..., None]) -> None:
     """A worker that hangs for longer than its lease: the job is queued, and the run that lost it stops."""
     service = make_service(DEUTERON_LEASE_SECONDS="2")
     job_id = service.submit(budget={"trials": 10, "seconds": 5})

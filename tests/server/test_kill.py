@@ -50,9 +50,7 @@ def check_complete(service: Any, job_id: str, seen_before: list[dict[str, Any]])
     return dict(job)
 
 
-def in_the_middle(
-    service: Any, job_id: str, wait_until: Callable[..., None]
-) -> list[dict[str, Any]]:
+def in_the_middle(service: Any, job_id: str, wait_until: Callable[..., None]) -> list[dict[str, Any]]:
     wait_until(
         lambda: len(service.trials(job_id)) >= 3,
         60,
@@ -105,9 +103,7 @@ def test_events_that_only_the_spool_has_are_not_lost(
     # As if the server had died before its commit: take the last delivered trial out of the database.
     with sqlite3.connect(service.home / "deuteron.db") as database:
         ((last,),) = database.execute("SELECT max(sequence) FROM trials").fetchall()
-        ((trial_id,),) = database.execute(
-            "SELECT trial_id FROM trials WHERE sequence = ?", (last,)
-        ).fetchall()
+        ((trial_id,),) = database.execute("SELECT trial_id FROM trials WHERE sequence = ?", (last,)).fetchall()
         database.execute("DELETE FROM trials WHERE sequence = ?", (last,))
         database.execute("DELETE FROM events WHERE id = (SELECT max(id) FROM events)")
     assert trial_id in spool.read_text()
@@ -172,9 +168,7 @@ def test_killed_server_does_not_stop_a_worker_elsewhere(
     service.kill()
     spool = tmp_path / "worker" / "spool"
     wait_until(
-        lambda: any(
-            f.read_text().count("trial_finished") >= len(seen) + 3 for f in spool.iterdir()
-        ),
+        lambda: any(f.read_text().count("trial_finished") >= len(seen) + 3 for f in spool.iterdir()),
         30,
     )
     assert is_alive(pid)
@@ -184,9 +178,7 @@ def test_killed_server_does_not_stop_a_worker_elsewhere(
     assert job["attempts"] == 1, "the run was never interrupted"
 
 
-def test_cancel_reaches_the_worker(
-    make_service: Callable[..., Any], wait_until: Callable[..., None]
-) -> None:
+def test_cancel_reaches_the_worker(make_service: Callable[..., Any], wait_until: Callable[..., None]) -> None:
     service = make_service()
     job_id = service.submit(budget={"trials": 200, "seconds": 60})
     in_the_middle(service, job_id, wait_until)
@@ -201,9 +193,7 @@ def test_cancel_reaches_the_worker(
     assert len(service.trials(job_id)) == count
 
 
-def test_killed_worker_with_the_real_tuner(
-    make_service: Callable[..., Any], wait_until: Callable[..., None]
-) -> None:
+def test_killed_worker_with_the_real_tuner(make_service: Callable[..., Any], wait_until: Callable[..., None]) -> None:
     """The same with kernels compiled, checked and measured on the CPU."""
     service = make_service(DEUTERON_RUNNER="deuteron.tuner:run_job")
     job_id = service.submit(shapes=[{"M": 64, "N": 128}], budget={"trials": 6, "seconds": 60})
@@ -226,9 +216,7 @@ def test_killed_worker_with_the_real_tuner(
     assert job["attempts"] == 2
     trials = service.trials(job_id)
     assert trials[: len(seen)] == seen
-    screened = [
-        str(item["trial"]["config"]) for item in trials if item["trial"]["phase"] == "screen"
-    ]
+    screened = [str(item["trial"]["config"]) for item in trials if item["trial"]["phase"] == "screen"]
     assert len(screened) == len(set(screened)) == 6
     assert len({item["trial"]["id"] for item in trials}) == len(trials)
     (record,) = job["configs"]

@@ -111,15 +111,11 @@ def css(browser: Any, selector: str) -> list[Any]:
     return list(browser.find_elements("css selector", selector))
 
 
-def test_jobs_and_a_job_live(
-    make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]
-) -> None:
+def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]) -> None:
     service = make_service()
     browser.get(service.url)
     assert "No job yet" in browser.page_source
-    job_id = service.submit(
-        budget={"trials": 10, "seconds": 6.0}, shapes=[{"M": 8, "N": 8}, {"M": 16, "N": 8}]
-    )
+    job_id = service.submit(budget={"trials": 10, "seconds": 6.0}, shapes=[{"M": 8, "N": 8}, {"M": 16, "N": 8}])
     row = f'tr[data-job="{job_id}"]'
 
     # The open page finds the new job by itself, and its progress moves without loading the page again.
@@ -138,16 +134,13 @@ def test_jobs_and_a_job_live(
     assert css(browser, "#cancel")[0].is_displayed()
     wait_until(lambda: css(browser, "#state")[0].text == "succeeded", 30)
     wait_until(lambda: len(css(browser, "#results tbody tr")) == 2, 10)
-    wait_until(
-        lambda: len(css(browser, "#chart .scatterlayer .point")) == len(service.trials(job_id)), 10
-    )
+    wait_until(lambda: len(css(browser, "#chart .scatterlayer .point")) == len(service.trials(job_id)), 10)
     assert len(css(browser, "#trials tr")) == len(service.trials(job_id)) == 20
     assert not css(browser, "#cancel")[0].is_displayed()
     # The chart shows what was measured: its best line ends at the fastest trial.
     fastest = min(item["trial"]["time_ns"]["median"] for item in service.trials(job_id)) / 1e3
     drawn = browser.execute_script(
-        "return document.getElementById('chart').data.filter(t => t.mode == 'lines')"
-        ".map(t => t.y[t.y.length - 1])"
+        "return document.getElementById('chart').data.filter(t => t.mode == 'lines').map(t => t.y[t.y.length - 1])"
     )
     assert min(drawn) == pytest.approx(fastest)
     low, high = browser.execute_script("return document.getElementById('chart').layout.xaxis.range")
@@ -160,9 +153,7 @@ def test_jobs_and_a_job_live(
     no_errors(browser)
 
 
-def test_cancel_button(
-    make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]
-) -> None:
+def test_cancel_button(make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]) -> None:
     service = make_service()
     job_id = service.submit(budget={"trials": 100, "seconds": 60})
     wait_until(lambda: len(service.trials(job_id)) >= 1, 30)
@@ -173,9 +164,7 @@ def test_cancel_button(
     no_errors(browser)
 
 
-def test_pages_can_be_used_without_a_mouse_and_are_labelled(
-    make_service: Callable[..., Any], browser: Any
-) -> None:
+def test_pages_can_be_used_without_a_mouse_and_are_labelled(make_service: Callable[..., Any], browser: Any) -> None:
     service = make_service(DEUTERON_SCHEDULER="none")
     service.submit()
     browser.get(service.url)
@@ -201,9 +190,7 @@ def test_sign_in(make_service: Callable[..., Any], browser: Any, tmp_path: Path)
     with store.write() as tx:
         _, secret = tx.tokens.create("root", ["admin"])
     store.close()
-    service = make_service(
-        DEUTERON_AUTH="tokens", DEUTERON_DATABASE_URL=url, DEUTERON_SCHEDULER="none"
-    )
+    service = make_service(DEUTERON_AUTH="tokens", DEUTERON_DATABASE_URL=url, DEUTERON_SCHEDULER="none")
     assert httpx.get(f"{service.url}/v1/jobs").status_code == 401
     browser.get(service.url)
     assert browser.current_url.endswith("/login")

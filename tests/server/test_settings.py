@@ -61,9 +61,7 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         ("DEUTERON_RUNNER", "os.system", "not module:function"),
     ],
 )
-def test_bad_values_name_the_variable_and_the_remedy(
-    variable: str, value: str, fragment: str
-) -> None:
+def test_bad_values_name_the_variable_and_the_remedy(variable: str, value: str, fragment: str) -> None:
     with pytest.raises(SettingsError, match=fragment) as caught:
         Settings.from_environment({variable: value})
     assert variable in caught.value.message
@@ -82,9 +80,5 @@ def test_only_settings_read_the_environment() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "http-api.md").read_text()
-    missing = [
-        item.metadata["variable"]
-        for item in fields(Settings)
-        if f"`{item.metadata['variable']}`" not in text
-    ]
+    missing = [item.metadata["variable"] for item in fields(Settings) if f"`{item.metadata['variable']}`" not in text]
     assert missing == []

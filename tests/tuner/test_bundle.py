@@ -31,9 +31,7 @@ def test_same_records_give_the_same_body(tmp_path: Path, make_record) -> None:  
     assert a.body_sha256 == b.body_sha256
 
 
-def test_unsorted_or_repeated_stream_is_refused_and_leaves_nothing(
-    tmp_path: Path, make_record
-) -> None:  # type: ignore[no-untyped-def]
+def test_unsorted_or_repeated_stream_is_refused_and_leaves_nothing(tmp_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "out.bundle"
     with pytest.raises(BundleError, match="out of order"):
         write_bundle(path, iter([make_record({"n": 2}), make_record({"n": 1})]))

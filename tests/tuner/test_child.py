@@ -84,9 +84,7 @@ def test_answers_and_keeps_its_process(child: ChildProcess) -> None:
         ("nonsense", "answered nonsense"),
     ],
 )
-def test_crash_is_an_error_and_the_next_request_starts_anew(
-    child: ChildProcess, deed: str, message: str
-) -> None:
+def test_crash_is_an_error_and_the_next_request_starts_anew(child: ChildProcess, deed: str, message: str) -> None:
     before = ask(child, "ok")["pid"]
     with pytest.raises(ChildCrashed, match=message):
         ask(child, deed)
@@ -165,9 +163,7 @@ def test_pool_that_cannot_prepare_reports_it_each_time() -> None:
 @pytest.fixture
 def evaluator():  # type: ignore[no-untyped-def]
     problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
-    made = LocalEvaluator(
-        problem, "cpu", "cpu", "cpu", {}, 0, workers=1, timeout=1.0, command=COMMAND
-    )
+    made = LocalEvaluator(problem, "cpu", "cpu", "cpu", {}, 0, workers=1, timeout=1.0, command=COMMAND)
     yield made
     made.close()
 

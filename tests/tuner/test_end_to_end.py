@@ -174,9 +174,7 @@ def user_file(tmp_path: Path) -> Path:
 def test_users_kernel_with_wrong_crashing_and_uncompilable_variants(user_file: Path) -> None:
     workload = resolve_workload(f"{user_file}:scale")
     result, trials = tune(workload, {"n": 5000}, user_file.parent / "out")
-    status = {
-        (t.config["BLOCK"], t.config["MODE"]): t.status for t in trials if t.phase == "screen"
-    }
+    status = {(t.config["BLOCK"], t.config["MODE"]): t.status for t in trials if t.phase == "screen"}
     expected = {0: "ok", 1: "wrong_result", 2: "crashed", 4: "compile_error"}
     assert status == {(b, m): expected[m] for b in (256, 1024) for m in expected}
     crashed = next(t for t in trials if t.status == "crashed")

@@ -125,7 +125,5 @@ t.Space, t.run_job, t.resolve_workload, t.tuned, t.lookup, t.progress_view
 heavy = "numpy llvmlite rich optuna pandas fastapi sqlalchemy alembic distributed httpx plotly".split()
 print([name for name in heavy if name in sys.modules])
 """
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"

@@ -101,9 +101,7 @@ def test_exact_then_nearest_then_toolchain_then_default(make_record, h100) -> No
         make_record({"M": 512, "N": 512}, toolchain=now, config={"BLOCK": 1}),
         make_record({"M": 4096, "N": 4096}, toolchain=now, config={"BLOCK": 2}),
         make_record({"M": 1000, "N": 1000}, toolchain={"deuteron": "1"}, config={"BLOCK": 3}),
-        make_record(
-            {"M": 8, "N": 8}, dtype="f16", toolchain={"deuteron": "1"}, config={"BLOCK": 4}
-        ),
+        make_record({"M": 8, "N": 8}, dtype="f16", toolchain={"deuteron": "1"}, config={"BLOCK": 4}),
     ]
     index = RecordIndex(records)
 
@@ -159,9 +157,7 @@ def test_nearest_agrees_with_brute_force_for_few_and_many(make_record, h100) -> 
             assert answer.record is not None
 
             def distance(shape: dict[str, int], wanted: dict[str, int] = wanted) -> float:
-                return math.dist(
-                    [math.log2(shape[d]) for d in "MN"], [math.log2(wanted[d]) for d in "MN"]
-                )
+                return math.dist([math.log2(shape[d]) for d in "MN"], [math.log2(wanted[d]) for d in "MN"])
 
             assert distance(dict(answer.record.shape)) == pytest.approx(min(map(distance, shapes)))
 

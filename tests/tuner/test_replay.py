@@ -41,9 +41,7 @@ def tiny(tmp_path: Path) -> Path:
 def test_reads_values_failures_and_absent_points(tiny: Path) -> None:
     recording = read_kernel_tuner(tiny)
     assert recording.best_ns == 2e6
-    assert (
-        recording.outcome({"x": 1, "mode": "a"}).value == 4e6
-    )  # the mean of times, not the field time
+    assert recording.outcome({"x": 1, "mode": "a"}).value == 4e6  # the mean of times, not the field time
     assert recording.outcome({"x": 2, "mode": "a"}).label == "failed"
     assert recording.outcome({"x": 1, "mode": "b"}).label == "invalid"
     assert recording.space("charged").count() == 4
@@ -81,9 +79,7 @@ def test_sample_of_a_real_recording(recording: Recording) -> None:
     assert len(recording.trials) == len(raw) > 300
     measured = [statistics.fmean(e["times"]) for e in raw.values() if "times" in e]
     assert recording.best_ns == pytest.approx(1e6 * min(measured))
-    assert sum(t.error == "RuntimeFailedConfig" for t in recording.trials) == len(raw) - len(
-        measured
-    )
+    assert sum(t.error == "RuntimeFailedConfig" for t in recording.trials) == len(raw) - len(measured)
 
 
 def test_random_search_scores_what_drawing_without_replacement_must(recording: Recording) -> None:
@@ -92,9 +88,7 @@ def test_random_search_scores_what_drawing_without_replacement_must(recording: R
     times = [statistics.fmean(e["times"]) if "times" in e else float("inf") for e in raw.values()]
     rng = random.Random(0)
     expected = statistics.fmean(min(times) / min(rng.sample(times, 25)) for _ in range(4000))
-    scores = score(
-        recording, "random", convention="constrained", evaluations=(25, 100), seeds=range(200)
-    )
+    scores = score(recording, "random", convention="constrained", evaluations=(25, 100), seeds=range(200))
     assert scores[25] == pytest.approx(expected, abs=0.02)
     assert scores[100] > scores[25]
     charged = score(recording, "random", convention="charged", evaluations=(25,), seeds=range(60))

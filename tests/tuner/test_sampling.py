@@ -97,9 +97,7 @@ def test_rounds_visit_every_candidate_in_changing_order_with_a_warm_up() -> None
     device = SimulatedDevice()
     names = ("a", "b", "c")
     launches = [device.kernel(n, 3e5 + 1e5 * i, 9e9) for i, n in enumerate(names)]
-    rounds = interleaved_rounds(
-        Stopwatch(device, cold=False), launches, rounds=12, seconds=60.0, seed=1
-    )
+    rounds = interleaved_rounds(Stopwatch(device, cold=False), launches, rounds=12, seconds=60.0, seed=1)
     # the untimed launch of each visit takes the cold time, so no sample sees it
     assert rounds.times == [[3e5] * 12, [4e5] * 12, [5e5] * 12]
     changes = [n for i, n in enumerate(device.launched) if i == 0 or device.launched[i - 1] != n]
@@ -109,9 +107,7 @@ def test_rounds_visit_every_candidate_in_changing_order_with_a_warm_up() -> None
 
 def test_time_ends_the_rounds_but_not_before_six() -> None:
     device = SimulatedDevice()
-    rounds = interleaved_rounds(
-        Stopwatch(device, cold=True), [device.kernel("a", 1e6)], rounds=50, seconds=0.0, seed=1
-    )
+    rounds = interleaved_rounds(Stopwatch(device, cold=True), [device.kernel("a", 1e6)], rounds=50, seconds=0.0, seed=1)
     assert len(rounds.times[0]) == 6
 
 

@@ -25,10 +25,7 @@ def brute_force(space: Space) -> list[dict[str, object]]:
     return [
         config
         for config in configs
-        if all(
-            Expression.parse(text).evaluate({**space.constants, **config})
-            for text in space.constraints
-        )
+        if all(Expression.parse(text).evaluate({**space.constants, **config}) for text in space.constraints)
     ]
 
 
@@ -41,9 +38,7 @@ def test_enumeration_is_the_filtered_product_in_order() -> None:
 def spaces(draw: st.DrawFn) -> Space:
     count = draw(st.integers(1, 4))
     parameters = tuple(
-        Parameter(
-            f"p{i}", tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)))
-        )
+        Parameter(f"p{i}", tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True))))
         for i in range(count)
     )
     name = st.sampled_from([p.name for p in parameters] + ["k"])
@@ -97,9 +92,7 @@ def test_huge_products_are_counted_and_sampled_without_walking_them() -> None:
 
 def test_a_group_too_large_and_too_sparse_to_sample_is_an_error_not_a_hang() -> None:
     terms = " + ".join(f"p{i}" for i in range(6))
-    space = Space(
-        tuple(Parameter(f"p{i}", tuple(range(1, 60))) for i in range(6)), (f"{terms} < 1",)
-    )
+    space = Space(tuple(Parameter(f"p{i}", tuple(range(1, 60))) for i in range(6)), (f"{terms} < 1",))
     with pytest.raises(SpaceError, match="too large to list"):
         space.default()
     with pytest.raises(SpaceError, match="steps apart"):

@@ -31,9 +31,7 @@ def bimodal(rng: random.Random) -> float:
 
 
 # The tables in Hollander, Wolfe and Chicken: for n pairs, 95 % intervals drop c-1 Walsh averages at each end.
-@pytest.mark.parametrize(
-    ("n", "cut"), [(5, 0), (6, 1), (8, 4), (10, 9), (15, 26), (20, 53), (25, 90)]
-)
+@pytest.mark.parametrize(("n", "cut"), [(5, 0), (6, 1), (8, 4), (10, 9), (15, 26), (20, 53), (25, 90)])
 def test_signed_rank_cut_matches_tables(n: int, cut: int) -> None:
     assert _signed_rank_cut(n, 0.95) == cut
 

@@ -73,9 +73,7 @@ class FakeEvaluator:
         if isinstance(value, str):
             return Screened(value, "it went wrong")
         samples = [self.sample(config) for _ in range(7)]
-        return Screened(
-            "ok", time_ns=median_interval(samples), reference="a fake", check_seconds=0.1
-        )
+        return Screened("ok", time_ns=median_interval(samples), reference="a fake", check_seconds=0.1)
 
     def race(
         self,
@@ -96,9 +94,7 @@ class FakeEvaluator:
         self.closed = True
 
 
-def job(
-    trials: int | None = 30, strategy: str = "random", seconds: float | None = None, **more: object
-) -> JobSpec:
+def job(trials: int | None = 30, strategy: str = "random", seconds: float | None = None, **more: object) -> JobSpec:
     return JobSpec(
         workload=builtin_workload("softmax"),
         shapes=({"M": 4096, "N": 512},),
@@ -367,9 +363,7 @@ def test_job_spec_survives_json_and_checks_itself() -> None:
 
 def test_empty_space_of_a_shape_is_reported(tmp_path: Path) -> None:
     data = builtin_workload("vector_add").to_json()
-    data["spaces"] = {
-        "any": {"parameters": {"BLOCK_SIZE": [1024]}, "constraints": ["BLOCK_SIZE <= n"]}
-    }
+    data["spaces"] = {"any": {"parameters": {"BLOCK_SIZE": [1024]}, "constraints": ["BLOCK_SIZE <= n"]}}
     spec = JobSpec.from_json({"workload": data, "shapes": [{"n": 8}]})
     with pytest.raises(SpaceError, match="'BLOCK_SIZE <= n' strikes out 1 of 1"):
         Run(spec, FakeEvaluator(bowl), tmp_path)

@@ -48,9 +48,7 @@ def test_kernel_agrees_with_reference_under_the_interpreter(name: str, dtype: st
     inputs = {n: v.astype(np.float64) for n, v in tensors.items()}
     expected = find_reference(problem.spec.reference)(inputs, problem.scalars)
     wanted = [
-        Expected(t.name, expected[t.name], problem.tolerance_of(t))
-        for t in problem.spec.tensors
-        if t.role == "output"
+        Expected(t.name, expected[t.name], problem.tolerance_of(t)) for t in problem.spec.tensors if t.role == "output"
     ]
     comparison = compare_all(interpret(problem, config, tensors), wanted)
     assert comparison.ok, comparison.message
@@ -67,9 +65,7 @@ def test_references_on_values_computed_by_hand() -> None:
     )
     assert np.allclose(normal["y_ptr"], [[-1.0, 7.0]])
     assert normal["mean_ptr"] == [2.0] and normal["rstd_ptr"] == [1.0]
-    (product,) = REFERENCES["matmul"](
-        {"a_ptr": np.array([[1.0, 2.0]]), "b_ptr": np.array([[3.0], [4.0]])}, {}
-    ).values()
+    (product,) = REFERENCES["matmul"]({"a_ptr": np.array([[1.0, 2.0]]), "b_ptr": np.array([[3.0], [4.0]])}, {}).values()
     assert product == [[11.0]]
 
 
@@ -82,9 +78,7 @@ def test_references_on_values_computed_by_hand() -> None:
         ("matmul", {"M": 2, "N": 3, "K": 4}, "bf16", 48, 2 * (8 + 12 + 6)),
     ],
 )
-def test_flops_and_bytes(
-    name: str, dims: dict[str, int], dtype: str, flops: int, bytes_: int
-) -> None:
+def test_flops_and_bytes(name: str, dims: dict[str, int], dtype: str, flops: int, bytes_: int) -> None:
     problem = Problem(builtin_workload(name), dims, dtype)
     assert (problem.flops, problem.bytes) == (flops, bytes_)
 
@@ -169,9 +163,7 @@ def test_comparison_says_what_is_wrong_where() -> None:
     got[2, 1] = 1.5
     message = compare("y", got, expected, Tolerance(0.0, 0.01)).message
     assert message is not None
-    assert message.startswith(
-        "output 'y': 1 of 15 elements are wrong; the worst at [2, 1]: got 1.5, expected 1"
-    )
+    assert message.startswith("output 'y': 1 of 15 elements are wrong; the worst at [2, 1]: got 1.5, expected 1")
     got[0, 0] = np.nan
     message = compare("y", got, expected, Tolerance(0.0, 0.01)).message
     assert message is not None and "2 of 15" in message and "never written?" in message

@@ -45,9 +45,7 @@ class Checker:
         self._device = device
         self._compiled = compiled
         self._initial = make_tensors(problem, seed)
-        self._arrays: dict[str, DeviceArray] = {
-            name: device.array(values) for name, values in self._initial.items()
-        }
+        self._arrays: dict[str, DeviceArray] = {name: device.array(values) for name, values in self._initial.items()}
         self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
         values, self.reference = self._expectation(seed, default)
         self._expected = self._with_tolerances(values)
@@ -124,8 +122,7 @@ class Checker:
         comparison = compare_all(got, self._with_tolerances(expected))
         if not comparison.ok:
             raise WorkloadError(
-                "the default configuration does not give what the interpreter gives: "
-                f"{comparison.message}",
+                f"the default configuration does not give what the interpreter gives: {comparison.message}",
                 hint="the kernel may read outside its tensors, or the workload may misdescribe its arguments",
             )
         return expected
@@ -153,9 +150,7 @@ class Checker:
                 )
 
 
-def run_once(
-    problem: Problem, device: Device, config: Configuration, seed: int
-) -> dict[str, np.ndarray]:
+def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
     """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
     from .session import compile_variant
 
@@ -167,9 +162,7 @@ def run_once(
     return {name: array.to_numpy() for name, array in arrays.items()}
 
 
-def run_time_arguments(
-    kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]
-) -> list[object]:
+def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]) -> list[object]:
     """What a launch passes, in signature order. Integers that are 1 are part of the code and not passed."""
     values: dict[str, object] = {**problem.scalars, **arrays}
     return [values[name] for name in kernel.signature]
@@ -178,16 +171,11 @@ def run_time_arguments(
 def small_problem(problem: Problem) -> Problem:
     """The problem with every dim cut to about :data:`SMALL_DIM`, its remainder by 16 kept, so that what launches know
     about divisibility stays the same."""
-    dims = {
-        dim: size if size <= SMALL_DIM + 16 else SMALL_DIM + size % 16
-        for dim, size in problem.dims.items()
-    }
+    dims = {dim: size if size <= SMALL_DIM + 16 else SMALL_DIM + size % 16 for dim, size in problem.dims.items()}
     return Problem(problem.spec, dims, problem.dtype)
 
 
-def interpret(
-    problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
     from deuteron.compiler.ir.parser import parse_function
     from deuteron.compiler.runtime.pipeline import build
@@ -195,9 +183,7 @@ def interpret(
     from deuteron.compiler.targets.interpreter.launch import run
 
     variant = problem.variant(config)
-    compiled = make_variant(
-        problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule
-    )
+    compiled = make_variant(problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule)
     tile = build(compiled, stop_after="tile").artifacts["tile"]
     values = {**problem.scalars, **tensors}
     run(parse_function(str(tile)), variant.grid, [values[name] for name in compiled.signature])

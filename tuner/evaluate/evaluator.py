@@ -129,9 +129,7 @@ class LocalEvaluator:
         self._pool.settle()
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
-        answer = self._measure(
-            "screen", {"config": dict(config), "best_ns": best_ns}, self._timeout
-        )
+        answer = self._measure("screen", {"config": dict(config), "best_ns": best_ns}, self._timeout)
         return _read_screened(answer)
 
     def race(

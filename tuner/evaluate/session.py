@@ -31,9 +31,7 @@ def compile_variant(problem: Problem, variant: Variant, target: str) -> Compiled
     from deuteron.compiler.runtime.variant import make_variant
 
     return compiled.compile_variant(
-        make_variant(
-            problem.source, variant.signature, variant.constexprs, target, variant.schedule
-        )
+        make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
     )
 
 
@@ -83,9 +81,7 @@ class Session:
         if fields.has("device"):
             self._device = get_device(fields.text("device"))
             default = read_config(fields.get("default"), "default")
-            self._checker = Checker(
-                self._problem, self._device, fields.integer("seed"), default, self._compiled
-            )
+            self._checker = Checker(self._problem, self._device, fields.integer("seed"), default, self._compiled)
         return {"status": "ok"}
 
     def compile(self, request: JsonObject) -> JsonObject:

@@ -64,9 +64,7 @@ def _answer(session: Session, request: JsonObject, answers: BinaryIO) -> bool:
         answer = {"status": "failed", "error": "needs more memory than the measurement may use"}
     except Exception as error:
         fatal = isinstance(error, DeviceError)
-        text = (
-            str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
-        )
+        text = str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
         # A failed GPU context fails every later call: the parent must not send this process another one.
         answer = {"status": status_of(error), "error": text, "last": fatal}
     answers.write(json.dumps(answer).encode() + b"\n")

@@ -157,9 +157,7 @@ def interleaved_rounds(
             break
         for index in rng.sample(range(len(launches)), len(launches)):
             launches[index]()
-            taken = [
-                stopwatch.sample(launches[index], per_sample[index]) for _ in range(samples[index])
-            ]
+            taken = [stopwatch.sample(launches[index], per_sample[index]) for _ in range(samples[index])]
             result.times[index].append(sorted(taken)[len(taken) // 2])
         result.sm_mhz.append(_sm_mhz(stopwatch.device))
     return without_throttled(result)
@@ -179,9 +177,7 @@ def without_throttled(rounds: Rounds) -> Rounds:
     keep = [i for i, mhz in enumerate(rounds.sm_mhz) if mhz is None or mhz >= floor]
     if len(keep) * 2 < len(rounds.sm_mhz):
         return rounds
-    return Rounds(
-        [[times[i] for i in keep] for times in rounds.times], [rounds.sm_mhz[i] for i in keep]
-    )
+    return Rounds([[times[i] for i in keep] for times in rounds.times], [rounds.sm_mhz[i] for i in keep])
 
 
 def _sm_mhz(device: TimedDevice) -> int | None:

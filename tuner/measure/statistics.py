@@ -70,9 +70,7 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
         raise ValueError("no values")
     ordered = sorted(values)
     rank = _median_rank(len(ordered), confidence)
-    return Interval(
-        statistics.median(ordered), ordered[rank - 1], ordered[len(ordered) - rank], len(ordered)
-    )
+    return Interval(statistics.median(ordered), ordered[rank - 1], ordered[len(ordered) - rank], len(ordered))
 
 
 @lru_cache(maxsize=64)

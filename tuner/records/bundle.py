@@ -194,15 +194,11 @@ def _read_manifest(path: Path, line: bytes) -> Manifest:
     if not line:
         raise BundleError(f"{path} is empty", hint="a bundle starts with its manifest")
     if not line.endswith(b"\n"):
-        raise BundleError(
-            f"{path} is truncated in line 1, its manifest", hint="fetch or export it again"
-        )
+        raise BundleError(f"{path} is truncated in line 1, its manifest", hint="fetch or export it again")
     try:
         return Manifest.from_json(parse_json(line, f"{path}, line 1"), f"{path}, line 1")
     except SchemaError as error:
-        raise BundleError(
-            error.message, hint=error.hint or "this is not a deuteron bundle"
-        ) from None
+        raise BundleError(error.message, hint=error.hint or "this is not a deuteron bundle") from None
 
 
 def _read_record(path: Path, number: int, line: bytes) -> ConfigRecord:

@@ -28,11 +28,7 @@ def canonical_name(name: str) -> str:
     """``h100`` for "NVIDIA H100", "NVIDIA_H100_80GB_HBM3" and "NVIDIA H100 80GB HBM3"; ``h100-pcie`` for "NVIDIA H100
     PCIe"; ``mi308x`` for "AMD_Instinct_MI308X". The name itself, lower case, if nothing else is left."""
     words = [word.lower() for word in _SEPARATORS.split(name) if word]
-    kept = [
-        cleaned
-        for word in words
-        if (cleaned := re.sub(r"\((r|tm)\)", "", word)) and not _NOISE.match(cleaned)
-    ]
+    kept = [cleaned for word in words if (cleaned := re.sub(r"\((r|tm)\)", "", word)) and not _NOISE.match(cleaned)]
     return "-".join(kept or words)
 
 
@@ -119,11 +115,7 @@ class DeviceFingerprint:
     @staticmethod
     def from_json(value: object, where: str = "device") -> DeviceFingerprint:
         fields = Fields(value, where)
-        capability = (
-            fields.items("compute_capability", expect_integer)
-            if fields.has("compute_capability")
-            else ()
-        )
+        capability = fields.items("compute_capability", expect_integer) if fields.has("compute_capability") else ()
         return DeviceFingerprint(
             kind=fields.text("kind"),
             name=fields.text("name"),

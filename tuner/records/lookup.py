@@ -60,13 +60,9 @@ class _Table:
         if len(self.by_key) >= _VECTOR_FROM:
             return self._nearest_of_many(tuple(sorted(shape)), shape)
         fitting = [record for record in self.by_key.values() if record.shape.keys() == shape.keys()]
-        return min(
-            fitting, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None
-        )
+        return min(fitting, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)
 
-    def _nearest_of_many(
-        self, dims: tuple[str, ...], shape: Mapping[str, int]
-    ) -> ConfigRecord | None:
+    def _nearest_of_many(self, dims: tuple[str, ...], shape: Mapping[str, int]) -> ConfigRecord | None:
         import numpy as np
 
         if self._vectors is None:
@@ -123,17 +119,13 @@ class RecordIndex:
         """Some record of the kernel: all of one kernel agree on where the shape is found among its arguments."""
         return self._by_hash.get(kernel_hash)
 
-    def tables(
-        self, kernel_hash: str, device: DeviceFingerprint, dtype: str
-    ) -> list[tuple[str, _Table]]:
+    def tables(self, kernel_hash: str, device: DeviceFingerprint, dtype: str) -> list[tuple[str, _Table]]:
         """(toolchain key, records) for the devices that are this one: the same key first, then those that match in
         all that is known of both."""
         known = self._devices.get((kernel_hash, dtype), {})
         keys = [device.key] if device.key in known else []
         keys += [k for k, other in known.items() if k != device.key and other.matches(device)]
-        return [
-            item for key in keys for item in sorted(self._tables[kernel_hash, key, dtype].items())
-        ]
+        return [item for key in keys for item in sorted(self._tables[kernel_hash, key, dtype].items())]
 
 
 def lookup(
@@ -168,15 +160,11 @@ def lookup(
         )
     near = _nearest(fitting, shape)
     if near is not None:
-        reason = (
-            f"{wanted} was not tuned on {near.device.key}; the nearest shape is {near.shape_key}"
-        )
+        reason = f"{wanted} was not tuned on {near.device.key}; the nearest shape is {near.shape_key}"
         return Answer(near, near.config, "nearest_shape", reason)
     unverified = _exact(others, wanted) or _nearest(others, shape)
     if unverified is not None:
-        return Answer(
-            unverified, unverified.config, "other_toolchain", _unverified(unverified, wanted)
-        )
+        return Answer(unverified, unverified.config, "other_toolchain", _unverified(unverified, wanted))
     return Answer(None, {}, "default", _why_not(index, kernel_hash, tables))
 
 
@@ -193,10 +181,7 @@ def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> ConfigRecord | N
 
 def _unverified(record: ConfigRecord, wanted: str) -> str:
     chain = ", ".join(f"{name} {value}" for name, value in sorted(record.toolchain.items()))
-    return (
-        f"found for {record.shape_key} with another toolchain ({chain}); not verified with this one "
-        f"for {wanted}"
-    )
+    return f"found for {record.shape_key} with another toolchain ({chain}); not verified with this one for {wanted}"
 
 
 def _why_not(index: RecordIndex, kernel_hash: str, tables: list[tuple[str, _Table]]) -> str:

@@ -112,13 +112,9 @@ class ConfigRecord:
             dtype=fields.text("dtype"),
             toolchain=fields.mapping("toolchain", expect_text),
             config=read_config(fields.get("config"), fields.where("config")),
-            default_config=read_config(
-                fields.get("default_config"), fields.where("default_config")
-            ),
+            default_config=read_config(fields.get("default_config"), fields.where("default_config")),
             time_ns=Interval.from_json(fields.get("time_ns"), fields.where("time_ns")),
-            default_time_ns=Interval.from_json(
-                fields.get("default_time_ns"), fields.where("default_time_ns")
-            ),
+            default_time_ns=Interval.from_json(fields.get("default_time_ns"), fields.where("default_time_ns")),
             speedup=Interval.from_json(fields.get("speedup"), fields.where("speedup")),
             verdict=fields.one_of("verdict", VERDICTS),
             trials=fields.integer("trials"),

@@ -52,9 +52,7 @@ class OptunaStrategy:
 
     def __init__(self, space: Space, seed: int, sampler: str = "tpe") -> None:
         if sampler not in SAMPLERS:
-            raise StrategyError(
-                f"unknown Optuna sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}"
-            )
+            raise StrategyError(f"unknown Optuna sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}")
         self._optuna = _import_optuna()
         self._space = space
         self._unseen = Unseen(space, random.Random(seed))

@@ -62,9 +62,7 @@ def infer_workload(
     """
     from deuteron.compiler.frontend.usage import usage_of
 
-    given = _Given(
-        dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {})
-    )
+    given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
     reader = _Inference(source, usage_of(source), tuple(dims), given)
     reader.check_names()
     described = reader.tensors()
@@ -183,8 +181,7 @@ class _Inference:
             return (f"cdiv({self.dims[0]}, {blocks[0]})",)
         raise WorkloadError(
             f"the grid of {self.source.name} cannot be told from its text",
-            hint=f'--grid "cdiv({self.dims[0]}, {blocks[0] if blocks else 64})"; '
-            "axes are separated by semicolons",
+            hint=f'--grid "cdiv({self.dims[0]}, {blocks[0] if blocks else 64})"; axes are separated by semicolons',
         )
 
     # ---- one argument -----------------------------------------------------------------------------------------
@@ -214,9 +211,7 @@ class _Inference:
                 hint=f"--tensor {name}={','.join(self.dims[:2])}",
             )
         if role and role not in ROLE_SUFFIXES:
-            raise WorkloadError(
-                f"--tensor {name}: {role!r} is not a role", hint=", ".join(ROLE_SUFFIXES)
-            )
+            raise WorkloadError(f"--tensor {name}: {role!r} is not a role", hint=", ".join(ROLE_SUFFIXES))
         stored, loaded = name in self.usage.stored, name in self.usage.loaded
         inferred = ("inout" if loaded else "output") if stored else "input"
         indices = name in self.usage.integer_pointers
@@ -254,11 +249,7 @@ class _Inference:
         from deuteron.compiler.frontend.assume import literal_configs
 
         spelled_out = sorted(
-            {
-                value
-                for config in literal_configs(self.source)
-                if isinstance(value := config.get(argument.name), int)
-            }
+            {value for config in literal_configs(self.source) if isinstance(value := config.get(argument.name), int)}
         )
         if spelled_out:
             return tuple(spelled_out)

@@ -125,8 +125,7 @@ class Problem:
         from deuteron.compiler.runtime.dtypes import item_bytes
 
         return sum(
-            math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor))
-            for tensor in self.spec.tensors
+            math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor)) for tensor in self.spec.tensors
         )
 
     @property
@@ -162,13 +161,9 @@ class Problem:
         constexpr_names = {a.name for a in self.source.arguments if a.constexpr}
         constexprs = {n: v for n, v in config.items() if n in constexpr_names}
         for name, value in self.spec.constexprs.items():
-            constexprs[name] = (
-                Expression.parse(value).evaluate(names) if isinstance(value, str) else value
-            )
+            constexprs[name] = Expression.parse(value).evaluate(names) if isinstance(value, str) else value
         missing = [
-            a.name
-            for a in self.source.arguments
-            if a.constexpr and not a.has_default and a.name not in constexprs
+            a.name for a in self.source.arguments if a.constexpr and not a.has_default and a.name not in constexprs
         ]
         if missing:
             raise WorkloadError(
@@ -188,9 +183,7 @@ class Problem:
     def _signature(self) -> dict[str, str]:
         tensors = {tensor.name: tensor for tensor in self.spec.tensors}
         return {
-            name: f"*{self.tensor_dtype(tensors[name])}:16"
-            if name in tensors
-            else _scalar_type(self.scalars[name])
+            name: f"*{self.tensor_dtype(tensors[name])}:16" if name in tensors else _scalar_type(self.scalars[name])
             for name in self.run_time_arguments
         }
 

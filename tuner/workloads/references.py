@@ -32,9 +32,7 @@ def reference(name: str) -> Callable[[Reference], Reference]:
 def find_reference(name: str) -> Reference:
     """The registered reference of that name; raises :class:`WorkloadError`."""
     if name not in REFERENCES:
-        raise WorkloadError(
-            f"unknown reference {name!r}", hint=f"one of {', '.join([*REFERENCES, INTERPRETER])}"
-        )
+        raise WorkloadError(f"unknown reference {name!r}", hint=f"one of {', '.join([*REFERENCES, INTERPRETER])}")
     return REFERENCES[name]
 
 

@@ -153,9 +153,7 @@ class WorkloadSpec:
     dims_from_arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments}
-        )
+        object.__setattr__(self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments})
         self._check_names()
         self._check_expressions()
         for shape in self.shapes:
@@ -181,9 +179,7 @@ class WorkloadSpec:
         extra = [dim for dim in shape if dim not in self.dims]
         if missing or extra:
             wrong = f"lacks {missing[0]!r}" if missing else f"has the unknown dim {extra[0]!r}"
-            raise WorkloadError(
-                f"a shape of {self.name!r} {wrong}", hint=f"dims: {', '.join(self.dims)}"
-            )
+            raise WorkloadError(f"a shape of {self.name!r} {wrong}", hint=f"dims: {', '.join(self.dims)}")
         for dim, size in shape.items():
             if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 40:
                 raise WorkloadError(f"{dim}={size!r} is not a size", hint="1 to 2^40")
@@ -225,9 +221,7 @@ class WorkloadSpec:
         for dim, source in self.dims_from_arguments.items():
             parse_dim_source(source)
             if dim not in self.dims:
-                raise WorkloadError(
-                    f"{self.name}: dims_from_arguments names the unknown dim {dim!r}"
-                )
+                raise WorkloadError(f"{self.name}: dims_from_arguments names the unknown dim {dim!r}")
 
     def _check_expressions(self) -> None:
         fixed = {*self.dims, *PROBLEM_FACTS}
@@ -322,9 +316,7 @@ def parse_dim_source(text: str) -> tuple[str, int | None]:
     """Split ``n_elements`` or ``x_ptr.shape[1]`` into argument and axis; raises :class:`WorkloadError`."""
     match = _SOURCE.fullmatch(text)
     if match is None:
-        raise WorkloadError(
-            f"{text!r} does not say where a dim comes from", hint="argument, or argument.shape[0]"
-        )
+        raise WorkloadError(f"{text!r} does not say where a dim comes from", hint="argument, or argument.shape[0]")
     return match["argument"], None if match["axis"] is None else int(match["axis"])
 
 

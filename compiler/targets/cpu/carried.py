@@ -21,9 +21,7 @@ class _Rewrite:
     sums: list[Op] = field(default_factory=list)
 
 
-def offset_carried_tiles(
-    block: Block, op: control.For, replaced: dict[Value, Value]
-) -> tuple[control.For, list[Op]]:
+def offset_carried_tiles(block: Block, op: control.For, replaced: dict[Value, Value]) -> tuple[control.For, list[Op]]:
     """``p += step`` in a loop, p a tile and step a scalar -> p = start + offset, offset += step.
 
     Otherwise a tile of pointers would live in memory and hide that its rows are contiguous. Appends what the new loop
@@ -54,16 +52,12 @@ def offset_carried_tiles(
             new.yields[index] = total.result
     block.ops += new.before
     new.body.ops = [*new.starts, *op.body.ops[:-1], *new.sums, control.Yield(tuple(new.yields))]
-    made = control.For(
-        op.lower, op.upper, op.step, tuple(new.inits), op.num_stages, op.unroll, new.body
-    )
+    made = control.For(op.lower, op.upper, op.step, tuple(new.inits), op.num_stages, op.unroll, new.body)
     made.location = op.location
     return made, _results(op, made, steps, replaced)
 
 
-def _carry_offset(
-    new: _Rewrite, op: control.For, index: int, arg: Value, replaced: dict[Value, Value]
-) -> None:
+def _carry_offset(new: _Rewrite, op: control.For, index: int, arg: Value, replaced: dict[Value, Value]) -> None:
     counter = Tile(I64 if arg.type.is_pointer else arg.type.scalar)
     zero = elementwise.Constant(0, counter)
     new.before.append(zero)

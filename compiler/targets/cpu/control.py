@@ -81,9 +81,7 @@ def _leave(low: Lowering, slots: Slots, values: Sequence[Value]) -> list[Typed |
 def assign(low: Lowering, pairs: list[tuple[Slot, Value]]) -> None:
     """Write each value to its slot as if all were written at once."""
     sources: list[tuple[Slot, Value | Buffer]] = [
-        (slot, v)
-        for slot, v in pairs
-        if v not in low.stored or low.stored[v].buffer is not slot.buffer
+        (slot, v) for slot, v in pairs if v not in low.stored or low.stored[v].buffer is not slot.buffer
     ]
     sizes = {id(slot): v.type.size * v.type.elem.bytes for slot, v in pairs}
     while sources:
@@ -120,9 +118,7 @@ def _fill(low: Lowering, slot: Slot, source: Value | Buffer, size: int) -> None:
     if isinstance(source, Value):
         low.write(source, slot.buffer)
         return
-    to, origin = (
-        low.e.offset(low.scratch, Typed("i64", str(b.offset)), "i8") for b in (slot.buffer, source)
-    )
+    to, origin = (low.e.offset(low.scratch, Typed("i64", str(b.offset)), "i8") for b in (slot.buffer, source))
     operands = [("ptr", to.name), ("ptr", origin.name), ("i64", str(size)), ("i1", "false")]
     low.function.call("void", "llvm.memcpy.p0.p0.i64", operands)
     low.arena.free(source)
@@ -202,10 +198,7 @@ def lower_if(low: Lowering, op: control.If) -> None:
     low.settle_for_region(op)
     blocks = low.blocks
     slots = Slots(
-        [
-            _fresh_slot(low, r) if r.type.rank else blocks.fresh(llvm_element(r.type.elem), "r")
-            for r in op.results
-        ]
+        [_fresh_slot(low, r) if r.type.rank else blocks.fresh(llvm_element(r.type.elem), "r") for r in op.results]
     )
     branches = [blocks.new("then"), blocks.new("else")]
     after = blocks.new("fi")

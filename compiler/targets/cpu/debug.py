@@ -76,9 +76,7 @@ def lower_print(low: Lowering, op: debug.Print) -> None:
             low.e.store(held, place, 8)
         low.e.store(place, low.e.offset(table, Typed("i64", str(8 * index)), "i8"), 8)
     callback = low.e.load("ptr", low.e.offset(low.status, Typed("i64", "16"), "i8"), 8)
-    low.function.do(
-        f"call void {callback.name}(i64 {len(low.prints)}, {low.program}, ptr {table.name})"
-    )
+    low.function.do(f"call void {callback.name}(i64 {len(low.prints)}, {low.program}, ptr {table.name})")
     low.prints.append(op)
     for buffer in (slots, *aside):
         low.arena.free(buffer)

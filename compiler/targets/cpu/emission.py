@@ -232,9 +232,7 @@ class Emission:
                 return Affine(first, stride, level) if stride else Uniform(first, level)
             if flat == 1:
                 return Vector(self._load(pointer, elem, self.lanes, size), level)
-            steps = self.e.offset(
-                pointer, lane_numbers(self.lanes, "i64", flat), memory_element(elem)
-            )
+            steps = self.e.offset(pointer, lane_numbers(self.lanes, "i64", flat), memory_element(elem))
             return Vector(self.gather(steps, elem, None, None), level)
 
     def _is_progression(self, stored: Stored, terms: list[tuple[Coord, int]]) -> bool:
@@ -271,11 +269,7 @@ class Emission:
     def _save(self, value: Value, chunk: Chunk, coords: Coords) -> None:
         self.write(self.saving[value].buffer, value, chunk, coords)
         stride = (
-            chunk.stride
-            if isinstance(chunk, Affine)
-            else 0
-            if isinstance(chunk, Uniform) and self.lanes > 1
-            else None
+            chunk.stride if isinstance(chunk, Affine) else 0 if isinstance(chunk, Uniform) and self.lanes > 1 else None
         )
         known, _ = self.structures.get(value, (stride, 0))
         self.structures[value] = (stride if stride == known else None, self.lanes)
@@ -289,9 +283,7 @@ class Emission:
     def to_memory(self, x: Typed, elem: Element) -> Typed:
         return self.e.cast("zext", x, "i8") if llvm_element(elem) == "i1" else x
 
-    def gather(
-        self, pointers: Typed, elem: Element, mask: Typed | None, other: Typed | None
-    ) -> Typed:
+    def gather(self, pointers: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
         """Lanes from anywhere; masked-off ones are not read and give ``other`` (zero without it)."""
         type = vector_type(memory_element(elem), self.lanes)
         mask = mask or constant(f"<{self.lanes} x i1>", 1)

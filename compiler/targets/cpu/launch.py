@@ -85,9 +85,7 @@ class LoadedKernel:
             status = (ctypes.c_int64 * (STATUS_BYTES // 8))()
             if printer is not None:
                 status[2] = ctypes.cast(printer, ctypes.c_void_p).value or 0
-            self._entry(
-                packed, first, last, ctypes.addressof(sizes), scratch(self.scratch_bytes), status
-            )
+            self._entry(packed, first, last, ctypes.addressof(sizes), scratch(self.scratch_bytes), status)
             if status[0]:
                 failures.append((status[1], status[0]))
                 return False
@@ -104,9 +102,7 @@ class LoadedKernel:
 
         return _PRINT(show)
 
-    def _assertion(
-        self, grid: tuple[int, int, int], program: int, code: int
-    ) -> KernelAssertionError:
+    def _assertion(self, grid: tuple[int, int, int], program: int, code: int) -> KernelAssertionError:
         message, where = self.asserts[code - 1]
         place = f"{where}: " if where else ""
         return KernelAssertionError(

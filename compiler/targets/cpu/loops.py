@@ -47,9 +47,7 @@ class Blocks:
     def branch(self, condition: Typed, yes: BasicBlock, no: BasicBlock) -> None:
         self.function.do(f"br {condition}, label %{yes.label}, label %{no.label}")
 
-    def phi(
-        self, block: BasicBlock, name: Typed, incoming: Sequence[tuple[Typed, BasicBlock]]
-    ) -> None:
+    def phi(self, block: BasicBlock, name: Typed, incoming: Sequence[tuple[Typed, BasicBlock]]) -> None:
         """Define ``name`` at the start of ``block``."""
         ways = ", ".join(f"[ {v.name}, %{b.label} ]" for v, b in incoming)
         block.lines.insert(1, f"  {name.name} = phi {name.type} {ways}")

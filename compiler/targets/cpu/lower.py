@@ -154,9 +154,7 @@ class Lowering:
         if identity and value.type.rank and value in self.plan.kept and not done:
             saving[value] = Stored(self.allocate(value), value.type.shape)
 
-    def _children(
-        self, value: Value, identity: bool, seen: set[tuple[Value, bool]]
-    ) -> list[tuple[Value, bool]]:
+    def _children(self, value: Value, identity: bool, seen: set[tuple[Value, bool]]) -> list[tuple[Value, bool]]:
         """The tiles behind a lazy value, and whether they are read at the same coordinates."""
         op = value.op
         if (value, identity) in seen or not value.type.rank or value in self.stored or op is None:

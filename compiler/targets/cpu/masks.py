@@ -65,9 +65,7 @@ def holds_everywhere(low: Lowering, mask: Value) -> Typed:
     if not isinstance(op, ops.Compare):
         raise AssertionError("a mask of bounded_counts is a comparison")
     emission = Emission(low, 1, {})
-    first, last = (
-        _element(emission, op.lhs, [at * (n - 1) for n in op.lhs.type.shape]) for at in (0, 1)
-    )
+    first, last = (_element(emission, op.lhs, [at * (n - 1) for n in op.lhs.type.shape]) for at in (0, 1))
     bound = _element(emission, op.rhs, [0] * op.rhs.type.rank)
     emission.finish()
     sign = "s" if op.lhs.type.scalar.is_signed else "u"

@@ -49,9 +49,7 @@ def dot(low: Lowering, op: matmul.Dot) -> None:
     left, right = low.store(source), low.store(op.b)
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)
-    transposed = (
-        source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
-    )
+    transposed = source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
     _Product(low, op, left.buffer, right.buffer, buffer, transposed).emit(start_at_zero=zero)
     low.define_stored(op.result, buffer)
 
@@ -77,9 +75,7 @@ def accumulator(low: Lowering, acc: Value) -> Buffer:
 class _Product:
     """The loops of one product: columns, rows, then the inner dimension, unrolled."""
 
-    def __init__(
-        self, low: Lowering, op: matmul.Dot, a: Buffer, b: Buffer, c: Buffer, transposed: bool
-    ) -> None:
+    def __init__(self, low: Lowering, op: matmul.Dot, a: Buffer, b: Buffer, c: Buffer, transposed: bool) -> None:
         self.low, self.e = low, low.e
         self.buffers = (a, b, c)
         (self.m, self.k), self.n = op.a.type.shape, op.b.type.shape[1]
@@ -128,8 +124,7 @@ class _Product:
         following = []
         with self.nest.at(self.nest.depth):
             columns = [
-                e.load(self.vector, self._at(b, step * self.n + j * tile.lanes), self.size)
-                for j in range(tile.vectors)
+                e.load(self.vector, self._at(b, step * self.n + j * tile.lanes), self.size) for j in range(tile.vectors)
             ]
             for i in range(tile.rows):
                 place = self._at(a, i * self.row_stride + step * self.inner_stride)

@@ -47,9 +47,7 @@ def pointer_base(pointer: Chunk) -> Typed:
     return pointer.base if isinstance(pointer, Affine) else pointer.value
 
 
-def load_scalar(
-    low: Lowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None
-) -> Typed:
+def load_scalar(low: Lowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
     """One element, or ``other`` (zero without it) where the mask is false."""
     e, element = low.e, memory_element(elem)
 
@@ -75,9 +73,7 @@ def load_scalar(
     return result
 
 
-def _load_vector(
-    emission: Emission, base: Typed, elem: Element, mask: Typed | None, other: Typed | None
-) -> Typed:
+def _load_vector(emission: Emission, base: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
     e, type = emission.e, vector_type(memory_element(elem), emission.lanes)
     if mask is None:
         return emission.from_memory(e.load(type, base, elem.bytes), elem)
@@ -128,9 +124,7 @@ def _store_scalar(low: Lowering, op: memory.Store) -> None:
     store_scalar(low, pointer, value, op.value.type.elem, mask)
 
 
-def store_scalar(
-    low: Lowering, pointer: Typed, value: Typed, elem: Element, mask: Typed | None
-) -> None:
+def store_scalar(low: Lowering, pointer: Typed, value: Typed, elem: Element, mask: Typed | None) -> None:
     """One element where the mask is true."""
 
     def write() -> None:
@@ -153,9 +147,7 @@ def when(low: Lowering, mask: Typed | None, run: Callable[[], None]) -> None:
     low.blocks.enter(after)
 
 
-def _store_vector(
-    emission: Emission, where: Typed, value: Typed, elem: Element, mask: Typed | None
-) -> None:
+def _store_vector(emission: Emission, where: Typed, value: Typed, elem: Element, mask: Typed | None) -> None:
     value = emission.to_memory(value, elem)
     if mask is None and not where.lanes:
         emission.e.store(value, where, elem.bytes)
@@ -243,9 +235,7 @@ def _atomic(
         low.define_stored(result, buffer)
 
 
-def _masked_value(
-    low: Lowering, mask: Typed | None, run: Callable[[], Typed], elem: Element
-) -> Typed:
+def _masked_value(low: Lowering, mask: Typed | None, run: Callable[[], Typed], elem: Element) -> Typed:
     if mask is None or mask.name == "true":
         return run()
     blocks = low.blocks
@@ -278,9 +268,7 @@ def _read_modify_write(low: Lowering, op: memory.AtomicRMW, pointer: Typed, valu
     return _float_update(low, op, pointer, value, elem)
 
 
-def _float_update(
-    low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed, elem: Scalar
-) -> Typed:
+def _float_update(low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed, elem: Scalar) -> Typed:
     """Compare-and-swap until nobody came between: one code for all float formats."""
     blocks, e = low.blocks, low.e
     first = e.load(value.type, pointer, elem.bytes)
@@ -320,13 +308,8 @@ def compare_exchange(
     order = _ORDERS.get(op.semantics, op.semantics)
     failure = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
     integer = f"i{8 * elem.bytes}"
-    bits = [
-        x if x.type in ("ptr", integer) else e.cast("bitcast", x, integer)
-        for x in (expected, value)
-    ]
-    made = low.function.op(
-        f"cmpxchg {pointer}, {bits[0]}, {bits[1]} {order} {failure}, align {elem.bytes}"
-    )
+    bits = [x if x.type in ("ptr", integer) else e.cast("bitcast", x, integer) for x in (expected, value)]
+    made = low.function.op(f"cmpxchg {pointer}, {bits[0]}, {bits[1]} {order} {failure}, align {elem.bytes}")
     pair = f"{{ {bits[0].type}, i1 }}"
     found = Typed(bits[0].type, low.function.op(f"extractvalue {pair} {made}, 0"))
     success = Typed("i1", low.function.op(f"extractvalue {pair} {made}, 1"))

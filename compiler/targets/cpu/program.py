@@ -135,9 +135,7 @@ def _emit_info(low: Lowering) -> None:
     ]
     info = {"scratch_bytes": low.arena.size, "asserts": low.messages, "prints": prints}
     data = json.dumps(info).encode() + b"\0"
-    low.module.globals[INFO_SYMBOL] = (
-        f"@{INFO_SYMBOL} = constant [{len(data)} x i8] {bytes_constant(data)}"
-    )
+    low.module.globals[INFO_SYMBOL] = f"@{INFO_SYMBOL} = constant [{len(data)} x i8] {bytes_constant(data)}"
 
 
 @statements(Constant)

@@ -56,11 +56,7 @@ def _has_control(region: Block) -> bool:
 def neutral_element(op: reduction.Reduce) -> Typed | None:
     """What leaves the other operand as it is, for regions of one known operation on one operand; else None."""
     first = op.combine.ops[0]
-    if (
-        len(op.inputs) != 1
-        or len(op.combine.ops) != 2
-        or set(first.operands) != set(op.combine.args)
-    ):
+    if len(op.inputs) != 1 or len(op.combine.ops) != 2 or set(first.operands) != set(op.combine.args):
         return None
     elem = op.inputs[0].type.elem
     if not isinstance(elem, Scalar) or is_narrow(elem) or elem.bits < 8:
@@ -68,9 +64,7 @@ def neutral_element(op: reduction.Reduce) -> Typed | None:
     low, high = -math.inf, math.inf
     if elem.is_integer:
         low, high = _integer_range(elem)
-    silent = (
-        math.nan if elem.is_float else None
-    )  # min and max that skip NaN give back the other operand
+    silent = math.nan if elem.is_float else None  # min and max that skip NaN give back the other operand
     match first:
         case ops.Add():
             number: float | None = -0.0 if elem.is_float else 0
@@ -102,11 +96,7 @@ def reduce(low: Lowering, op: reduction.Reduce) -> None:
         return
     tile_shape = op.inputs[0].type.shape
     along = vector_axis(tile_shape) == op.axis
-    lanes = (
-        1
-        if _has_control(op.combine)
-        else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
-    )
+    lanes = 1 if _has_control(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
     saving = low.prepare([(v, True) for v in op.inputs])
     emission = Emission(low, lanes, saving)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]
@@ -137,9 +127,7 @@ def reduce(low: Lowering, op: reduction.Reduce) -> None:
             low.define_stored(result, buffer)
 
 
-def _accumulate(
-    emission: Emission, op: reduction.Reduce, outer: dict[int, Coord], step: int
-) -> list[Typed]:
+def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord], step: int) -> list[Typed]:
     """One vector per operand, combined along the axis."""
     low, rank = emission.low, op.inputs[0].type.rank
     count = op.inputs[0].type.shape[op.axis] // step
@@ -158,9 +146,7 @@ def _accumulate(
         start = 1
     else:
         first = [low.e.splat(neutral, emission.lanes) if emission.lanes > 1 else neutral]
-    coord, inside = emission.open(
-        count - start, step, start=start * step, stride=lane_stride, carried=first
-    )
+    coord, inside = emission.open(count - start, step, start=start * step, stride=lane_stride, carried=first)
     values = chunks(coord)
     with emission.nest.at(emission.nest.depth):
         following = combine(low, op.combine, [*inside, *values])

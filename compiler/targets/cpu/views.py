@@ -109,9 +109,7 @@ def scalar_split(low: Lowering, op: shape.Split) -> None:
     emission = Emission(low, 1, {})
     for index, result in enumerate(op.results):
         half = Coord(Typed("i32", str(index)), 0, 0, 1)
-        low.scalars[result] = Uniform(
-            emission.as_vector(emission.read_flat(stored, result.type.elem, [(half, 1)])), 0
-        )
+        low.scalars[result] = Uniform(emission.as_vector(emission.read_flat(stored, result.type.elem, [(half, 1)])), 0)
     emission.finish()
 
 

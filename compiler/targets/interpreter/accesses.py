@@ -20,9 +20,7 @@ def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Arr
     return np.arange(size) if mask is None else np.flatnonzero(program.get(mask))
 
 
-def _explain(
-    error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], program: Program
-) -> MemoryAccessError:
+def _explain(error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], program: Program) -> MemoryAccessError:
     index = np.unravel_index(int(lanes[error.lane]), shape) if shape else ()
     where = f" at {op.location}" if op.location else ""
     return MemoryAccessError(

@@ -43,9 +43,7 @@ def scan(op: r.Scan, program: Program) -> Sequence[Array]:
         parts = [x[::-1] for x in parts]
     distance = 1
     while distance < len(parts[0]):
-        made = _combine(
-            op.combine, [x[:-distance] for x in parts], [x[distance:] for x in parts], program
-        )
+        made = _combine(op.combine, [x[:-distance] for x in parts], [x[distance:] for x in parts], program)
         heads = [x[:distance] for x in parts]
         parts = [np.concatenate(pair) for pair in zip(heads, made, strict=True)]
         distance *= 2

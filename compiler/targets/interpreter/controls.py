@@ -81,7 +81,5 @@ def _demand(op: Op, condition: Array, message: str, program: Program) -> Sequenc
     if not condition.all():
         first = tuple(int(i) for i in np.argwhere(~condition)[0])
         where = f"{op.location}: " if op.location else ""
-        raise KernelAssertionError(
-            f"{where}{message} (program {program.program_id}, tile index {first})"
-        )
+        raise KernelAssertionError(f"{where}{message} (program {program.program_id}, tile index {first})")
     return ()

@@ -42,9 +42,7 @@ def run(
         raise LaunchError(f"grid {tuple(grid)} needs one to three sizes of at least 0")
     if len(arguments) != len(function.parameters):
         names = ", ".join(p.name for p in function.parameters)
-        raise LaunchError(
-            f"{function.name} takes {len(function.parameters)} arguments ({names}), got {len(arguments)}"
-        )
+        raise LaunchError(f"{function.name} takes {len(function.parameters)} arguments ({names}), got {len(arguments)}")
     memory = Memory()
     held = [bind(p, a, memory) for p, a in zip(function.parameters, arguments, strict=True)]
     for buffer in buffers:

@@ -120,9 +120,7 @@ def _bad(addresses: Array, lane: int, buffer: Buffer | None, size: int, why: str
         return BadAddress(f"address {address:#x} {why}", lane)
     index = I64.wrap(address - buffer.start) // size  # a negative offset may wrap around address 0
     count = buffer.size // size
-    return BadAddress(
-        f"element {index} of {buffer.name} ({count} elements, address {address:#x}) {why}", lane
-    )
+    return BadAddress(f"element {index} of {buffer.name} ({count} elements, address {address:#x}) {why}", lane)
 
 
 def _at(address: int, size: int) -> Array:

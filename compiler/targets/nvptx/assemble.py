@@ -46,9 +46,7 @@ def find_ptxas() -> Path:
         return chosen
     found = _installed_ptxas()
     if found is None:
-        raise TargetError(
-            "ptxas was not found", hint="pip install nvidia-cuda-nvcc, or put ptxas on PATH"
-        )
+        raise TargetError("ptxas was not found", hint="pip install nvidia-cuda-nvcc, or put ptxas on PATH")
     return found
 
 

@@ -76,9 +76,7 @@ def _choose(state: Lowering, op: AtomicRMW, elem: Scalar) -> _Instruction:
             return _Instruction(op.kind, f"{'s' if elem.is_signed else 'u'}{bits}", word)
 
 
-def _float_extremum(
-    state: Lowering, op: AtomicRMW, order: str, address: str, value: str, predicate: str | None
-) -> str:
+def _float_extremum(state: Lowering, op: AtomicRMW, order: str, address: str, value: str, predicate: str | None) -> str:
     """Floats compare like integers: in order where the sign is plus, in reverse order where it is minus."""
     elem = op.value.type.scalar
     word = f"i{elem.bits}"
@@ -140,9 +138,7 @@ def _from_word(state: Lowering, value: str, elem: Element, word: str) -> str:
     return value if register_type(elem) == word else from_integer(state, value, elem)
 
 
-def _give(
-    state: Lowering, result: Value, made: list[str | None], alone: str | None, start: int
-) -> None:
+def _give(state: Lowering, result: Value, made: list[str | None], alone: str | None, start: int) -> None:
     """Hand the results to all threads that hold the elements, through shared memory if there are several."""
     if result not in state.used or not is_shared_by_threads(result) or alone is None:
         state.define(result, made)
@@ -171,16 +167,11 @@ def _give(
     state.barrier()
     state.define(
         result,
-        [
-            load_shared(state, elem, 1, places[i])[0] if i in places else None
-            for i in range(len(made))
-        ],
+        [load_shared(state, elem, 1, places[i])[0] if i in places else None for i in range(len(made))],
     )
 
 
-def _place(
-    state: Lowering, thread: str, bases: tuple[list[int], list[int]], offset: int, start: int
-) -> str:
+def _place(state: Lowering, thread: str, bases: tuple[list[int], list[int]], offset: int, start: int) -> str:
     reach = 0
     for basis in (*bases[0], *bases[1]):
         reach |= basis

@@ -73,14 +73,10 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
 
 def _truncate(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
     if source == F64:
-        x = state.text.asm(
-            ["float"], "cvt.rz.f32.f64 $0, $1;", "=f,d", [("double", x)], effects=False
-        )[0]
+        x = state.text.asm(["float"], "cvt.rz.f32.f64 $0, $1;", "=f,d", [("double", x)], effects=False)[0]
         return x if to == F32 else _truncate(state, x, F32, to)
     if to == F16:
-        bits = state.text.asm(
-            ["i16"], "cvt.rz.f16.f32 $0, $1;", "=h,f", [("float", x)], effects=False
-        )
+        bits = state.text.asm(["i16"], "cvt.rz.f16.f32 $0, $1;", "=h,f", [("float", x)], effects=False)
         return state.text.op(f"bitcast i16 {bits[0]} to half")
     # A bfloat is the upper half of a float.
     whole = state.text.op(f"bitcast float {x} to i32")
@@ -104,9 +100,7 @@ def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:
         return state.text.op(f"bitcast i16 {state.text.op(f'shl i16 {wide}, 8')} to half")
     _require_eight_bit(state, source)
     wide = state.text.op(f"zext i8 {x} to i16")
-    pair = state.text.asm(
-        ["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False
-    )
+    pair = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False)
     low = state.text.op(f"trunc i32 {pair[0]} to i16")
     return state.text.op(f"bitcast i16 {low} to half")
 

@@ -62,9 +62,7 @@ class _Header:
             place, index, name = self._waiting.pop()
             init, back = self._inits[place], self._backs[place]
             kind = register_type(init.type.elem)
-            self.chunk.append(
-                f"  {name} = phi {kind} [{init[index]}, %{self.before}], [{back[index]}, %{self.latch}]"
-            )
+            self.chunk.append(f"  {name} = phi {kind} [{init[index]}, %{self.before}], [{back[index]}, %{self.latch}]")
         self._busy = False
 
 
@@ -86,9 +84,7 @@ def _for(state: Lowering, op: For) -> None:
     text.do(f"br label %{head}")
     state.begin(head)
     header = _Header(state, before)
-    header.chunk.append(
-        f"  {index} = phi {index_type} [{lower}, %{before}], [{following}, %{latch}]"
-    )
+    header.chunk.append(f"  {index} = phi {index_type} [{lower}, %{before}], [{following}, %{latch}]")
     for init, argument in zip(op.inits, op.body.args[1:], strict=True):
         header.carry(init, argument)
     go_on = _in_range(state, op, index, upper, step)
@@ -181,9 +177,7 @@ def _if(state: Lowering, op: If) -> None:
         _merge(state, result, [state.values[s[i]] for s in sides], leaving, phis)
 
 
-def _merge(
-    state: Lowering, result: Value, sides: list[Registers], blocks: list[str], chunk: list[str]
-) -> None:
+def _merge(state: Lowering, result: Value, sides: list[Registers], blocks: list[str], chunk: list[str]) -> None:
     kind = register_type(result.type.elem)
 
     def make(index: int) -> str:

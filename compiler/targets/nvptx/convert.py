@@ -47,9 +47,7 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
 # Shared memory -----------------------------------------------------------------------------------------------
 
 
-def _through_shared(
-    state: Lowering, plan: SharedMemory, source: Value, start: int
-) -> list[str | None]:
+def _through_shared(state: Lowering, plan: SharedMemory, source: Value, start: int) -> list[str | None]:
     elem = source.type.elem
     names: list[str | None] = [None] * len(plan.read.canonical)
     writes = _addresses(state, plan.write, start)
@@ -69,9 +67,7 @@ def _through_shared(
     return [names[c] for c in plan.read.canonical]
 
 
-def _store_registers(
-    state: Lowering, source: Value, registers: Sequence[int], address: str
-) -> None:
+def _store_registers(state: Lowering, source: Value, registers: Sequence[int], address: str) -> None:
     words = words_of(source.type.elem, len(registers))
     store_words(state, words, packed_words(state, source, registers), address)
 
@@ -96,9 +92,7 @@ class _addresses:
         added += self.start
         if not added:
             return base
-        return self.state.text.op(
-            f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {added}"
-        )
+        return self.state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {added}")
 
 
 # Tensor core operands ---------------------------------------------------------------------------------------
@@ -139,9 +133,7 @@ def _load_matrices(state: Lowering, read: MatrixAccess, address: str, offset: in
 # Shuffles ----------------------------------------------------------------------------------------------------
 
 
-def _shuffle(
-    state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element
-) -> list[str | None]:
+def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element) -> list[str | None]:
     units = [_join_unit(state, elem, [registers[r] for r in group]) for group in plan.gather]
     word = "i64" if elem.bits > 32 else "i32"
     units = _exchange(state, plan.before, units, word)
@@ -168,9 +160,7 @@ def _shuffle(
     return names
 
 
-def _exchange(
-    state: Lowering, exchanges: Sequence[Exchange], units: list[str], word: str
-) -> list[str]:
+def _exchange(state: Lowering, exchanges: Sequence[Exchange], units: list[str], word: str) -> list[str]:
     for exchange in exchanges:
         bit = exchange.bit + (5 if exchange.dimension == "warp" else 0)
         masked = state.text.op(f"and i32 {state.thread}, {1 << bit}")

@@ -44,15 +44,11 @@ def _print_all(state: Lowering, op: Print, value: Value, names: list[tuple[int, 
         if layout is not None:
             for axis, constant in enumerate(layout.register_coordinates()[i]):
                 thread = state.coordinate(layout, axis)
-                index.append(
-                    thread if not constant else state.text.op(f"xor i32 {thread}, {constant}")
-                )
+                index.append(thread if not constant else state.text.op(f"xor i32 {thread}, {constant}"))
         _printf(state, op.prefix, index, (value.type.elem, name, op.hex))
 
 
-def _printf(
-    state: Lowering, prefix: str, index: list[str], shown: tuple[Element, str, bool] | None
-) -> None:
+def _printf(state: Lowering, prefix: str, index: list[str], shown: tuple[Element, str, bool] | None) -> None:
     text = state.text
     pid = [text.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{a}", []) for a in "xyz"]
     template = "pid (%u, %u, %u) "

@@ -17,9 +17,7 @@ def kind_of(value: Value) -> tuple[Scalar, str]:
     scalar = value.type.scalar
     name = register_type(scalar)
     if scalar.is_float and name == "i8":
-        raise UnsupportedOp(
-            f"there is no arithmetic in {scalar} on cuda", hint="cast to tl.float16 or tl.float32"
-        )
+        raise UnsupportedOp(f"there is no arithmetic in {scalar} on cuda", hint="cast to tl.float16 or tl.float32")
     return scalar, name
 
 
@@ -42,9 +40,7 @@ def _count(op: Op) -> int:
 @elementwise(ew.Neg)
 def _neg(state: Lowering, op: ew.Neg, args: list[str]) -> str:
     scalar, name = kind_of(op.x)
-    return state.text.op(
-        f"fneg {name} {args[0]}" if scalar.is_float else f"sub {name} 0, {args[0]}"
-    )
+    return state.text.op(f"fneg {name} {args[0]}" if scalar.is_float else f"sub {name} 0, {args[0]}")
 
 
 @elementwise(ew.Not)

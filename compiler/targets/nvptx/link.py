@@ -33,9 +33,7 @@ def link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:
     except nvjitlink.nvJitLinkError as error:
         said = bytearray(nvjitlink.get_error_log_size(handle))
         nvjitlink.get_error_log(handle, said)
-        raise AssemblerError(
-            f"nvJitLink cannot assemble the kernel for {target}:\n{_text(said) or error}"
-        ) from error
+        raise AssemblerError(f"nvJitLink cannot assemble the kernel for {target}:\n{_text(said) or error}") from error
     finally:
         nvjitlink.destroy(handle)
     return bytes(image), _text(log)

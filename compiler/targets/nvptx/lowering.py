@@ -47,9 +47,7 @@ def rule(
 
 def elementwise(
     kind: type[OpT],
-) -> Callable[
-    [Callable[[Lowering, OpT, list[str]], str]], Callable[[Lowering, OpT, list[str]], str]
-]:
+) -> Callable[[Callable[[Lowering, OpT, list[str]], str]], Callable[[Lowering, OpT, list[str]], str]]:
     """Register a function from one element of each operand to one of the result as the rule for ``kind``."""
 
     def register(
@@ -71,9 +69,7 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
 class Lowering:
     """One kernel on its way to LLVM text."""
 
-    def __init__(
-        self, function: Function, target: Target, schedule: Schedule, allocation: Allocation
-    ) -> None:
+    def __init__(self, function: Function, target: Target, schedule: Schedule, allocation: Allocation) -> None:
         self.source = function
         self.target = target
         self.schedule = schedule
@@ -90,9 +86,7 @@ class Lowering:
         self.entry = self.text.current
         self.text.label("entry")
         self.block = "entry"  # the basic block that code is appended to
-        self.thread = self.text.op(
-            f"call range(i32 0, {self.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()"
-        )
+        self.thread = self.text.op(f"call range(i32 0, {self.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
         self.text.chunk()
 
@@ -103,9 +97,7 @@ class Lowering:
 
     # Values --------------------------------------------------------------------------------------------------
 
-    def define_lazily(
-        self, value: Value, operands: Sequence[Registers], element: Callable[[int], str]
-    ) -> None:
+    def define_lazily(self, value: Value, operands: Sequence[Registers], element: Callable[[int], str]) -> None:
         """Let ``element(i)`` compute register i of ``value``, here, when somebody needs it."""
         chunk = self.text.chunk()
         text = self.text
@@ -153,9 +145,7 @@ class Lowering:
         if element.is_float and name != "i8":
             return float_constant(float(value), name)
         if element.is_float:
-            raise UnsupportedOp(
-                f"constants of {element} are not available on cuda", hint="cast an f32 constant"
-            )
+            raise UnsupportedOp(f"constants of {element} are not available on cuda", hint="cast an f32 constant")
         wrapped = int(value) & ((1 << element.bits) - 1)
         return str(wrapped - (1 << element.bits) if wrapped >> (element.bits - 1) else wrapped)
 
@@ -228,9 +218,7 @@ class Lowering:
         """The address of a byte of shared memory."""
         name = "@shared_memory"
         if name not in self.module.globals:
-            self.module.globals[name] = (
-                f"{name} = external addrspace(3) global [0 x i8], align 1024"
-            )
+            self.module.globals[name] = f"{name} = external addrspace(3) global [0 x i8], align 1024"
         if offset in (0, "0"):
             return name
         return self.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {name}, i32 {offset}")

@@ -73,9 +73,7 @@ def _words(state: Lowering, value: Value) -> list[str]:
     return [packed_words(state, value, range(i, i + per_word))[0] for i in starts]
 
 
-def _tf32_products(
-    state: Lowering, a: list[str], b: list[str], precision: str
-) -> list[tuple[list[str], list[str]]]:
+def _tf32_products(state: Lowering, a: list[str], b: list[str], precision: str) -> list[tuple[list[str], list[str]]]:
     """The products to add up: one of rounded operands, or three that recover most of f32 (small ones first)."""
     big = [[_round_to_tf32(state, v) for v in side] for side in (a, b)]
     if precision != "tf32x3":
@@ -88,9 +86,7 @@ def _tf32_products(
 
 
 def _round_to_tf32(state: Lowering, value: str) -> str:
-    return state.text.asm(
-        ["i32"], "cvt.rna.tf32.f32 $0, $1;", "=r,f", [("float", value)], effects=False
-    )[0]
+    return state.text.asm(["i32"], "cvt.rna.tf32.f32 $0, $1;", "=r,f", [("float", value)], effects=False)[0]
 
 
 def _rest(state: Lowering, value: str, rounded: str) -> str:

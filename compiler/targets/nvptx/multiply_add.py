@@ -128,9 +128,7 @@ def _runs(wanted: list[int], reach: int, longest: int) -> list[tuple[int, int]]:
     vector = longest
     while vector > 1 and (
         reach & (vector - 1)
-        or any(
-            first // vector * vector + i not in present for first in wanted for i in range(vector)
-        )
+        or any(first // vector * vector + i not in present for first in wanted for i in range(vector))
     ):
         vector //= 2
     return [(first, vector) for first in wanted if first % vector == 0]

@@ -59,9 +59,7 @@ def _reduce(state: Lowering, op: Reduce) -> None:
             state.define(result, [items[0][place]])
 
 
-def _reduce_thread(
-    state: Lowering, block: Block, inputs: list[Registers], group: tuple[int, ...]
-) -> Item:
+def _reduce_thread(state: Lowering, block: Block, inputs: list[Registers], group: tuple[int, ...]) -> Item:
     items: list[Item] = [tuple(x[r] for x in inputs) for r in group]
     while len(items) > 1:
         half = len(items) // 2
@@ -69,13 +67,8 @@ def _reduce_thread(
     return items[0]
 
 
-def _exchange(
-    state: Lowering, block: Block, item: Item, elements: list[Element], lane_xor: int
-) -> Item:
-    other = tuple(
-        shuffle_element(state, value, elem, lane_xor)
-        for value, elem in zip(item, elements, strict=True)
-    )
+def _exchange(state: Lowering, block: Block, item: Item, elements: list[Element], lane_xor: int) -> Item:
+    other = tuple(shuffle_element(state, value, elem, lane_xor) for value, elem in zip(item, elements, strict=True))
     return combine(state, block, item, other)
 
 
@@ -123,9 +116,7 @@ def _group_positions(plan: ReductionPlan) -> list[int]:
     return [offsets[plan.group_of.index(group)] for group in range(len(plan.groups))]
 
 
-def _partials(
-    state: Lowering, slots: _Slots, elem: Element, plan: ReductionPlan, position: int
-) -> list[str]:
+def _partials(state: Lowering, slots: _Slots, elem: Element, plan: ReductionPlan, position: int) -> list[str]:
     vector = min(plan.partials, 16 // elem.bytes)
     values: list[str] = []
     for first in range(0, plan.partials, vector):
@@ -137,9 +128,7 @@ def _partials(
 class _Slots:
     """Addresses of elements in scratch, by element number XORed into what the thread contributes."""
 
-    def __init__(
-        self, state: Lowering, elem: Element, start: int, lane: list[int], warp: list[int]
-    ) -> None:
+    def __init__(self, state: Lowering, elem: Element, start: int, lane: list[int], warp: list[int]) -> None:
         self.state = state
         self.start = start
         self.bytes = elem.bytes
@@ -153,6 +142,4 @@ class _Slots:
         base = self.state.shared(offset)
         if not self.start:
             return base
-        return self.state.text.op(
-            f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {self.start}"
-        )
+        return self.state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {self.start}")

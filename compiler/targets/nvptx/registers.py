@@ -32,9 +32,7 @@ class Registers:
 
     __slots__ = ("type", "canonical", "depth", "_names", "_make")
 
-    def __init__(
-        self, type: Tile, make: Callable[[int], str] | None, names: list[str | None], depth: int = 0
-    ) -> None:
+    def __init__(self, type: Tile, make: Callable[[int], str] | None, names: list[str | None], depth: int = 0) -> None:
         self.type = type
         self.canonical = canonical_of(type)
         self.depth = depth

@@ -67,9 +67,7 @@ class _Lanes:
         if prefix is not None:
             after = [combine(state, self.block, prefix, item) for item in own]
             own = (
-                after
-                if known is None
-                else [self._choose(known, new, old) for new, old in zip(after, own, strict=True)]
+                after if known is None else [self._choose(known, new, old) for new, old in zip(after, own, strict=True)]
             )
         last = self._of_last(total)
         return own, last if carry is None else combine(state, self.block, carry, last)
@@ -99,8 +97,7 @@ class _Lanes:
 
     def _from(self, item: Item, lane: str) -> Item:
         return tuple(
-            shuffle_from(self.state, value, elem, lane)
-            for value, elem in zip(item, self.elements, strict=True)
+            shuffle_from(self.state, value, elem, lane) for value, elem in zip(item, self.elements, strict=True)
         )
 
     def _at_least(self, distance: int) -> str:
@@ -108,8 +105,6 @@ class _Lanes:
 
     def _choose(self, condition: str, yes: Item, no: Item) -> Item:
         return tuple(
-            self.state.text.op(
-                f"select i1 {condition}, {register_type(e)} {a}, {register_type(e)} {b}"
-            )
+            self.state.text.op(f"select i1 {condition}, {register_type(e)} {a}, {register_type(e)} {b}")
             for a, b, e in zip(yes, no, self.elements, strict=True)
         )

@@ -85,9 +85,7 @@ def _pack_word(state: Lowering, kept: str, word: str, values: Sequence[str]) -> 
     else:
         whole = "poison"
         for i, value in enumerate(values):
-            whole = state.text.op(
-                f"insertelement <{len(values)} x {kept}> {whole}, {kept} {value}, i32 {i}"
-            )
+            whole = state.text.op(f"insertelement <{len(values)} x {kept}> {whole}, {kept} {value}, i32 {i}")
     return state.text.op(f"bitcast <{len(values)} x {kept}> {whole} to {word}")
 
 
@@ -101,9 +99,7 @@ def unpack(state: Lowering, words: Words, packed: Sequence[str]) -> list[str]:
         for word in packed:
             whole = text.op(f"bitcast {words.type} {word} to <{words.per_word} x {kept}>")
             for i in range(words.per_word):
-                values.append(
-                    text.op(f"extractelement <{words.per_word} x {kept}> {whole}, i32 {i}")
-                )
+                values.append(text.op(f"extractelement <{words.per_word} x {kept}> {whole}, i32 {i}"))
     elif isinstance(words.element, Pointer):
         return [text.op(f"inttoptr i64 {v} to {name}") for v in packed]
     elif kept == words.type:

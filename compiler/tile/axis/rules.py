@@ -226,8 +226,7 @@ def _extended(info: AxisInfo, source: Scalar, bits: int) -> AxisInfo:
     if source.bits >= bits or (source.is_signed and source.bits >= 32):
         return info
     contiguity = tuple(
-        min(c, d, 1 << (source.bits - 1))
-        for c, d in zip(info.contiguity, info.divisibility, strict=True)
+        min(c, d, 1 << (source.bits - 1)) for c, d in zip(info.contiguity, info.divisibility, strict=True)
     )
     return _recut(info, contiguity)
 
@@ -269,8 +268,7 @@ def hint(op: e.Hint, x: AxisInfo) -> Sequence[AxisInfo]:
 
     def at_least(known: tuple[int, ...], promised: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(
-            max(k, min(power_of_two_in(p), n))
-            for k, p, n in zip(known, promised or _ones(x), sizes, strict=True)
+            max(k, min(power_of_two_in(p), n)) for k, p, n in zip(known, promised or _ones(x), sizes, strict=True)
         )
 
     promised = op.divisibility or _ones(x)

@@ -20,11 +20,7 @@ def splat(op: s.Splat, x: AxisInfo) -> Sequence[AxisInfo]:
     if not op.shape:
         return (x,)
     ones = (1,) * len(op.shape)
-    return (
-        x._replace(
-            contiguity=ones, divisibility=x.divisibility * len(op.shape), constancy=op.shape
-        ),
-    )
+    return (x._replace(contiguity=ones, divisibility=x.divisibility * len(op.shape), constancy=op.shape),)
 
 
 @rule(s.ExpandDims)
@@ -79,9 +75,7 @@ def reshape(op: s.Reshape, x: AxisInfo) -> Sequence[AxisInfo]:
         contiguity = min(x.contiguity[a], new[b])
         facts[b] = (contiguity, x.at(a, contiguity), min(x.constancy[a], new[b]))
     contiguities, divisibilities, constancies = zip(*facts, strict=True)
-    return (
-        x._replace(contiguity=contiguities, divisibility=divisibilities, constancy=constancies),
-    )
+    return (x._replace(contiguity=contiguities, divisibility=divisibilities, constancy=constancies),)
 
 
 @rule(s.Join)

@@ -86,9 +86,7 @@ class _Unroller:
         self.out.append(rest)
         return rest.results
 
-    def copies(
-        self, body: Block, indices: list[Value], carried: tuple[Value, ...], out: list[Op]
-    ) -> tuple[Value, ...]:
+    def copies(self, body: Block, indices: list[Value], carried: tuple[Value, ...], out: list[Op]) -> tuple[Value, ...]:
         """Clone ``body`` once per index into ``out``; returns the values carried out of the last copy."""
         for index in indices:
             env: dict[Value, Value] = dict(zip(body.args, (index, *carried), strict=True))

@@ -18,12 +18,8 @@ DEFAULT_SECONDS = 75.0
 
 
 def demo(
-    device: Annotated[
-        str | None, typer.Option(help="Default: the first GPU, or the CPU where there is none.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for everything that the demo leaves.")] = Path(
-        "deuteron-demo"
-    ),
+    device: Annotated[str | None, typer.Option(help="Default: the first GPU, or the CPU where there is none.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for everything that the demo leaves.")] = Path("deuteron-demo"),
     seconds: Annotated[
         float, typer.Option(min=4, help="Time for the searches, all shapes together.")
     ] = DEFAULT_SECONDS,

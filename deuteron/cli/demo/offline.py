@@ -101,9 +101,7 @@ def launch_add(kernel: TunedKernel, device: Device, size: int) -> None:
 
     x = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
     total = device.empty(x.shape, "f32")
-    kernel[_grid("cdiv(size, BLOCK_SIZE)", size=size)](
-        device.array(x), device.array(x), total, size, BLOCK_SIZE=1024
-    )
+    kernel[_grid("cdiv(size, BLOCK_SIZE)", size=size)](device.array(x), device.array(x), total, size, BLOCK_SIZE=1024)
     _report(f"vector add {size}", kernel, total, 2 * x.astype(np.float64))
 
 

@@ -131,9 +131,7 @@ class Kernel:
         types = [Tile(v.type.elem) for v in inputs]
         return self.region([*types, *types], body)
 
-    def reduce(
-        self, inputs: Value | Sequence[Value], axis: int, body: Callable[..., object]
-    ) -> list[Value]:
+    def reduce(self, inputs: Value | Sequence[Value], axis: int, body: Callable[..., object]) -> list[Value]:
         held = (inputs,) if isinstance(inputs, Value) else tuple(inputs)
         op = reduction.Reduce(held, axis, self.combine(held, body))
         return list(self.build.emit(op).results)
@@ -202,9 +200,7 @@ def load_kernel() -> Callable[..., cpu.LoadedKernel]:
 class Both:
     """Runs ``make(kernel, tiles...)`` on whole arrays; returns what the CPU and what the interpreter computed."""
 
-    def __call__(
-        self, make: Callable[..., Value | Sequence[Value]], *arrays: Array
-    ) -> tuple[list[Array], list[Array]]:
+    def __call__(self, make: Callable[..., Value | Sequence[Value]], *arrays: Array) -> tuple[list[Array], list[Array]]:
         built = Kernel()
         tiles = []
         for i, array in enumerate(arrays):

@@ -68,9 +68,7 @@ def test_the_start_of_a_loop_stays_readable(both, same):
     same(found[1], x * 7)
 
 
-@pytest.mark.parametrize(
-    "lower,upper,step", [(0, 0, 1), (5, 2, 1), (0, 10, 3), (10, 0, -2), (-3, 4, 2)]
-)
+@pytest.mark.parametrize("lower,upper,step", [(0, 0, 1), (5, 2, 1), (0, 10, 3), (10, 0, -2), (-3, 4, 2)])
 def test_ranges(both, lower, upper, step):
     x = np.zeros(8, np.int32)
 
@@ -128,9 +126,7 @@ def test_while_with_a_tile(both, same):
             go_on = k.less(before.args[0], 4)
             k.effect(control.Condition(go_on, (before.args[0], k.binary(e.Add, before.args[1], 1))))
         with k.build.into(body):
-            k.effect(
-                control.Yield((k.binary(e.Add, body.args[0], 1), k.binary(e.Mul, body.args[1], 2)))
-            )
+            k.effect(control.Yield((k.binary(e.Add, body.args[0], 1), k.binary(e.Mul, body.args[1], 2))))
         op = control.While((k.constant(0, "i32"), x), before, body)
         k.effect(op)
         return op.results

@@ -69,9 +69,7 @@ def test_large_grids_run_every_program_once(kernel, load_kernel):
     out = kernel.parameter("out", "*i32")
     x, y, z = (kernel.emit(p.ProgramId(axis)) for axis in range(3))
     nx, ny = (kernel.emit(p.NumPrograms(axis)) for axis in range(2))
-    linear = kernel.emit(
-        e.Add(kernel.emit(e.Mul(kernel.emit(e.Add(kernel.emit(e.Mul(z, ny)), y)), nx)), x)
-    )
+    linear = kernel.emit(e.Add(kernel.emit(e.Mul(kernel.emit(e.Add(kernel.emit(e.Mul(z, ny)), y)), nx)), x))
     place = kernel.emit(e.AddPtr(out, linear))
     kernel.store(place, kernel.binary(e.Add, kernel.load(place), 1))
     compiled = load_kernel(kernel.function)
@@ -88,9 +86,7 @@ def test_launches_from_several_threads(kernel, load_kernel):
     x = kernel.parameter("x", "*f32")
     where = kernel.pointers(
         x,
-        kernel.binary(
-            e.Add, kernel.arange(256), kernel.binary(e.Mul, kernel.emit(p.ProgramId(0)), 256)
-        ),
+        kernel.binary(e.Add, kernel.arange(256), kernel.binary(e.Mul, kernel.emit(p.ProgramId(0)), 256)),
     )
     kernel.store(where, kernel.emit(e.Exp(kernel.load(where))))
     compiled = load_kernel(kernel.function)

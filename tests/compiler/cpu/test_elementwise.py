@@ -35,9 +35,7 @@ def integers(name: str, seed: int = 0, size: int = 64) -> np.ndarray:
     info = np.iinfo(DTYPES[name])
     rng = np.random.default_rng(seed)
     values = rng.integers(info.min, info.max, size, DTYPES[name], endpoint=True)
-    values[:6] = rng.permutation(
-        np.array([0, 1, 2, info.max, info.min, info.max - 1], DTYPES[name])
-    )
+    values[:6] = rng.permutation(np.array([0, 1, 2, info.max, info.min, info.max - 1], DTYPES[name]))
     return values
 
 
@@ -57,9 +55,7 @@ def test_arithmetic(both, same, kind, name):
 @pytest.mark.parametrize("name", FLOATS)
 @pytest.mark.parametrize("kind", [e.Min, e.Max])
 def test_extrema_that_propagate_nan(both, same, kind, name):
-    found, wanted = both(
-        lambda k, x, y: k.emit(kind(x, y, propagate_nan=True)), floats(name, 1), floats(name, 2)
-    )
+    found, wanted = both(lambda k, x, y: k.emit(kind(x, y, propagate_nan=True)), floats(name, 1), floats(name, 2))
     same(found[0], wanted[0])
 
 
@@ -71,9 +67,7 @@ def test_division(both, same, name):
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_fma_rounds_once(both, same, name):
-    found, wanted = both(
-        lambda k, x, y, z: k.emit(e.Fma(x, y, z)), floats(name, 1), floats(name, 2), floats(name, 3)
-    )
+    found, wanted = both(lambda k, x, y, z: k.emit(e.Fma(x, y, z)), floats(name, 1), floats(name, 2), floats(name, 3))
     same(found[0], wanted[0])
 
 
@@ -106,9 +100,7 @@ def test_division_that_would_trap_does_not_end_the_process(both, kind, name):
 
 @pytest.mark.parametrize("name", ["i32", "i64", "u32", "u64"])
 def test_upper_half_of_products(both, same, name):
-    found, wanted = both(
-        lambda k, x, y: k.emit(e.MulHigh(x, y)), operands(name, 1), operands(name, 2)
-    )
+    found, wanted = both(lambda k, x, y: k.emit(e.MulHigh(x, y)), operands(name, 1), operands(name, 2))
     same(found[0], wanted[0])
 
 
@@ -174,9 +166,7 @@ TOLERANCE = {"f32": 2.5e-7, "f64": 2e-15, "f16": 1e-3, "bf16": 8e-3}
 
 
 @pytest.mark.parametrize("name", list(TOLERANCE))
-@pytest.mark.parametrize(
-    "kind", [e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt]
-)
+@pytest.mark.parametrize("kind", [e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt])
 def test_functions(both, same, kind, name):
     x = np.random.default_rng(0).uniform(-8, 8, 64).astype(DTYPES[name])
     x[: len(SPECIAL)] = np.array(SPECIAL).astype(x.dtype)
@@ -198,9 +188,7 @@ def test_casts(both, same, name, to):
     same(found[0], wanted[0])
 
 
-@pytest.mark.parametrize(
-    "name,to", [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16")]
-)
+@pytest.mark.parametrize("name,to", [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16")])
 def test_casts_towards_zero(both, same, name, to):
     found, wanted = both(lambda k, x: k.emit(e.Cast(x, t.SCALARS[to], "rtz")), floats(name))
     same(found[0], wanted[0])
@@ -240,9 +228,7 @@ def test_all_f8_values_widen(both, same):
 @pytest.mark.parametrize("value", [0.1, -0.0, 3.3e4, 1e-6, math.inf, math.nan])
 def test_constants(both, same, name, value):
     def make(k, x):
-        return k.binary(
-            e.Add, k.constant(value, f"tile<64x{name}>"), k.constant(0.0, f"tile<64x{name}>")
-        )
+        return k.binary(e.Add, k.constant(value, f"tile<64x{name}>"), k.constant(0.0, f"tile<64x{name}>"))
 
     found, wanted = both(make, operands("i32"))
     same(found[0], wanted[0])

@@ -13,9 +13,7 @@ from deuteron.compiler.tile.passes import optimize
 
 
 def _compare(function, arguments, run):
-    expected, found = (
-        [a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)
-    )
+    expected, found = ([a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2))
     with np.errstate(all="ignore"):
         try:
             interpreter.run(function, (2,), expected)

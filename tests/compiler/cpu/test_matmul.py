@@ -41,9 +41,7 @@ def test_products(both, dtype, acc, m, n, k):
     if np.dtype(dtype) == np.uint8:
         a, b = a % 8, b % 8
     found, _ = both(lambda q, a, b: q.emit(Dot(a, b, q.constant(0, f"tile<{m}x{n}x{acc}>"))), a, b)
-    np.testing.assert_array_equal(
-        found[0].astype(np.float64), a.astype(np.float64) @ b.astype(np.float64)
-    )
+    np.testing.assert_array_equal(found[0].astype(np.float64), a.astype(np.float64) @ b.astype(np.float64))
 
 
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3", "ieee"])
@@ -178,9 +176,7 @@ def matmul(q, bm, bn, bk):
     return q.function
 
 
-@pytest.mark.parametrize(
-    "m,n,k", [(64, 64, 64), (1, 1, 1), (33, 70, 45), (128, 17, 100), (5, 130, 7)]
-)
+@pytest.mark.parametrize("m,n,k", [(64, 64, 64), (1, 1, 1), (33, 70, 45), (128, 17, 100), (5, 130, 7)])
 def test_ragged_matmul(kernel, run, guarded, m, n, k):
     a, b = (guarded(numbers(shape, np.float32, i)) for i, shape in enumerate(((m, k), (k, n))))
     c = guarded(np.zeros((m, n), np.float32))
@@ -200,9 +196,7 @@ def test_pointer_tiles_of_the_loop_are_not_kept_in_memory(kernel):
     assert program.scratch_bytes <= tiles + 1024
 
 
-@given(
-    st.sampled_from([1, 2, 8, 32]), st.sampled_from([1, 4, 16, 64]), st.sampled_from([1, 2, 16, 32])
-)
+@given(st.sampled_from([1, 2, 8, 32]), st.sampled_from([1, 4, 16, 64]), st.sampled_from([1, 2, 16, 32]))
 @settings(max_examples=20)
 def test_blocking_covers_every_shape(m, n, k):
     from deuteron.compiler.targets.cpu.matmul import choose_blocking

@@ -23,14 +23,10 @@ def copy_kernel(kernel, name, block, *, divisibility=1):
     start = kernel.binary(e.Mul, kernel.emit(p.ProgramId(0)), block)
     offsets = kernel.binary(e.Add, kernel.arange(block), start)
     mask = kernel.less(offsets, n)
-    kernel.store(
-        kernel.pointers(out, offsets), kernel.load(kernel.pointers(x, offsets), mask), mask
-    )
+    kernel.store(kernel.pointers(out, offsets), kernel.load(kernel.pointers(x, offsets), mask), mask)
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.bool_, np.int8, np.float16, ml_dtypes.bfloat16, np.float32, np.int64]
-)
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.float16, ml_dtypes.bfloat16, np.float32, np.int64])
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 127, 128, 300])
 def test_masked_copies_stay_inside_their_arrays(kernel, run, guarded, dtype, n):
     from_numpy = {
@@ -48,9 +44,7 @@ def test_masked_copies_stay_inside_their_arrays(kernel, run, guarded, dtype, n):
     np.testing.assert_array_equal(out.array, x.array)
 
 
-@given(
-    rows=st.integers(1, 20), columns=st.integers(1, 40), by_column=st.booleans(), data=st.randoms()
-)
+@given(rows=st.integers(1, 20), columns=st.integers(1, 40), by_column=st.booleans(), data=st.randoms())
 @settings(max_examples=40)
 def test_boxes_of_any_stride_stay_inside(rows, columns, by_column, data):
     """A 16x32 tile over an array that ends at a guard page, row-major or column-major."""
@@ -58,9 +52,7 @@ def test_boxes_of_any_stride_stay_inside(rows, columns, by_column, data):
     kernel, run, guarded = from_here
     kernel = type(kernel)()
     x, out = (kernel.parameter(n, "*f32") for n in ("x", "out"))
-    numbers = [
-        kernel.parameter(n, "i32") for n in ("rows", "columns", "row_stride", "column_stride")
-    ]
+    numbers = [kernel.parameter(n, "i32") for n in ("rows", "columns", "row_stride", "column_stride")]
     offsets = kernel.grid_of((16, 32), numbers[2:])
     masks = []
     for axis, (size, limit) in enumerate(((16, numbers[0]), (32, numbers[1]))):
@@ -144,17 +136,12 @@ def test_atomics(kernel, run, kind, name, size):
     """Every lane in order on one address, masked off every third time; the results are what was there."""
     x, values, out = (kernel.parameter(n, f"*{name}") for n in ("x", "values", "out"))
     index = kernel.arange(size)
-    mask = kernel.emit(
-        e.Compare(kernel.binary(e.Rem, index, 3), kernel.constant(2, index.type), "ne")
-    )
+    mask = kernel.emit(e.Compare(kernel.binary(e.Rem, index, 3), kernel.constant(2, index.type), "ne"))
     value = kernel.load(kernel.pointers(values, index))
     old = kernel.emit(m.AtomicRMW(kernel.splat(x, (size,)), value, mask, kind))
     kernel.store(kernel.pointers(out, index), old, mask)
     dtype = {"bf16": ml_dtypes.bfloat16}.get(name) or np.dtype(
-        name.replace("u", "uint")
-        .replace("i", "int")
-        .replace("f", "float")
-        .replace("uintnt", "uint")
+        name.replace("u", "uint").replace("i", "int").replace("f", "float").replace("uintnt", "uint")
     )
     given_values = np.random.default_rng(0).integers(0, 100, size).astype(dtype)
     cell, found = np.array([50]).astype(dtype), np.zeros(size, dtype)
@@ -215,7 +202,5 @@ def test_masks_at_the_edge_of_the_number_range(kernel, run, n, start):
     kernel.store(kernel.pointers(out, index), kernel.constant(1, index.type), mask)
     found = np.zeros(1024, np.int32)
     run(kernel.function, [found, start, n])
-    wrapped = (
-        (np.arange(1024) + start).astype(np.uint32).view(np.int32) if start else np.arange(1024)
-    )
+    wrapped = (np.arange(1024) + start).astype(np.uint32).view(np.int32) if start else np.arange(1024)
     np.testing.assert_array_equal(found, (wrapped < n).astype(np.int32))

@@ -13,9 +13,7 @@ CASES = [(shape, axis) for shape in SHAPES for axis in range(len(shape))]
 
 
 @pytest.mark.parametrize("shape,axis", CASES)
-@pytest.mark.parametrize(
-    "kind,reference", [(e.Add, np.sum), (e.Max, np.max), (e.Min, np.min), (e.Mul, np.prod)]
-)
+@pytest.mark.parametrize("kind,reference", [(e.Add, np.sum), (e.Max, np.max), (e.Min, np.min), (e.Mul, np.prod)])
 def test_simple_reductions(both, kind, reference, shape, axis):
     x = np.random.default_rng(0).uniform(0.9, 1.1, shape).astype(np.float32)
     found, _ = both(lambda k, x: k.reduce(x, axis, lambda a, b: k.emit(kind(a, b))), x)

@@ -248,10 +248,7 @@ def test_missing_signature_entry_names_the_parameter():
 
 
 def test_calls_that_double_at_every_level_end_in_an_error():
-    levels = "".join(
-        f"@triton.jit\ndef f{i}(x):\n    a = f{i + 1}(x)\n    return f{i + 1}(a)\n"
-        for i in range(40)
-    )
+    levels = "".join(f"@triton.jit\ndef f{i}(x):\n    a = f{i + 1}(x)\n    return f{i + 1}(a)\n" for i in range(40))
     text = f"import triton\n@triton.jit\ndef f40(x):\n    return x\n{levels}@triton.jit\ndef kernel(x):\n    f0(x)\n"
     with pytest.raises(errors.UnsupportedSyntax, match="statements at compile time"):
         lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})

@@ -121,9 +121,7 @@ def kernel(x, out, n):
     y = tl.load(x + 1000) if n > 5 else 7.0
     tl.store(out, y)
 """
-    execute(
-        text, np.zeros(1, np.float32), out, 1, signature={"x": "*f32", "out": "*f32", "n": "i32"}
-    )
+    execute(text, np.zeros(1, np.float32), out, 1, signature={"x": "*f32", "out": "*f32", "n": "i32"})
     assert out[0] == 7
 
 

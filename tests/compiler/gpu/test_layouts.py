@@ -38,9 +38,7 @@ def add(x_ptr, y_ptr, o_ptr, n, N: tl.constexpr):
         (("fp32", "fp32", "fp32"), False, 1),
     ],
 )
-def test_accesses_are_16_bytes_wide_where_mask_and_alignment_allow(
-    to_gpu, types, divisible, vector
-) -> None:
+def test_accesses_are_16_bytes_wide_where_mask_and_alignment_allow(to_gpu, types, divisible, vector) -> None:
     signature = {f"{name}_ptr": f"*{type}:16" for name, type in zip("xyo", types, strict=True)}
     signature["n"] = "i32:16" if divisible else "i32"
     function = to_gpu(ADD, signature, {"N": 4096})
@@ -116,9 +114,7 @@ def test_loops_carry_the_accumulators_and_the_loads_layouts(to_gpu) -> None:
     assert mma.result.type.layout == mma_accumulator((64, 64), (2, 2))
     carried = {v.type.elem: v.type.layout for v in loop.results}
     assert carried.pop(mma.result.type.elem) == mma.result.type.layout
-    assert [v.type.layout for v in loop.results if v.type.is_pointer] == [
-        op.pointer.type.layout for op in loads
-    ]
+    assert [v.type.layout for v in loop.results if v.type.is_pointer] == [op.pointer.type.layout for op in loads]
     assert [op.vector for op in loads] == [8, 8]
     # Both operands, and the result on its way out. No pointer is ever converted.
     converted = [op.x.type.is_pointer for op in _all(function, ConvertLayout)]

@@ -31,9 +31,7 @@ func @f(%out: *i32, %lower: T, %upper: T, %step: T) {
 """
 
 
-@pytest.mark.parametrize(
-    "bounds", [(0, 5, 1), (3, 10, 4), (5, 5, 1), (7, 2, 1), (5, -5, -3), (0, 5, -1)]
-)
+@pytest.mark.parametrize("bounds", [(0, 5, 1), (3, 10, 4), (5, 5, 1), (7, 2, 1), (5, -5, -3), (0, 5, -1)])
 @pytest.mark.parametrize("type", ["i32", "i64"])
 def test_for_counts_as_range_does(bounds, type):
     out = np.zeros(2, np.int32)
@@ -109,16 +107,12 @@ def test_print_of_scalars_floats_hexadecimals_and_several_values(apply):
         "pid (0, 0, 0) idx () v: (operand 1) -1",
     ]
     apply.printed.clear()
-    assert printed(apply, lambda build, b: d.Print((b,), "h", True), y) == [
-        "pid (0, 0, 0) idx () h: 0xffff"
-    ]
+    assert printed(apply, lambda build, b: d.Print((b,), "h", True), y) == ["pid (0, 0, 0) idx () h: 0xffff"]
     apply.printed.clear()
     assert printed(apply, lambda build: d.Print((), "here")) == ["pid (0, 0, 0) idx () here"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"), [("assert", "device_assert failed: x is small"), ("assume", "tl.assume")]
-)
+@pytest.mark.parametrize(("kind", "text"), [("assert", "device_assert failed: x is small"), ("assume", "tl.assume")])
 def test_false_conditions_name_place_program_and_index(kind, text):
     attributes = ' {message = "x is small"}' if kind == "assert" else ""
     function = parse_function(f"func @f(%c: i1) {{\n  {kind} %c{attributes}\n}}")
@@ -168,14 +162,9 @@ def test_eager_kernel_is_plain_python():
             continue
         block = build.emit(e.Constant(8, Tile(I32))).result
         first = build.emit(e.Mul(start, block)).result
-        index = build.emit(
-            e.Add(build.emit(s.Splat(first, (8,))).result, build.emit(s.Arange(0, 8)).result)
-        ).result
+        index = build.emit(e.Add(build.emit(s.Splat(first, (8,))).result, build.emit(s.Arange(0, 8)).result)).result
         assert build.array(index).tolist() == list(range(8 * pid, 8 * pid + 8))
-        places = [
-            build.emit(e.AddPtr(build.emit(s.Splat(v, (8,))).result, index)).result
-            for v in (source, target)
-        ]
+        places = [build.emit(e.AddPtr(build.emit(s.Splat(v, (8,))).result, index)).result for v in (source, target)]
         value = build.emit(m.Load(places[0])).result
         for _ in range(pid):
             value = build.emit(e.Add(value, value)).result

@@ -15,9 +15,7 @@ from deuteron.compiler.ir.types import F32, I32, I64, Pointer
 from deuteron.compiler.targets.interpreter import EagerBuilder, Memory, evaluates
 from deuteron.compiler.tile import elementwise as e
 
-BF16, E4M3, E5M2 = (
-    np.dtype(d) for d in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
-)
+BF16, E4M3, E5M2 = (np.dtype(d) for d in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2))
 # Largest distance from the exact result, relative to it: half a unit in the last place.
 ROUNDING = {
     np.dtype(np.float16): 2**-11, BF16: 2**-8, np.dtype(np.float32): 2**-24, np.dtype(np.float64): 2**-50,
@@ -151,9 +149,7 @@ def test_float_binary(apply, kind, dtype):
     left, right = pairs(np.linspace(-3, 4.3, 16).astype(dtype))
     (got,) = apply(lambda build, a, b: build.emit(kind(a, b)).result, left, right)
     exact = [BINARY[kind](float(a), float(b)) for a, b in zip(left.flat, right.flat, strict=True)]
-    np.testing.assert_allclose(
-        got.astype(np.float64).ravel(), exact, rtol=ROUNDING[dtype], atol=1e-30
-    )
+    np.testing.assert_allclose(got.astype(np.float64).ravel(), exact, rtol=ROUNDING[dtype], atol=1e-30)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, BF16], ids=str)
@@ -161,9 +157,7 @@ def test_extremes_and_nan(apply, dtype):
     left, right = (np.array(v, dtype) for v in ([1, np.nan, 2, np.nan], [2, 3, np.nan, np.nan]))
 
     def make(build, a, b):
-        return [
-            build.emit(kind(a, b, nan)).result for nan in (False, True) for kind in (e.Min, e.Max)
-        ]
+        return [build.emit(kind(a, b, nan)).result for nan in (False, True) for kind in (e.Min, e.Max)]
 
     got = [x.astype(float).tolist() for x in apply(make, left, right)]
     for plain, strict, first in ((got[0], got[2], 1), (got[1], got[3], 2)):
@@ -176,9 +170,7 @@ def test_extremes_and_nan(apply, dtype):
 def test_comparisons_of_nan_are_false_but_for_ne(apply):
     x, y = np.array([np.nan, 1, 1, 2], np.float32), np.array([np.nan, np.nan, 1, 1], np.float32)
     predicates = ["eq", "ne", "lt", "le", "gt", "ge"]
-    got = apply(
-        lambda build, a, b: [build.emit(e.Compare(a, b, p)).result for p in predicates], x, y
-    )
+    got = apply(lambda build, a, b: [build.emit(e.Compare(a, b, p)).result for p in predicates], x, y)
     assert {p: r.tolist() for p, r in zip(predicates, got, strict=True)} == {
         "eq": [False, False, True, False], "ne": [True, True, False, True],
         "lt": [False, False, False, False], "le": [False, False, True, False],

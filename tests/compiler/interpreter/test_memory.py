@@ -49,9 +49,7 @@ def test_masked_lanes_never_touch_memory(places, wanted):
     np.testing.assert_array_equal(memory, expected)
 
 
-@pytest.mark.parametrize(
-    ("place", "element"), [(16, 16), (-1, -1), (1 << 30, 1 << 30), (-(1 << 30), -(1 << 30))]
-)
+@pytest.mark.parametrize(("place", "element"), [(16, 16), (-1, -1), (1 << 30, 1 << 30), (-(1 << 30), -(1 << 30))])
 def test_outside_an_array(place, element):
     memory = np.zeros(48, np.float32)
     places = np.array([0, 1, 2, place, 4, 5, 6, 7], np.int32)
@@ -216,9 +214,7 @@ func @f(%address: i64) {
 
 def test_pointer_arguments_may_be_addresses():
     x = np.zeros(4, np.int32)
-    function = parse_function(
-        "func @f(%p: *i32) {\n  %v = constant {value = 5, type = i32} : i32\n  store %p %v\n}"
-    )
+    function = parse_function("func @f(%p: *i32) {\n  %v = constant {value = 5, type = i32} : i32\n  store %p %v\n}")
     run(function, (1,), [x.ctypes.data])
     assert x[0] == 5
 
@@ -235,9 +231,7 @@ def test_pointer_arguments_may_be_addresses():
     ],
 )
 def test_arguments_are_checked(arguments, message):
-    function = parse_function(
-        "func @f(%x: *f32 {divisibility = 16}, %n: i32 {divisibility = 4}) {\n}"
-    )
+    function = parse_function("func @f(%x: *f32 {divisibility = 16}, %n: i32 {divisibility = 4}) {\n}")
     with pytest.raises(LaunchError) as caught:
         run(function, (1,), arguments)
     assert message in str(caught.value)
@@ -281,9 +275,7 @@ func @f(%x: *T, %v: *T, %old: *T) {{
 def test_atomics(kind, start, seen, end, element):
     if element[0] in "bf" and kind in ("and", "or", "xor"):
         return
-    dtype = {"bf16": ml_dtypes.bfloat16, "i32": "int32", "u64": "uint64"}.get(
-        element, f"float{element[1:]}"
-    )
+    dtype = {"bf16": ml_dtypes.bfloat16, "i32": "int32", "u64": "uint64"}.get(element, f"float{element[1:]}")
     x, old = np.array([start], dtype), np.zeros(4, dtype)
     run(atomic(kind, element), (1,), [x, np.array([5, 3, 9, 2], dtype), old])
     assert old.astype(int).tolist() == seen
@@ -331,13 +323,9 @@ def test_other_fills_masked_lanes():
     x, out = (function.add_parameter(n, Tile(Pointer(F32))) for n in ("x", "out"))
     build = Builder(function.body)
     index = build.emit(s.Arange(0, 4)).result
-    mask = build.emit(
-        e.Compare(index, build.emit(e.Constant(2, Tile(I32, (4,)))).result, "lt")
-    ).result
+    mask = build.emit(e.Compare(index, build.emit(e.Constant(2, Tile(I32, (4,)))).result, "lt")).result
     other = build.emit(e.Constant(-1.5, Tile(F32, (4,)))).result
-    pointers = [
-        build.emit(e.AddPtr(build.emit(s.Splat(p, (4,))).result, index)).result for p in (x, out)
-    ]
+    pointers = [build.emit(e.AddPtr(build.emit(s.Splat(p, (4,))).result, index)).result for p in (x, out)]
     build.emit(m.Store(pointers[1], build.emit(m.Load(pointers[0], mask, other)).result))
     result = np.zeros(4, np.float32)
     run(function, (1,), [data, result], poison=True)

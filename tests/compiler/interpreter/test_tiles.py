@@ -70,23 +70,17 @@ def combining(build, kinds, count=1):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize(
-    ("kind", "reference"), [(e.Add, np.sum), (e.Max, np.max), (e.Xor, np.bitwise_xor.reduce)]
-)
+@pytest.mark.parametrize(("kind", "reference"), [(e.Add, np.sum), (e.Max, np.max), (e.Xor, np.bitwise_xor.reduce)])
 def test_reduce(apply, axis, kind, reference):
     x = np.random.default_rng(0).integers(-100, 100, (4, 8), dtype=np.int32)
-    (got,) = apply(
-        lambda build, v: build.emit(r.Reduce((v,), axis, combining(build, [kind]))).result, x
-    )
+    (got,) = apply(lambda build, v: build.emit(r.Reduce((v,), axis, combining(build, [kind]))).result, x)
     np.testing.assert_array_equal(got, reference(x, axis=axis))
 
 
 def test_reduce_of_two_tiles(apply):
     x, y = TILE, -TILE
     got = apply(
-        lambda build, a, b: (
-            build.emit(r.Reduce((a, b), 0, combining(build, [e.Add, e.Min], 2))).results
-        ),
+        lambda build, a, b: build.emit(r.Reduce((a, b), 0, combining(build, [e.Add, e.Min], 2))).results,
         x,
         y,
     )
@@ -122,9 +116,7 @@ def test_control_flow_in_a_combining_region(apply):
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize(
-    ("kind", "reference"), [(e.Add, np.cumsum), (e.Max, np.maximum.accumulate)]
-)
+@pytest.mark.parametrize(("kind", "reference"), [(e.Add, np.cumsum), (e.Max, np.maximum.accumulate)])
 def test_scan(apply, kind, reference, axis, reverse):
     x = np.random.default_rng(2).integers(-100, 100, (4, 8), dtype=np.int32)
     (got,) = apply(
@@ -177,9 +169,7 @@ def dot(apply, a, b, acc, precision="ieee"):
     return apply(lambda build, *v: build.emit(matmul.Dot(*v, precision)).result, a, b, acc)[0]
 
 
-@pytest.mark.parametrize(
-    "name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"]
-)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"])
 def test_dot_of_floats(apply, name):
     dtype = np.dtype(getattr(ml_dtypes, name, None) or name)
     rng = np.random.default_rng(4)
@@ -187,9 +177,7 @@ def test_dot_of_floats(apply, name):
     acc = rng.standard_normal((16, 8)).astype(np.float64 if name == "float64" else np.float32)
     exact = a.astype(np.longdouble) @ b.astype(np.longdouble) + acc
     rtol = 1e-13 if name == "float64" else 2**-24
-    np.testing.assert_allclose(
-        dot(apply, a, b, acc), exact.astype(np.float64), rtol=rtol, atol=1e-14
-    )
+    np.testing.assert_allclose(dot(apply, a, b, acc), exact.astype(np.float64), rtol=rtol, atol=1e-14)
 
 
 def test_dot_of_bytes(apply):
@@ -200,9 +188,7 @@ def test_dot_of_bytes(apply):
 
 
 def test_tf32_keeps_ten_bits_and_ieee_all(apply):
-    a = np.full(
-        (1, 1), 1 + 2**-11 + 2**-20, np.float32
-    )  # just above the middle of two tf32 numbers
+    a = np.full((1, 1), 1 + 2**-11 + 2**-20, np.float32)  # just above the middle of two tf32 numbers
     one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     assert dot(apply, a, one, zero, "tf32") == 1 + 2**-10
     assert dot(apply, -a, one, zero, "tf32") == -1 - 2**-10

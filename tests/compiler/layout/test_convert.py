@@ -94,10 +94,7 @@ def run_shared(plan, threads):
                 places = addresses(plan.read, lane, warp, index)
                 for place, register in zip(places, plan.read.registers[index], strict=True):
                     results[warp, lane][register] = memory[place]
-    return {
-        key: [found[canonical] for canonical in plan.read.canonical]
-        for key, found in results.items()
-    }
+    return {key: [found[canonical] for canonical in plan.read.canonical] for key, found in results.items()}
 
 
 def run(plan, threads):
@@ -159,9 +156,7 @@ def test_shuffles_serve_every_pair_inside_a_warp(layouts):
             if i != j:
                 columns[i] ^= columns[j]
         warp = tuple(flat ^ random.choice([0, *columns]) for flat in source.flat_warp)
-        result = LinearLayout(
-            source.shape, tuple(columns[:registers]), tuple(columns[registers:]), warp
-        )
+        result = LinearLayout(source.shape, tuple(columns[:registers]), tuple(columns[registers:]), warp)
         plan = plan_shuffle(source, result, bits)
         if plan is not None:
             served += 1
@@ -176,9 +171,7 @@ def test_shuffles_serve_every_pair_inside_a_warp(layouts):
 
 
 def test_transposing_one_register_bit_with_a_lane_bit_shuffles_half():
-    source = LinearLayout.from_bases(
-        (8, 32), register=[(1, 0), (2, 0), (4, 0)], lane=[(0, 1 << i) for i in range(5)]
-    )
+    source = LinearLayout.from_bases((8, 32), register=[(1, 0), (2, 0), (4, 0)], lane=[(0, 1 << i) for i in range(5)])
     result = LinearLayout.from_bases(
         (8, 32),
         register=[(0, 1), (2, 0), (4, 0)],

@@ -12,9 +12,7 @@ quick = settings(deadline=None, max_examples=40)
 
 
 def test_apply_is_the_xor_of_bases():
-    layout = LinearLayout.from_bases(
-        (4, 8), register=[(0, 1), (1, 1)], lane=[(0, 2), (2, 0)], warp=[(0, 4)]
-    )
+    layout = LinearLayout.from_bases((4, 8), register=[(0, 1), (1, 1)], lane=[(0, 2), (2, 0)], warp=[(0, 4)])
     assert layout.apply(register=3, lane=1, warp=1) == (1, 0 ^ 2 ^ 4)
     assert layout.register_coordinates() == ((0, 0), (0, 1), (1, 1), (1, 0))
     assert (layout.registers, layout.lanes, layout.warps, layout.blocks) == (4, 4, 2, 1)
@@ -100,9 +98,7 @@ def test_compose_with_a_map_and_its_inverse_is_identity(layouts):
         assert other.is_injective
         moved = layout.compose(other.map)
         for register in range(layout.registers):
-            assert moved.apply_flat(register, 3, 0) == other.apply_flat(
-                *other.place(layout.apply_flat(register, 3, 0))
-            )
+            assert moved.apply_flat(register, 3, 0) == other.apply_flat(*other.place(layout.apply_flat(register, 3, 0)))
         assert moved.compose(other.inverse()) == layout
 
     law()

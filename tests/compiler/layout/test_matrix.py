@@ -54,9 +54,7 @@ def check(layout, shared, bits):
     for warp in range(layout.warps):
         found = {}
         for registers, constant in zip(plan.registers, plan.offsets, strict=True):
-            rows = [
-                xor_of(plan.lane, lane) ^ xor_of(plan.warp, warp) ^ constant for lane in range(32)
-            ]
+            rows = [xor_of(plan.lane, lane) ^ xor_of(plan.warp, warp) ^ constant for lane in range(32)]
             for lane, data in enumerate(ldmatrix(memory, rows, plan.matrices, plan.transposed)):
                 elements = [data[i : i + size] for i in range(0, len(data), size)]
                 assert len(elements) == len(registers)

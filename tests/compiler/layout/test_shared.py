@@ -55,9 +55,7 @@ def test_unswizzled_offsets_follow_the_order():
     assert shared_linear((2, 4, 8), (1, 2, 0)).offset_of((1, 2, 3)) == 1 * 32 + 3 * 4 + 2
 
 
-@pytest.mark.parametrize(
-    ("vector", "per_phase", "max_phase"), [(8, 1, 8), (4, 2, 4), (1, 1, 16), (8, 4, 2)]
-)
+@pytest.mark.parametrize(("vector", "per_phase", "max_phase"), [(8, 1, 8), (4, 2, 4), (1, 1, 16), (8, 4, 2)])
 def test_xor_swizzle(vector, per_phase, max_phase):
     layout = shared_swizzled((32, 64), vector=vector, per_phase=per_phase, max_phase=max_phase)
     for row, column in itertools.product(range(32), range(64)):

@@ -134,9 +134,7 @@ def test_unbroadcast_names_the_operand_of_every_register(layouts):
         shape = tuple(data.draw(st.sampled_from([1, size])) for size in layout.shape)
         operand = unbroadcast_layout(layout, shape)
         for place in places(layout)[::7]:
-            expected = [
-                0 if n == 1 else c for n, c in zip(shape, layout.apply(*place), strict=True)
-            ]
+            expected = [0 if n == 1 else c for n, c in zip(shape, layout.apply(*place), strict=True)]
             assert list(operand.apply(*place)) == expected
         if layout.rank == 1 and shape == (1,):
             assert broadcast_layout(operand, layout.shape).is_surjective

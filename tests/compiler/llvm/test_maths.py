@@ -34,9 +34,7 @@ def build(name: str, element: str, lanes: int) -> Callable[[np.ndarray], np.ndar
     function.label("end")
     function.do("ret void")
     loaded = driver.LoadedObject(driver.compile_text(str(module), machine, "object"))
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
-        loaded.address("f")
-    )
+    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(loaded.address("f"))
 
     def run(x: np.ndarray) -> np.ndarray:
         padded = np.resize(x, -(-len(x) // 16) * 16).astype(DTYPES[element])
@@ -131,9 +129,7 @@ def test_special_values(name, element, lanes):
 @pytest.mark.parametrize("name", sorted(minimax.FITS))
 def test_f32_coefficients_come_from_the_fit(name):
     # Least squares may differ in the last bits between BLAS builds.
-    np.testing.assert_allclose(
-        minimax.fit(minimax.FITS[name]), getattr(coefficients, name), rtol=1e-2, atol=1e-6
-    )
+    np.testing.assert_allclose(minimax.fit(minimax.FITS[name]), getattr(coefficients, name), rtol=1e-2, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", sorted(minimax.SERIES))
@@ -144,6 +140,4 @@ def test_f64_coefficients_come_from_the_series(name):
 
 def test_digits_of_two_over_pi():
     assert minimax.two_over_pi() == list(coefficients.TWO_OVER_PI)
-    assert (
-        coefficients.TWO_OVER_PI[0] == 0xA2F9836E4E441529
-    )  # the well-known beginning of 2/pi in hex
+    assert coefficients.TWO_OVER_PI[0] == 0xA2F9836E4E441529  # the well-known beginning of 2/pi in hex

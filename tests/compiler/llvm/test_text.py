@@ -73,9 +73,7 @@ def test_code_can_be_added_to_an_earlier_chunk() -> None:
 def test_assembly_results_and_quoting() -> None:
     module = ModuleText("nvptx64-nvidia-cuda")
     function = FunctionText(module, "define void @f(i32 %x)")
-    results = function.asm(
-        ["i32", "i32"], 'say "hi";\n', "=r,=r,r", [("i32", "%x")], convergent=True
-    )
+    results = function.asm(["i32", "i32"], 'say "hi";\n', "=r,=r,r", [("i32", "%x")], convergent=True)
     assert len(set(results)) == 2
     text = str(module)
     assert r'asm sideeffect "say \22hi\22;\0A", "=r,=r,r"(i32 %x) convergent' in text

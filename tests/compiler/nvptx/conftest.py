@@ -33,9 +33,7 @@ class Sample:
     schedule: Schedule = Schedule()
 
     def tile(self) -> Function:
-        return optimize(
-            lower(self.source, self.signature, self.constexprs, debug=self.schedule.debug)
-        )
+        return optimize(lower(self.source, self.signature, self.constexprs, debug=self.schedule.debug))
 
     def gpu(self, target: str = "cuda:90a") -> Function:
         return verify_gpu(lower_to_gpu(self.tile(), Target.parse(target), self.schedule))
@@ -77,22 +75,16 @@ def make_matmul(
     signature |= {name: integer(value) for name, value in zip(names, values, strict=True)}
     blocks = dict(zip(("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"), block, strict=True))
     constexprs = {**blocks, "GROUP_SIZE_M": 2, "ACTIVATION": activation}
-    return Sample(
-        _source("matmul.py", "matmul_kernel"), signature, constexprs, Schedule(num_warps=warps)
-    )
+    return Sample(_source("matmul.py", "matmul_kernel"), signature, constexprs, Schedule(num_warps=warps))
 
 
 def make_softmax(columns: int, warps: int) -> Sample:
     divisible = ":16" if columns % 16 == 0 else ""
     block = 1 << (columns - 1).bit_length()
     signature = {"output_ptr": "*fp32:16", "input_ptr": "*fp32:16", "n_rows": "i32"}
-    signature |= dict.fromkeys(
-        ("input_row_stride", "output_row_stride", "n_cols"), f"i32{divisible}"
-    )
+    signature |= dict.fromkeys(("input_row_stride", "output_row_stride", "n_cols"), f"i32{divisible}")
     constexprs = {"BLOCK_SIZE": block, "num_stages": 2}
-    return Sample(
-        _source("softmax.py", "softmax_kernel"), signature, constexprs, Schedule(num_warps=warps)
-    )
+    return Sample(_source("softmax.py", "softmax_kernel"), signature, constexprs, Schedule(num_warps=warps))
 
 
 @pytest.fixture(scope="session")

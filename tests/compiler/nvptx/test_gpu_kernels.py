@@ -105,9 +105,7 @@ def test_matmul(matmul, launch, rng, dtype, shape, block, warps) -> None:
     a, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
     c = np.zeros((m, n), np.float16)
     grid = (-(-m // block[0]) * -(-n // block[1]),)
-    launch(
-        matmul(dtype, shape, block, warps, "leaky_relu"), grid, [a, b, c, m, n, k, k, 1, n, 1, n, 1]
-    )
+    launch(matmul(dtype, shape, block, warps, "leaky_relu"), grid, [a, b, c, m, n, k, k, 1, n, 1, n, 1])
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.where(exact >= 0, exact, 0.01 * exact)
     np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())
@@ -273,10 +271,7 @@ def _launch_function(function, arguments, device):
     program = lower_to_llvm(lower_to_gpu(function, target, schedule), target, schedule)
     ptx = emit_ptx(program, target, schedule).encode()
     held = [device.array(np.atleast_1d(a)) if isinstance(a, np.ndarray) else a for a in arguments]
-    values = [
-        np.array(h, np.int32) if isinstance(h, int) else np.array(_address(h), np.uint64)
-        for h in held
-    ]
+    values = [np.array(h, np.int32) if isinstance(h, int) else np.array(_address(h), np.uint64) for h in held]
     error, module = driver.cuModuleLoadData(ptx)
     assert int(error) == 0, error
     error, kernel = driver.cuModuleGetFunction(module, program.name.encode())
@@ -298,8 +293,7 @@ def _launch_function(function, arguments, device):
     assert int(error) == 0, error
     device.synchronize()
     made = [
-        h.to_numpy().reshape(a.shape) if isinstance(a, np.ndarray) else a
-        for h, a in zip(held, arguments, strict=True)
+        h.to_numpy().reshape(a.shape) if isinstance(a, np.ndarray) else a for h, a in zip(held, arguments, strict=True)
     ]
     driver.cuModuleUnload(module)
     return made

@@ -22,9 +22,7 @@ def test_vector_add(standard_kernels, simulated, rng, n) -> None:
     assert np.array_equal(out, x + y)
 
 
-@pytest.mark.parametrize(
-    "warps, columns", [(1, 128), (4, 784), (4, 781), (8, 4096), (16, 1000), (4, 3)]
-)
+@pytest.mark.parametrize("warps, columns", [(1, 128), (4, 784), (4, 781), (8, 4096), (16, 1000), (4, 3)])
 def test_softmax(softmax, simulated, rng, warps, columns) -> None:
     x = rng.standard_normal((5, columns)).astype(np.float32)
     out = np.zeros_like(x)

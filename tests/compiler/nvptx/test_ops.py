@@ -182,9 +182,7 @@ def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(32, 32, 32), (64, 16, 64)])
-def test_dot(
-    from_text, simulated, check_ptx, rng, dtype, precision, instruction, tolerance, shape
-) -> None:
+def test_dot(from_text, simulated, check_ptx, rng, dtype, precision, instruction, tolerance, shape) -> None:
     m, n, k = shape
     accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
     out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
@@ -193,10 +191,7 @@ def test_dot(
         {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
         {"M": m, "N": n, "K": k, "P": precision},
     )
-    a, b = (
-        (rng.standard_normal(s) * (50 if dtype == "i8" else 1)).astype(DTYPES[dtype])
-        for s in ((m, k), (k, n))
-    )
+    a, b = ((rng.standard_normal(s) * (50 if dtype == "i8" else 1)).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
     c = np.zeros((m, n), accumulator)
     simulated(sample.program(), (1,), [a, b, c])
     exact = a.astype(np.float64) @ b.astype(np.float64)
@@ -206,9 +201,7 @@ def test_dot(
     assert instruction in ptx
 
 
-def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(
-    from_text, simulated, rng
-) -> None:
+def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(from_text, simulated, rng) -> None:
     sample = from_text(
         DOT,
         {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"},
@@ -242,9 +235,7 @@ def k(out_ptr, old_ptr, x_ptr, N: tl.constexpr):
         ("xor", "i32"),
     ],
 )
-def test_atomics_happen_once_an_element(
-    from_text, simulated, check_ptx, rng, kind, dtype, n
-) -> None:
+def test_atomics_happen_once_an_element(from_text, simulated, check_ptx, rng, kind, dtype, n) -> None:
     sample = from_text(
         ATOMIC.format(kind=kind),
         {"out_ptr": f"*{dtype}:16", "old_ptr": f"*{dtype}:16", "x_ptr": f"*{dtype}:16"},
@@ -372,9 +363,7 @@ def k(flag_ptr, out_ptr, invert, N: tl.constexpr):
     flags = tl.load(flag_ptr + offs).to(tl.int1)
     tl.store(out_ptr + offs, flags ^ invert)
 """
-    sample = from_text(
-        text, {"flag_ptr": "*i1:16", "out_ptr": "*i1:16", "invert": "i1"}, {"N": 512}
-    )
+    sample = from_text(text, {"flag_ptr": "*i1:16", "out_ptr": "*i1:16", "invert": "i1"}, {"N": 512})
     flags, out = np.arange(512) % 3 == 0, np.zeros(512, np.bool_)
     simulated(sample.program(), (1,), [flags, out, 1])
     np.testing.assert_array_equal(out, ~flags)

@@ -19,9 +19,7 @@ def _same(here: np.ndarray, there: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("floats, warps", [(False, 1), (False, 4), (True, 2)])
-def test_random_functions_agree_with_the_interpreter(
-    functions, run_function, floats, warps
-) -> None:
+def test_random_functions_agree_with_the_interpreter(functions, run_function, floats, warps) -> None:
     @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def check(data: st.DataObject) -> None:

@@ -122,9 +122,7 @@ def index_chains(draw) -> tuple[Function, list[object]]:
     def numbers(like: Value) -> Value:
         if like.type == Tile(I32, shape) and draw(st.integers(0, 3)) == 0:
             return k.splat(n, *shape)
-        return k.emit(
-            e.Constant(draw(st.sampled_from([0, 1, 2, 3, 4, 8, 16, 7, -8, -4])), like.type)
-        )
+        return k.emit(e.Constant(draw(st.sampled_from([0, 1, 2, 3, 4, 8, 16, 7, -8, -4])), like.type))
 
     start = draw(st.sampled_from([0, 0, 16, 4, 120, -8, -16, -4]))
     x = k.emit(s.Reshape(k.emit(s.Arange(start, start + 16)), shape))

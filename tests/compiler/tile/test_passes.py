@@ -17,9 +17,7 @@ PASSES = {step.__name__: step for step in (fold, cse, dce, licm, unroll, optimiz
 def copy(function: Function) -> Function:
     made, env = Function(function.name), {}
     for parameter in function.parameters:
-        env[parameter.value] = made.add_parameter(
-            parameter.name, parameter.value.type, parameter.divisibility
-        )
+        env[parameter.value] = made.add_parameter(parameter.name, parameter.value.type, parameter.divisibility)
     made.body.ops = [op.clone(env) for op in function.body.ops]
     return made
 
@@ -181,9 +179,7 @@ def test_cse_merges_equal_reductions():
     assert mnemonics(verify(cse(parse(body)))).count("reduce") == 2
 
 
-@pytest.mark.parametrize(
-    ("upper", "factor", "loops", "bodies"), [(4, 4, 0, 4), (3, 8, 0, 3), (9, 4, 2, 5)]
-)
+@pytest.mark.parametrize(("upper", "factor", "loops", "bodies"), [(4, 4, 0, 4), (3, 8, 0, 3), (9, 4, 2, 5)])
 def test_unroll(upper, factor, loops, bodies):
     function = parse(f"""
   %a = constant {{value = 0, type = i32}} : i32
@@ -199,8 +195,7 @@ def test_unroll(upper, factor, loops, bodies):
 
 def test_pipeline_takes_microseconds_per_operation():
     body = "\n".join(
-        f"  %a{i} = add %x %x : i32\n  %b{i} = mul %a{i} %x : i32\n"
-        f'  store %p %b{i} {{cache = "", eviction = ""}}'
+        f'  %a{i} = add %x %x : i32\n  %b{i} = mul %a{i} %x : i32\n  store %p %b{i} {{cache = "", eviction = ""}}'
         for i in range(300)
     )
     function = parse(body)

@@ -184,18 +184,12 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [
-        pytest.param(*case, id=f"{name}-{i}")
-        for name, cases in CASES.items()
-        for i, case in enumerate(cases)
-    ],
+    [pytest.param(*case, id=f"{name}-{i}") for name, cases in CASES.items() for i, case in enumerate(cases)],
 )
 def test_rule(body, expected):
     def text(lines: list[str], shown: str) -> str:
         print_op = f'print values=[{shown}] {{prefix = "", hex = False}}'
-        return print_function(
-            verify(parse_function("\n".join([HEAD + " {", *lines, print_op, "}"])))
-        )
+        return print_function(verify(parse_function("\n".join([HEAD + " {", *lines, print_op, "}"]))))
 
     function = verify(dce(fold(parse_function(text(body, "%r")))))
     assert print_function(function) == text(expected[:-1], expected[-1])

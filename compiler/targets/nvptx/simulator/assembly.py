@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from .machine import Warp
 
 _ASM = re.compile(r'call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: convergent)?$')
-_MEMORY = re.compile(
-    r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
-)
+_MEMORY = re.compile(r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) ")
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
-_MATRICES = re.compile(
-    r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]"
-)
+_MATRICES = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
@@ -102,10 +98,7 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
         memory = warp.shared if is_shared else warp.memory
         mask = active(warp.env).astype(np.bool_)
         parts = [x(warp.env) for _, x in inputs[1 : 1 + count]]
-        raw = [
-            np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count]
-            for p in parts
-        ]
+        raw = [np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count] for p in parts]
         memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask)
         return []
 
@@ -161,9 +154,7 @@ _ATOMIC_TYPES = {
 def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     active = _predicate(match, 1, inputs)
     kind = match[5]
-    dtype = np.dtype(
-        _ATOMIC_TYPES.get(kind) or f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}"
-    )
+    dtype = np.dtype(_ATOMIC_TYPES.get(kind) or f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}")
     operation = match[4]
 
     def atom(warp: Warp) -> Sequence[Array]:
@@ -221,10 +212,6 @@ _CONVERSIONS: dict[str, Callable[..., Array]] = {
     "cvt.rz.f16.f32": lambda x: _towards_zero(x, np.dtype(np.float16)).view(np.int16),
     "cvt.rz.f32.f64": lambda x: _towards_zero(x, np.dtype(np.float32)),
     "cvt.rn.f16x2.e4m3x2": _eight_bit_to_half,
-    "cvt.rn.satfinite.e4m3x2.f32": lambda hi, lo: _pair(
-        _saturated(lo, _E4M3), _saturated(hi, _E4M3), _E4M3
-    ),
-    "cvt.rn.satfinite.e5m2x2.f32": lambda hi, lo: _pair(
-        _saturated(lo, _E5M2), _saturated(hi, _E5M2), _E5M2
-    ),
+    "cvt.rn.satfinite.e4m3x2.f32": lambda hi, lo: _pair(_saturated(lo, _E4M3), _saturated(hi, _E4M3), _E4M3),
+    "cvt.rn.satfinite.e5m2x2.f32": lambda hi, lo: _pair(_saturated(lo, _E5M2), _saturated(hi, _E5M2), _E5M2),
 }

@@ -16,9 +16,7 @@ from .values import Array, SimulationError, operand, split_type, unsigned
 if TYPE_CHECKING:
     from .machine import Warp
 
-_FLAGS = re.compile(
-    r"\b(nuw|nsw|exact|disjoint|contract|fast|nnan|ninf|nsz|arcp|afn|reassoc|inbounds|volatile) "
-)
+_FLAGS = re.compile(r"\b(nuw|nsw|exact|disjoint|contract|fast|nnan|ninf|nsz|arcp|afn|reassoc|inbounds|volatile) ")
 _TYPE = re.compile(r"(ptr(?: addrspace\(\d\))?|<[^>]+>|\{[^}]+\}|\w+) (.+)")
 
 

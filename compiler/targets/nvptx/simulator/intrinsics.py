@@ -14,9 +14,7 @@ from .values import Array, SimulationError, operand, split_type, unsigned
 if TYPE_CHECKING:
     from .machine import Warp
 
-_CALL = re.compile(
-    r"(?:tail )?call (?:[\w]+ )*?(?:range\([^)]*\) )?([\w<> ]+|ptr.*?) @([\w.]+)\((.*)\)"
-)
+_CALL = re.compile(r"(?:tail )?call (?:[\w]+ )*?(?:range\([^)]*\) )?([\w<> ]+|ptr.*?) @([\w.]+)\((.*)\)")
 _AXES = "xyz"
 
 

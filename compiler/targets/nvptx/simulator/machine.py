@@ -62,9 +62,7 @@ def simulate(
     memory.read_back()
 
 
-def _argument_values(
-    kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory
-) -> dict[str, Array]:
+def _argument_values(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> dict[str, Array]:
     starts = iter(memory.starts)
     values: dict[str, Array] = {}
     for (name, type), argument in zip(kernel.parameters, arguments, strict=True):

@@ -53,9 +53,7 @@ class Memory:
         raw[active] = self.bytes[indices]
         return raw.view(dtype)
 
-    def store(
-        self, addresses: Array, values: Array, align: int, active: npt.NDArray[np.bool_]
-    ) -> None:
+    def store(self, addresses: Array, values: Array, align: int, active: npt.NDArray[np.bool_]) -> None:
         """Store the rows of ``values`` (32, count)."""
         raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), -1)
         indices = self._indices(addresses.astype(np.int64), raw.shape[1], align, active)
