@@ -3,77 +3,38 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import TypeMismatch, UnknownName, UnsupportedSyntax
+from ..errors import TypeMismatch, UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, shapes
 from ..language.tensor import tensor
 from . import constants
+from .calls import call
+from .dispatch import evaluate, expression
+from .frame import Frame
 from .namespace import LanguageModule, suggest
 
-if TYPE_CHECKING:
-    from .frame import Frame
 
-NodeT = TypeVar("NodeT", bound=ast.expr)
-_Rule = Callable[["Frame", ast.expr], object]
-_RULES: dict[type[ast.expr], _Rule] = {}
-
-
-def _rule(kind: type[NodeT]) -> Callable[[Callable[[Frame, NodeT], object]], object]:
-    def register(function: Callable[[Frame, NodeT], object]) -> object:
-        _RULES[kind] = function  # type: ignore[assignment]
-        return function
-
-    return register
-
-
-def evaluate(frame: Frame, node: ast.expr) -> object:
-    """The value of an expression: a tensor, a compile-time Python value, or a function or module of the language."""
-    rule = _RULES.get(type(node))
-    if rule is None:
-        raise frame.error(
-            node,
-            f"{_describe(node)} is not part of the kernel language",
-            "rewrite it with tl functions, or run the kernel with TRITON_INTERPRET=1",
-        )
-    return rule(frame, node)
-
-
-def _describe(node: ast.AST) -> str:
-    words = {
-        ast.Lambda: "a lambda",
-        ast.ListComp: "a list comprehension",
-        ast.GeneratorExp: "a generator expression",
-        ast.Dict: "a dict",
-        ast.Set: "a set",
-        ast.Await: "await",
-        ast.Yield: "yield",
-    }
-    return words.get(type(node), type(node).__name__)
-
-
-@_rule(ast.Constant)
+@expression(ast.Constant)
 def _constant(frame: Frame, node: ast.Constant) -> object:
     if isinstance(node.value, int | float | str | bool | None):
         return node.value
     raise frame.error(node, f"the literal {node.value!r} has no type in the kernel language")
 
 
-@_rule(ast.Name)
+@expression(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> object:
     return frame.lookup(node)
 
 
-@_rule(ast.Tuple)
+@expression(ast.Tuple)
 def _tuple(frame: Frame, node: ast.Tuple) -> object:
     with frame.at(node):
         return constants.bounded(_items(frame, node.elts))
 
 
-@_rule(ast.List)
+@expression(ast.List)
 def _list(frame: Frame, node: ast.List) -> object:
     with frame.at(node):
         return constants.bounded(_items(frame, node.elts))
@@ -92,7 +53,7 @@ def _items(frame: Frame, nodes: list[ast.expr]) -> tuple[object, ...]:
     return tuple(items)
 
 
-@_rule(ast.Slice)
+@expression(ast.Slice)
 def _slice(frame: Frame, node: ast.Slice) -> object:
     parts = [evaluate(frame, p) if p else None for p in (node.lower, node.upper, node.step)]
     return slice(*parts)
@@ -137,14 +98,14 @@ def _operand(value: object) -> tensor | int | float | bool:
     raise TypeMismatch(f"{shown} cannot be combined with a tensor")
 
 
-@_rule(ast.BinOp)
+@expression(ast.BinOp)
 def _binop(frame: Frame, node: ast.BinOp) -> object:
     lhs, rhs = evaluate(frame, node.left), evaluate(frame, node.right)
     with frame.at(node):
         return apply_binary(frame, node, node.op, lhs, rhs)
 
 
-@_rule(ast.UnaryOp)
+@expression(ast.UnaryOp)
 def _unaryop(frame: Frame, node: ast.UnaryOp) -> object:
     value = evaluate(frame, node.operand)
     with frame.at(node):
@@ -171,7 +132,7 @@ _PREDICATES: dict[type[ast.cmpop], str] = {
 }
 
 
-@_rule(ast.Compare)
+@expression(ast.Compare)
 def _compare(frame: Frame, node: ast.Compare) -> object:
     lhs = evaluate(frame, node.left)
     result: object = None
@@ -204,7 +165,7 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, r
     return arithmetic.compare(_operand(lhs), _operand(rhs), _PREDICATES[type(op)])
 
 
-@_rule(ast.BoolOp)
+@expression(ast.BoolOp)
 def _boolop(frame: Frame, node: ast.BoolOp) -> object:
     stop_at = isinstance(node.op, ast.Or)
     combine = arithmetic.logical_or if stop_at else arithmetic.logical_and
@@ -223,18 +184,7 @@ def _boolop(frame: Frame, node: ast.BoolOp) -> object:
     return result
 
 
-@_rule(ast.IfExp)
-def _ifexp(frame: Frame, node: ast.IfExp) -> object:
-    from .branches import conditional_expression
-
-    condition = evaluate(frame, node.test)
-    if not isinstance(condition, tensor):
-        return evaluate(frame, node.body if condition else node.orelse)
-    with frame.at(node):
-        return conditional_expression(frame, node, condition)
-
-
-@_rule(ast.Subscript)
+@expression(ast.Subscript)
 def _subscript(frame: Frame, node: ast.Subscript) -> object:
     value, key = evaluate(frame, node.value), evaluate(frame, node.slice)
     with frame.at(node):
@@ -258,7 +208,7 @@ _TYPE_ATTRIBUTES = {
 } | {"name", "shape", "numel"}
 
 
-@_rule(ast.Attribute)
+@expression(ast.Attribute)
 def _attribute(frame: Frame, node: ast.Attribute) -> object:
     value = evaluate(frame, node.value)
     with frame.at(node):
@@ -284,6 +234,9 @@ def read_attribute(value: object, name: str) -> object:
         return getattr(value, name)  # tl.PropagateNan.ALL
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
+    if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):
+        # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
+        return getattr(arithmetic.as_tensor(value), name)
     hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
     raise UnknownName(f"{_shown(value)} has no attribute {name!r} in the kernel language", hint=hint)
 
@@ -296,7 +249,7 @@ def _shown(value: object) -> str:
 _MAX_FIELD = 64
 
 
-@_rule(ast.JoinedStr)
+@expression(ast.JoinedStr)
 def _joined(frame: Frame, node: ast.JoinedStr) -> object:
     parts = []
     for part in node.values:
@@ -323,10 +276,8 @@ def _format(frame: Frame, node: ast.FormattedValue, value: object, spec: str) ->
         raise frame.error(node, f"cannot format {value!r}: {error}") from error
 
 
-@_rule(ast.Call)
+@expression(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> object:
-    from .calls import call
-
     function = evaluate(frame, node.func)
     args = _items(frame, node.args)
     kwargs: dict[str, object] = {}
@@ -343,15 +294,3 @@ def is_compile_time(value: object) -> bool:
     if isinstance(value, tuple):
         return all(is_compile_time(v) for v in value)
     return not isinstance(value, tensor)
-
-
-def scalar_condition(frame: Frame, node: ast.AST, value: tensor) -> tensor:
-    """``value`` as a scalar i1 for if and while; raises UnsupportedSyntax for tiles."""
-    if value.shape:
-        raise UnsupportedSyntax(
-            f"a condition must be one value, got {value.type}",
-            location=frame.source.locate(node),
-            source_line=frame.source.line(frame.source.locate(node)),
-            hint="use tl.where for elementwise choices, or reduce the condition with tl.max",
-        )
-    return arithmetic.as_condition(value)

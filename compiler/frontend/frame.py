@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from ..errors import CompilationError, UnknownName, UnsupportedSyntax
 from ..ir.builder import Builder
 from ..ir.core import Block
-from .calls import PYTHON_BUILTINS
+from ..language.tensor import tensor
 from .namespace import suggest
+from .python_builtins import PYTHON_BUILTINS
 from .source import KernelSource
+
+#: Variables, and what early exits leave behind (see names.py), by name.
+Scope = dict[str, object]
 
 #: Stands for no value in a scope.
 _MISSING = object()
@@ -47,14 +51,33 @@ class Budget:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenConditional:
+    """A conditional one side of which has left; what follows is compiled into the other side (see exits.py).
+
+    ``blocks`` are its then and else sides, ``gone`` tells which one has left, with ``scope`` at its end.
+    """
+
+    node: ast.AST
+    condition: tensor
+    blocks: tuple[Block, Block]
+    gone: int
+    scope: Scope
+    outer: Block
+
+
 @dataclass(eq=False)
 class Frame:
-    """A function body under compilation."""
+    """A function body under compilation. ``open`` are the conditionals that what follows is compiled into; those from
+    ``mark`` on end where the innermost region ends. ``loops``: how many surround the statement being compiled."""
 
     source: KernelSource
     builder: Builder
     budget: Budget
-    scope: dict[str, object] = field(default_factory=dict)
+    scope: Scope = field(default_factory=dict)
+    open: list[OpenConditional] = field(default_factory=list)
+    mark: int = 0
+    loops: int = 0
 
     def lookup(self, node: ast.Name) -> object:
         """What a name stands for: local, parameter, captured global, or one of Python's few known builtins."""
@@ -97,6 +120,13 @@ class Frame:
         return self.source.error(message, node, hint)
 
     @contextmanager
+    def looping(self) -> Iterator[None]:
+        """Inside the body of a loop."""
+        self.loops += 1
+        yield
+        self.loops -= 1
+
+    @contextmanager
     def at(self, node: ast.AST) -> Iterator[None]:
         """Stamp operations with the place of ``node``; errors without a place get it too."""
         outer = self.builder.location
@@ -107,13 +137,3 @@ class Frame:
             raise self.located(error, node) from error.__cause__
         finally:
             self.builder.location = outer
-
-    @contextmanager
-    def branch(self, block: Block, scope: dict[str, object]) -> Iterator[None]:
-        """Emit into ``block`` with a scope of its own."""
-        outer, self.scope = self.scope, scope
-        try:
-            with self.builder.into(block):
-                yield
-        finally:
-            self.scope = outer

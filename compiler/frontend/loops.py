@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from ..errors import TypeMismatch
 from ..ir.core import Block, Value
@@ -12,21 +12,22 @@ from ..ir.types import I32, Scalar
 from ..language import arithmetic
 from ..language.control import range as dynamic_range
 from ..language.control import static_range
-from ..language.promotion import spelled
 from ..language.tensor import tensor
 from ..tile import control
-from .branches import leaf_types, leaves, rebuild, same_constant
-from .expressions import evaluate, scalar_condition
-from .frame import Frame, Undefined
-
-if TYPE_CHECKING:
-    from .statements import Returned
+from .assignment import assign
+from .branches import scalar_condition
+from .carried import Carried, Exits
+from .dispatch import evaluate, execute, statement
+from .exits import boundary, catch_break, catch_continue, goes_on
+from .frame import Frame, Scope
+from .merging import Meeting, emit_conditional
 
 #: Most iterations of a compile-time loop: each one is compiled.
 MAX_STATIC_ITERATIONS = 4096
 
 
-def execute_for(frame: Frame, node: ast.For) -> Returned | None:
+@statement(ast.For)
+def _for(frame: Frame, node: ast.For) -> None:
     """A for loop over range, tl.range, tl.static_range or a tuple."""
     if node.orelse:
         raise frame.error(node, "'else' of a loop is not part of the kernel language")
@@ -34,14 +35,14 @@ def execute_for(frame: Frame, node: ast.For) -> Returned | None:
     if isinstance(iterable, static_range):
         with frame.at(node.iter):
             _check_static(iterable)
-        return _unrolled(frame, node, iterable.values())
-    if isinstance(iterable, tuple):
-        return _unrolled(frame, node, iterable)
-    if isinstance(iterable, dynamic_range):
+        _unrolled(frame, node, iterable.values())
+    elif isinstance(iterable, tuple):
+        _unrolled(frame, node, iterable)
+    elif isinstance(iterable, dynamic_range):
         with frame.at(node):
             _runtime_for(frame, node, iterable)
-        return None
-    raise frame.error(node.iter, f"cannot loop over {iterable!r}", "loop over range, tl.range or tl.static_range")
+    else:
+        raise frame.error(node.iter, f"cannot loop over {iterable!r}", "loop over range, tl.range or tl.static_range")
 
 
 def _check_static(loop: static_range) -> None:
@@ -55,46 +56,74 @@ def _check_static(loop: static_range) -> None:
         )
 
 
-def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> Returned | None:
-    from .statements import assign, execute
+# Compile-time loops ------------------------------------------------------------------------------------------
 
-    for value in values:
-        assign(frame, node.target, value)
-        returned = execute(frame, node.body)
-        if returned is not None:
-            return returned
-    return None
+
+def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> None:
+    if not any(_own_exits(node.body)):
+        for value in values:
+            if not goes_on(frame, node):
+                return
+            assign(frame, node.target, value)
+            execute(frame, node.body)
+        return
+    with boundary(frame), frame.looping():
+        for value in values:
+            if not goes_on(frame, node):
+                break
+            with boundary(frame):
+                assign(frame, node.target, value)
+                execute(frame, node.body)
+            catch_continue(frame)
+    catch_break(frame)
+
+
+def _own_exits(body: list[ast.stmt]) -> Iterable[ast.stmt]:
+    """The ``break`` and ``continue`` statements of a loop's body that belong to this loop."""
+    for node in body:
+        if isinstance(node, ast.Break | ast.Continue):
+            yield node
+        elif isinstance(node, ast.If):
+            yield from _own_exits([*node.body, *node.orelse])
+
+
+# Run-time loops ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """The bounds of a run-time loop in one type, and how its index becomes what the program sees."""
+
+    lower: tensor
+    upper: tensor
+    step: tensor
+    shown: Callable[[tensor], tensor]
 
 
 def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
     if not isinstance(node.target, ast.Name):
         raise frame.error(node.target, "the target of a run-time loop must be one name")
-    lower, upper, step, reverse = _bounds(loop)
-    name = node.target.id
+    counter, name = _counter(loop), node.target.id
+    carried = Carried(frame, node.body, name)
 
-    def body(block: Block, scope: dict[str, object]) -> None:
-        index = tensor(block.add_argument(lower.type, name))
+    def start(block: Block, scope: Scope) -> None:
+        index = tensor(block.add_argument(counter.lower.type, name))
         with frame.builder.into(block):
-            scope[name] = index if reverse is None else reverse(index)
+            scope[name] = counter.shown(index)
 
-    carried = _Carried(frame, node.body)
-    block = carried.compile_body(body)
-    op = control.For(
-        lower.value,
-        upper.value,
-        step.value,
-        carried.inits(),
-        loop.num_stages or 0,
-        loop.loop_unroll_factor or 1,
-        block,
-    )
-    carried.finish(frame.builder.emit(op).results)
+    body = carried.compile_body(start)
+    exits = Exits.of(carried.end)
+    if exits is not None:
+        _leaving_for(frame, counter, carried, body, exits)
+        return
+    carried.end_body(body)
+    hints = (loop.num_stages or 0, loop.loop_unroll_factor or 1)
+    bounds = (counter.lower.value, counter.upper.value, counter.step.value)
+    carried.finish(frame.builder.emit(control.For(*bounds, carried.inits(), *hints, body)).results)
 
 
-def _bounds(
-    loop: dynamic_range,
-) -> tuple[tensor, tensor, tensor, Callable[[tensor], tensor] | None]:
-    """lower, upper, step in one type; a negative constant step counts up and maps the index back."""
+def _counter(loop: dynamic_range) -> _Counter:
+    """A negative constant step counts up from 0 and maps the index back."""
     parts = [arithmetic.as_tensor(b) for b in loop.bounds]
     for part in parts:
         if part.shape or not part.type.is_integer:
@@ -108,156 +137,71 @@ def _bounds(
         raise TypeMismatch("the step of a loop must not be zero")
     lower, upper, stride = (arithmetic.cast_to(p, widest) for p in parts)
     if isinstance(step, tensor) or step > 0:
-        return lower, upper, stride, None
+        return _Counter(lower, upper, stride, lambda index: index)
     distance = arithmetic.sub(lower, upper)
     magnitude = arithmetic.constant(-int(step), widest)
     count = arithmetic.floordiv(arithmetic.add(distance, -int(step) - 1), magnitude)
     zero, one = arithmetic.constant(0, widest), arithmetic.constant(1, widest)
-    return (
-        zero,
-        count,
-        one,
-        lambda index: arithmetic.add(lower, arithmetic.mul(index, stride)),
-    )
+    return _Counter(zero, count, one, lambda index: arithmetic.add(lower, arithmetic.mul(index, stride)))
 
 
-def execute_while(frame: Frame, node: ast.While) -> None:
-    """A while loop with a run-time condition."""
+def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block, exits: Exits) -> None:
+    """A for loop that may end early: a while loop that carries its index, the variables and the exits."""
+    with frame.builder.into(body):
+        following = arithmetic.add(tensor(body.args[0]), counter.step)
+        ends = exits.ends()
+    exits.carry(body)
+    carried.end_body(body, first=(following.value,), last=ends)
+    before = Block()
+    for argument in body.args:
+        before.add_argument(argument.type, argument.name)
+    with frame.builder.into(before):
+        inside = arithmetic.compare(tensor(before.args[0]), counter.upper, "lt")
+        flag = arithmetic.logical_and(inside, arithmetic.logical_not(exits.left(before)))
+        frame.builder.emit(control.Condition(flag.value, tuple(before.args)))
+    inits = (counter.lower.value, *carried.inits(), *exits.inits())
+    results = frame.builder.emit(control.While(inits, before, body)).results
+    carried.finish(results[1:])
+    exits.finish(frame, results)
+
+
+@statement(ast.While)
+def _while(frame: Frame, node: ast.While) -> None:
     if node.orelse:
         raise frame.error(node, "'else' of a loop is not part of the kernel language")
-    carried = _Carried(frame, node.body)
-
-    def nothing(block: Block, scope: dict[str, object]) -> None:
-        return None
-
-    body = carried.compile_body(nothing)
-    before = Block()
-    with frame.branch(before, carried.scope_in(before)):
-        condition = evaluate(frame, node.test)
-        with frame.at(node.test):
-            if not isinstance(condition, tensor):
-                condition = arithmetic.as_condition(bool(condition))
-            flag = scalar_condition(frame, node.test, condition)
-            frame.builder.emit(control.Condition(flag.value, tuple(before.args)))
     with frame.at(node):
-        op = frame.builder.emit(control.While(carried.inits(), before, body))
-        carried.finish(op.results)
+        carried = Carried(frame, node.body, None)
+        body = carried.compile_body(lambda block, scope: None)
+        exits = Exits.of(carried.end)
+        ends: tuple[Value, ...] = ()
+        before = Block()
+        scope = carried.scope_in(before)
+        if exits is not None:
+            exits.carry(before)
+            exits.carry(body)
+            with frame.builder.into(body):
+                ends = exits.ends()
+        with frame.builder.into(before):
+            flag = _condition(frame, node.test, scope, exits.left(before) if exits else None)
+            frame.builder.emit(control.Condition(flag.value, tuple(before.args)))
+        carried.end_body(body, last=ends)
+        inits = (*carried.inits(), *(exits.inits() if exits else ()))
+        results = frame.builder.emit(control.While(inits, before, body)).results
+        carried.finish(results)
+        if exits:
+            exits.finish(frame, results)
 
 
-class _Carried:
-    """The variables that a loop body changes.
-
-    Their types are those before the loop; a plain number that the body turns into something else takes the body's type,
-    for which the body is compiled once more.
-    """
-
-    def __init__(self, frame: Frame, body: list[ast.stmt]) -> None:
-        self.frame = frame
-        self.body = body
-        self.outer = dict(frame.scope)
-        self.inner: dict[str, object] = {}
-        stored = assigned_names(body)
-        self.names = [n for n in self.outer if n in stored and _can_carry(self.outer[n])]
-        self.types = {n: leaf_types(n, self.outer[n], self.outer[n]) for n in self.names}
-
-    def scope_in(self, block: Block) -> dict[str, object]:
-        """The scope inside the loop: carried variables are arguments of ``block``."""
-        scope = dict(self.outer)
-        for name in self.names:
-            args = [tensor(block.add_argument(t, name)) for t in self.types[name]]
-            scope[name] = rebuild(self.outer[name], args)
-        return scope
-
-    def compile_body(self, prepare: Callable[[Block, dict[str, object]], None]) -> Block:
-        """Compile the body, ended by a yield; ``prepare`` adds leading arguments and names."""
-        while True:
-            block = Block()
-            leading: dict[str, object] = {}
-            prepare(block, leading)
-            with self.frame.branch(block, {**self.scope_in(block), **leading}):
-                if self._compile_into():
-                    self.inner = self.frame.scope
-                    return block
-
-    def _compile_into(self) -> bool:
-        """Compile the body once; False if a variable needs another type from the start."""
-        from .statements import execute
-
-        if execute(self.frame, self.body) is not None:
-            returning = next(n for s in self.body for n in ast.walk(s) if isinstance(n, ast.Return))
-            raise self.frame.error(
-                returning,
-                "'return' inside a run-time loop is not supported",
-                "use a while loop with the condition to go on, and return after it",
-            )
-        yielded = []
-        for name in self.names:
-            value = self.frame.scope[name]
-            if self._must_widen(name, value):
-                return False
-            yielded += [leaf.value for leaf in leaves(value, self.types[name])]
-        self._check_constants()
-        self.frame.builder.emit(control.Yield(tuple(yielded)))
-        return True
-
-    def _must_widen(self, name: str, value: object) -> bool:
-        """Check the type at the end of the body; True if a plain number has to start in a wider type."""
-        wanted, after = self.types[name], leaf_types(name, value, value)
-        is_number = isinstance(value, bool | int | float)
-        if after == wanted or (is_number and len(wanted) == 1):
-            return False
-        start = self.outer[name]
-        if isinstance(start, bool | int | float) and wanted != after:
-            met = leaf_types(name, start, value)
-            if met != wanted:
-                self.types[name] = met
-                return True
-        raise self.frame.located(
-            TypeMismatch(
-                f"the loop-carried variable {name!r} is {wanted[0]} before the loop and "
-                f"{after[0]} at the end of its body",
-                hint=f"give it one type: start with the wider one or end with .to({spelled(wanted[0].elem)})",
-            ),
-            self.body[0],
-        )
-
-    def _check_constants(self) -> None:
-        """Compile-time values that are no numbers must not change in a run-time loop."""
-        for name, start in self.outer.items():
-            if name in self.names or isinstance(start, Undefined):
-                continue
-            if not same_constant(start, self.frame.scope.get(name, start)):
-                raise self.frame.located(
-                    TypeMismatch(f"{name!r} changes in a run-time loop but is not a tensor or number"),
-                    self.body[0],
-                )
-
-    def inits(self) -> tuple[Value, ...]:
-        """The carried values before the loop, as constants where they are numbers."""
-        return tuple(leaf.value for n in self.names for leaf in leaves(self.outer[n], self.types[n]))
-
-    def finish(self, results: tuple[Value, ...]) -> None:
-        """Bind the carried variables to the loop's results; what only the body defined is gone."""
-        parts = [tensor(r) for r in results]
-        for name in self.inner.keys() - self.outer.keys():
-            self.frame.scope[name] = Undefined(
-                "it is defined only inside the loop above", "give it a value before the loop"
-            )
-        for name in self.names:
-            self.frame.scope[name] = rebuild(self.outer[name], parts)
-
-
-def _can_carry(value: object) -> bool:
-    if isinstance(value, tuple):
-        return bool(value) and all(_can_carry(v) for v in value)
-    return isinstance(value, tensor | bool | int | float)
-
-
-def assigned_names(body: list[ast.stmt]) -> set[str]:
-    """Every name that the statements assign."""
-    return {
-        n.id
-        for statement in body
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+def _condition(frame: Frame, test: ast.expr, scope: Scope, left: tensor | None) -> tensor:
+    """The condition of a while loop in the current block, evaluated only by those who have not left."""
+    outer, frame.scope = frame.scope, scope
+    stays = frame.builder.block if left is None else Block()
+    with frame.builder.into(stays):
+        flag = scalar_condition(frame, test, evaluate(frame, test))
+    frame.scope = outer
+    if left is None:
+        return flag
+    meeting = Meeting()
+    slot = meeting.join("the condition", False, flag)
+    made = meeting.rebuild(slot, emit_conditional(frame, left, (Block(), stays), meeting))
+    return arithmetic.as_condition(made)  # type: ignore[arg-type]

@@ -13,11 +13,16 @@ from ..language.inline import Inlinable
 from ..language.tensor import tensor
 from ..runtime.signature import parse_argument_type
 from ..tile.control import Yield
+from . import branches, expressions, loops, statements
 from .constants import evaluate_constant
-from .expressions import evaluate
+from .dispatch import evaluate, execute
+from .exits import close, goes_on, leave
 from .frame import Budget, Frame
+from .names import RETURNED, VALUE
 from .source import Argument, KernelSource
-from .statements import execute
+
+#: The modules whose rules compile statements and expressions; importing them registers the rules.
+RULES = (branches, expressions, loops, statements)
 
 #: Deepest chain of inlined calls; the language has no recursion at run time.
 MAX_DEPTH = 64
@@ -55,10 +60,24 @@ def lower(
         else:
             frame.scope[name] = _default(source, argument)
     with activate(compilation):
-        returned = execute(frame, source.node.body)
-    if returned is not None and returned.value is not None:
+        returned = run_body(frame)
+    if returned is not None:
         raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
     return function
+
+
+def run_body(frame: Frame) -> object:
+    """Compile the body of the frame's function; returns what it returns, None where control falls off its end.
+
+    Raises:
+        TypeMismatch: what it returns on some paths does not fit what it returns on others.
+    """
+    node = frame.source.node
+    execute(frame, node.body)
+    if goes_on(frame, node):
+        leave(frame, RETURNED)
+    close(frame, 0, final=True)
+    return frame.scope[VALUE]
 
 
 def _default(source: KernelSource, argument: Argument) -> object:
@@ -88,11 +107,10 @@ class Compilation:
         self.depth += 1
         location = self.builder.location
         try:
-            returned = execute(frame, callee.node.body)
+            return run_body(frame)
         finally:
             self.depth -= 1
             self.builder.location = location
-        return returned.value if returned is not None else None
 
     def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
         """Compile ``function(*args)`` into ``block``, ended by a yield of its results."""

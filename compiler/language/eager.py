@@ -71,7 +71,7 @@ class Python:
 
 
 def _with_plain_globals(function: FunctionType) -> FunctionType:
-    from ..frontend.calls import PYTHON_BUILTINS
+    from ..frontend.python_builtins import PYTHON_BUILTINS
 
     names = {name: PYTHON_BUILTINS[name] for name in ("range", "min", "max", "abs")}
     names |= {name: unwrap(value) for name, value in function.__globals__.items()}

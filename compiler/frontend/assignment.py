@@ -1,0 +1,29 @@
+"""Binding values to names."""
+
+from __future__ import annotations
+
+import ast
+
+from ..language.tensor import tensor
+from .frame import Frame
+
+
+def assign(frame: Frame, target: ast.expr, value: object) -> None:
+    """Bind ``value`` to a name or to a tuple of targets."""
+    match target:
+        case ast.Name(id=name):
+            frame.scope[name] = value
+            if isinstance(value, tensor) and not value.value.name:
+                value.value.name = name
+        case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            if not isinstance(value, tuple) or len(value) != len(targets):
+                shown = f"{len(value)} values" if isinstance(value, tuple) else repr(value)
+                raise frame.error(target, f"cannot unpack {shown} into {len(targets)} names")
+            for part, item in zip(targets, value, strict=True):
+                assign(frame, part, item)
+        case _:
+            raise frame.error(
+                target,
+                "only names can be assigned",
+                "write to memory with tl.store(pointer, value)",
+            )

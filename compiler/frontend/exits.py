@@ -1,0 +1,144 @@
+"""Early exits: ``return``, ``break`` and ``continue`` as values.
+
+Structured code has no jumps. Whether control has left is therefore a value like any other: entries of the scope under
+names that no program can write, merged by branches and carried by loops as variables are. The rest of a body runs only
+if nobody has left; it is compiled once. Where the answer is known while compiling, nothing is emitted. Where it is not,
+the rest goes into one side of a conditional that stays *open*: what follows, in whatever nesting of compile-time
+branches and unrolled loops, is appended there, until :func:`close` ends it at the boundary that catches the exit (a
+function, a loop's body) or that must be a block of its own (a run-time branch).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ..ir.core import Block
+from ..language import arithmetic
+from ..language.tensor import tensor
+from .frame import Frame, OpenConditional, Scope, Undefined
+from .merging import merge
+from .names import BROKE, DOUBTFUL, LEFT, RETURNED, VALUE
+
+#: Most conditionals that stay open inside each other; more are closed and opened again, so that a long list of early
+#: returns does not nest deeper than passes and assemblers can follow.
+MAX_OPEN = 16
+
+
+def leave(frame: Frame, flag: str | None, value: object = None) -> None:
+    """Leave from here: by return (RETURNED, with its value), break (BROKE) or continue (None)."""
+    frame.scope[LEFT] = True
+    if flag is not None:
+        frame.scope[flag] = True
+    if flag == RETURNED:
+        frame.scope[VALUE] = value
+
+
+def goes_on(frame: Frame, node: ast.AST) -> bool:
+    """Whether control may reach ``node``; from here on code runs only if it did."""
+    left = frame.scope.get(LEFT, False)
+    if not isinstance(left, tensor):
+        return not left
+    if not _may_open(frame):
+        close(frame, frame.mark)
+        left = frame.scope[LEFT]
+        assert isinstance(left, tensor)  # noqa: S101 -- some paths left and some did not, before and after
+    gone: Scope = {**frame.scope, LEFT: True}
+    for flag in (RETURNED, BROKE):
+        if frame.scope.get(flag) is left:
+            gone[flag] = True
+        frame.scope[flag] = False
+    frame.scope[LEFT] = False
+    blocks = (Block(), Block())
+    _open(frame, OpenConditional(node, left, blocks, 0, gone, frame.builder.block), frame.scope)
+    return True
+
+
+def split(
+    frame: Frame, node: ast.AST, condition: tensor, blocks: tuple[Block, Block], scopes: tuple[Scope, Scope]
+) -> None:
+    """Go on after a conditional whose two sides are compiled.
+
+    Where just one side has left for certain the conditional stays open and the rest goes into the other side; otherwise
+    both sides are merged here.
+    """
+    gone = [scope.get(LEFT, False) is True for scope in scopes]
+    if gone[0] == gone[1] or not _may_open(frame):
+        frame.scope = merge(frame, node, condition, blocks, scopes)
+        return
+    side = gone.index(True)
+    _open(frame, OpenConditional(node, condition, blocks, side, scopes[side], frame.builder.block), scopes[1 - side])
+
+
+def _may_open(frame: Frame) -> bool:
+    return len(frame.open) - frame.mark < MAX_OPEN
+
+
+def _open(frame: Frame, conditional: OpenConditional, scope: Scope) -> None:
+    frame.open.append(conditional)
+    frame.builder.block = conditional.blocks[1 - conditional.gone]
+    frame.scope = scope
+
+
+def close(frame: Frame, mark: int, *, final: bool = False) -> None:
+    """End the conditionals opened since ``mark``, innermost first.
+
+    Their sides meet in the scope; at the end of a function (``final``) only the returned value matters.
+    """
+    while len(frame.open) > mark:
+        ended = frame.open.pop()
+        frame.builder.block = ended.outer
+        scopes = (ended.scope, frame.scope) if ended.gone == 0 else (frame.scope, ended.scope)
+        frame.scope = merge(frame, ended.node, ended.condition, ended.blocks, scopes, final=final)
+
+
+@contextmanager
+def boundary(frame: Frame) -> Iterator[None]:
+    """Conditionals opened inside are closed at the end."""
+    outer, frame.mark = frame.mark, len(frame.open)
+    yield
+    close(frame, frame.mark)
+    frame.mark = outer
+
+
+def compile_region(frame: Frame, block: Block, scope: Scope, body: Callable[[], None]) -> Scope:
+    """Compile ``body`` into ``block``, starting with ``scope``; returns the scope at its end."""
+    outer, frame.scope = frame.scope, scope
+    with frame.builder.into(block), boundary(frame):
+        body()
+    end, frame.scope = frame.scope, outer
+    return end
+
+
+def catch_continue(frame: Frame) -> None:
+    """At the end of an iteration: those who left by ``continue`` are back."""
+    flags = [frame.scope.get(flag, False) for flag in (RETURNED, BROKE)]
+    frame.scope[LEFT] = either(*flags)
+    _forget_doubtful(frame)
+
+
+def catch_break(frame: Frame) -> None:
+    """After a loop: those who left by ``break`` are back."""
+    frame.scope[BROKE] = False
+    frame.scope[LEFT] = frame.scope.get(RETURNED, False)
+    _forget_doubtful(frame)
+
+
+def _forget_doubtful(frame: Frame) -> None:
+    """Where those who left come back, names that only the others defined are not defined."""
+    names = frame.scope.pop(DOUBTFUL, frozenset())
+    if isinstance(names, frozenset):
+        for name in names:
+            frame.scope[name] = Undefined(
+                "a 'break' or 'continue' may skip its definition in the loop above", "give it a value before the loop"
+            )
+
+
+def either(a: object, b: object) -> object:
+    """Whether one of two flags is set: True, False, or a run-time i1."""
+    if a is True or b is True:
+        return True
+    if isinstance(a, tensor) and isinstance(b, tensor):
+        return a if a is b else arithmetic.logical_or(a, b)
+    return a if isinstance(a, tensor) else b

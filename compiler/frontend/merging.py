@@ -1,0 +1,247 @@
+"""Where two paths meet: each variable becomes one value again."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from ..errors import CompilationError, TypeMismatch
+from ..ir.core import Block
+from ..ir.types import I64, Pointer, Scalar, Tile
+from ..language import arithmetic
+from ..language.promotion import type_of_number
+from ..language.tensor import tensor
+from ..tile import control
+from .frame import Frame, Scope, Undefined
+from .names import DOUBTFUL, FLAGS, HIDDEN, LEFT, RETURNED, VALUE
+
+
+class _Any:
+    """The value of a variable on a path that will never read it."""
+
+    def __repr__(self) -> str:
+        return "any value"
+
+
+ANY = _Any()
+
+
+def same_constant(a: object, b: object) -> bool:
+    """Whether two values are one: the same tensor, or equal compile-time values of one type."""
+    if isinstance(a, tensor) or isinstance(b, tensor):
+        return a is b
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same_constant(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float) and isinstance(b, float):
+        return repr(a) == repr(b)  # nan is nan, and 0.0 is not -0.0
+    return a is b or (type(a) is type(b) and a == b)
+
+
+def common_tile(name: str, a: object, b: object) -> Tile:
+    """The type in which two tensors or numbers of one variable meet; raises TypeMismatch."""
+    types = [_type(name, x) for x in (a, b)]
+    if types[0] == types[1]:
+        return types[0]
+    for number, other in ((a, types[1]), (b, types[0])):
+        if not isinstance(number, tensor) and joins(number, other):
+            return other
+    raise TypeMismatch(
+        f"{name!r} is {types[0]} on one path and {types[1]} on the other",
+        hint="give it one type and shape before, with tl.full or .to()",
+    )
+
+
+def _type(name: str, value: object) -> Tile:
+    if isinstance(value, tensor):
+        return value.type
+    if isinstance(value, bool | int | float):
+        return Tile(type_of_number(value))
+    shown = value.why if isinstance(value, Undefined) else repr(value)
+    raise TypeMismatch(f"{name!r} has no type that a branch or loop can change: {shown}")
+
+
+def joins(number: object, type: Tile) -> bool:
+    """Whether a Python number can take the type ``type`` without changing its kind downwards."""
+    if type.is_pointer or not isinstance(number, bool | int | float):
+        return False
+    return type.is_float or (not isinstance(number, float) and type.is_integer)
+
+
+def as_leaf(value: object, type: Tile) -> tensor:
+    """A tensor as it is; a number, or no matter which value, as a constant of ``type`` at the point of insertion."""
+    if isinstance(value, tensor):
+        return value
+    if value is ANY:
+        zero = arithmetic.constant(0, I64 if type.is_pointer else type.scalar, type.shape)
+        return arithmetic.cast_to(zero, type.elem) if isinstance(type.elem, Pointer) else zero
+    if isinstance(value, bool | int | float) and isinstance(type.elem, Scalar):
+        return arithmetic.constant(value, type.scalar, type.shape)
+    raise TypeMismatch(f"{value!r} cannot become {type}")
+
+
+@dataclass(slots=True)
+class Slot:
+    """A value that depends on the path: ``parts`` of the two sides, in ``type``."""
+
+    parts: tuple[object, object]
+    type: Tile
+
+
+@dataclass
+class Meeting:
+    """Pairs up the values of two paths. What is known on both stays as it is; the rest are slots."""
+
+    slots: list[Slot] = field(default_factory=list)
+    _known: dict[tuple[int, int], Slot] = field(default_factory=dict)
+
+    def join(self, name: str, a: object, b: object) -> object:
+        """The merged value, with slots as its leaves; ANY on one side takes what the other side has."""
+        if same_constant(a, b):
+            return a
+        if isinstance(a, tuple) or isinstance(b, tuple):
+            return self._tuples(name, a, b)
+        for value, other in ((a, b), (b, a)):
+            if value is ANY and not isinstance(other, tensor):
+                return other
+        present = b if a is ANY else a
+        type = common_tile(name, present, present if b is ANY else b)
+        key = (id(a), id(b))
+        slot = self._known.get(key)
+        if slot is None:
+            slot = self._known[key] = Slot((a, b), type)
+            self.slots.append(slot)
+        return slot
+
+    def _tuples(self, name: str, a: object, b: object) -> object:
+        if a is ANY or b is ANY:
+            present = b if a is ANY else a
+            assert isinstance(present, tuple)  # noqa: S101 -- the caller saw one
+            parts = [(x, ANY) if b is ANY else (ANY, x) for x in present]
+        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            parts = list(zip(a, b, strict=True))
+        else:
+            raise TypeMismatch(
+                f"{name!r} is {_shown(a)} on one path and {_shown(b)} on the other", hint="give it one structure"
+            )
+        return tuple(self.join(name, x, y) for x, y in parts)
+
+    def leaves(self, side: int) -> list[tensor]:
+        """The slots' values on one side; constants are emitted at the point of insertion."""
+        return [as_leaf(slot.parts[side], slot.type) for slot in self.slots]
+
+    def rebuild(self, joined: object, made: dict[int, tensor]) -> object:
+        """A joined value with its slots replaced by tensors, which are given by the slots' identity."""
+        if isinstance(joined, tuple):
+            return tuple(self.rebuild(part, made) for part in joined)
+        return made[id(joined)] if isinstance(joined, Slot) else joined
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}"
+    return str(value.type) if isinstance(value, tensor) else repr(value)
+
+
+def merge(
+    frame: Frame,
+    node: ast.AST,
+    condition: tensor,
+    blocks: tuple[Block, Block],
+    scopes: tuple[Scope, Scope],
+    *,
+    final: bool = False,
+) -> Scope:
+    """Emit the conditional whose sides are ``blocks``; returns the scope behind it.
+
+    A side that has returned for good never reads its variables again, so the other side's hold, compile-time values
+    included. At the end of a function (``final``) only what it returns matters.
+
+    Raises:
+        TypeMismatch: a variable has types that do not meet; at ``node``.
+    """
+    meeting = Meeting()
+    try:
+        joined = _join_scopes(meeting, scopes, final)
+    except CompilationError as error:
+        raise frame.located(error, node) from None
+    made: dict[int, tensor] = {}
+    with frame.at(node):
+        chosen = {id(slot): slot.parts[0] is True for slot in meeting.slots if _is_condition(slot)}
+        meeting.slots = [slot for slot in meeting.slots if id(slot) not in chosen]
+        if meeting.slots or blocks[0].ops or blocks[1].ops:
+            made |= emit_conditional(frame, condition, blocks, meeting)
+        for slot, straight in chosen.items():
+            made[slot] = condition if straight else arithmetic.logical_not(condition)
+        return {name: meeting.rebuild(value, made) for name, value in joined.items()}
+
+
+def _is_condition(slot: Slot) -> bool:
+    """Whether it is True on one side and False on the other: the condition itself, or its opposite."""
+    a, b = slot.parts
+    return isinstance(a, bool) and isinstance(b, bool) and a is not b
+
+
+def emit_conditional(
+    frame: Frame, condition: tensor, blocks: tuple[Block, Block], meeting: Meeting
+) -> dict[int, tensor]:
+    """Emit an ``if`` that yields the meeting's slots; its results by the slots' identity."""
+    for side, block in enumerate(blocks):
+        with frame.builder.into(block):
+            frame.builder.emit(control.Yield(tuple(leaf.value for leaf in meeting.leaves(side))))
+    op = frame.builder.emit(control.If(condition.value, *blocks))
+    return {id(slot): tensor(result) for slot, result in zip(meeting.slots, op.results, strict=True)}
+
+
+def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool) -> Scope:
+    joined: Scope = {}
+    for flag in FLAGS:
+        joined[flag] = meeting.join(flag, *(scope.get(flag, False) for scope in scopes))
+    values = [ANY if scope.get(RETURNED, False) is False else scope[VALUE] for scope in scopes]
+    if not all(value is ANY for value in values):
+        joined[VALUE] = _join_returned(meeting, *values)
+    if final:
+        return joined
+    dead = [scope.get(RETURNED, False) is True for scope in scopes]
+    if dead[0] and dead[1]:
+        return joined
+    gone = [scope.get(LEFT, False) is True for scope in scopes]
+    doubtful = frozenset().union(
+        *(_doubtful(scope) for scope, is_dead in zip(scopes, dead, strict=True) if not is_dead)
+    )
+    for name in dict.fromkeys((*scopes[0], *scopes[1])):
+        if name in HIDDEN:
+            continue
+        if name in scopes[0] and name in scopes[1] and same_constant(scopes[0][name], scopes[1][name]):
+            joined[name] = scopes[0][name]
+            continue
+        sides = [ANY if is_dead else scope.get(name) for scope, is_dead in zip(scopes, dead, strict=True)]
+        missing = [not is_dead and name not in scope for scope, is_dead in zip(scopes, dead, strict=True)]
+        for side in (0, 1):
+            absent = missing[side] or isinstance(sides[side], Undefined)
+            if absent and gone[side] and not gone[1 - side]:
+                sides[side], missing[side] = ANY, False
+                doubtful |= {name}
+        if dead[0] and name not in scopes[1] or dead[1] and name not in scopes[0]:
+            continue
+        if any(missing):
+            joined[name] = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
+            continue
+        undefined = next((side for side in sides if isinstance(side, Undefined)), None)
+        joined[name] = undefined if undefined else meeting.join(name, *sides)
+    if doubtful:
+        joined[DOUBTFUL] = doubtful
+    return joined
+
+
+def _doubtful(scope: Scope) -> frozenset[str]:
+    names = scope.get(DOUBTFUL, frozenset())
+    assert isinstance(names, frozenset)  # noqa: S101 -- nobody else writes this name
+    return names
+
+
+def _join_returned(meeting: Meeting, a: object, b: object) -> object:
+    if (a is None) != (b is None) and a is not ANY and b is not ANY:
+        raise TypeMismatch(
+            "the function returns a value on one path and none on another", hint="return a value on every path"
+        )
+    return meeting.join("the returned value", a, b)

@@ -1,0 +1,96 @@
+"""The few builtins of Python that kernels may use, with the meaning that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..errors import TypeMismatch
+from ..language import arithmetic, control, debugging, maths
+from ..language.builtin import builtin
+from ..language.constexpr import constexpr
+from ..language.tensor import Operand, tensor
+
+
+@builtin
+def _min(*values: Operand) -> object:
+    return _fold(values, lambda a, b: b if b < a else a, maths.minimum)  # type: ignore[operator]
+
+
+@builtin
+def _max(*values: Operand) -> object:
+    return _fold(values, lambda a, b: b if b > a else a, maths.maximum)  # type: ignore[operator]
+
+
+def _fold(
+    values: tuple[Operand, ...],
+    static: Callable[[Operand, Operand], object],
+    dynamic: Callable[[Operand, Operand], tensor],
+) -> object:
+    if len(values) < 2:
+        raise TypeMismatch("min and max of a kernel take two or more values")
+    result: object = values[0]
+    for value in values[1:]:
+        if isinstance(result, tensor) or isinstance(value, tensor):
+            result = dynamic(result, value)  # type: ignore[arg-type]
+        else:
+            result = static(result, value)  # type: ignore[arg-type]
+    return result
+
+
+@builtin
+def _abs(value: Operand) -> object:
+    return maths.abs(value) if isinstance(value, tensor) else abs(value)
+
+
+_FLOAT_WORDS = ("inf", "+inf", "-inf", "nan")
+
+
+def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operand], object]:
+    def convert(value: Operand) -> object:
+        if isinstance(value, tensor):
+            return arithmetic.cast(value, dtype)
+        if not isinstance(value, int | float) and (python is not float or value not in _FLOAT_WORDS):
+            raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
+        return python(value)
+
+    return builtin(convert)
+
+
+@builtin
+def _len(value: object) -> int:
+    if isinstance(value, tuple | str):
+        return len(value)
+    if isinstance(value, tensor) and value.shape:
+        return value.shape[0]
+    raise TypeMismatch(f"{value!r} has no length")
+
+
+@builtin
+def _print(*values: object, **options: object) -> None:
+    """print() is tl.device_print with an optional leading text."""
+    text = values[0] if values and isinstance(values[0], str) else ""
+    rest = values[1:] if text else values
+    debugging.device_print(text, *rest)  # type: ignore[arg-type]
+
+
+@builtin
+def _isinstance(value: object, kind: object) -> bool:
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if any(k is constexpr for k in kinds) and not isinstance(value, tensor):
+        return True
+    return any(isinstance(k, type) and isinstance(value, k) for k in kinds)
+
+
+#: Python's builtins that kernels may use. ``int`` and friends convert tensors as .to() does.
+PYTHON_BUILTINS: Mapping[str, object] = {
+    "range": control.range,
+    "min": _min,
+    "max": _max,
+    "abs": _abs,
+    "int": _converter(int, "i32"),
+    "float": _converter(float, "f32"),
+    "bool": _converter(bool, "i1"),
+    "len": _len,
+    "print": _print,
+    "isinstance": _isinstance,
+}
