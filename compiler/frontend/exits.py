@@ -21,9 +21,9 @@ from .frame import Frame, OpenConditional, Scope, Undefined
 from .merging import merge
 from .names import BROKE, DOUBTFUL, LEFT, RETURNED, VALUE
 
-#: Most conditionals that stay open inside each other; more are closed and opened again, so that a long list of early
-#: returns does not nest deeper than passes and assemblers can follow.
-MAX_OPEN = 16
+#: Most conditionals that stay open inside each other in one function; more are closed and opened again, so that a long
+#: list of early returns does not nest deeper than the passes can follow.
+MAX_OPEN = 32
 
 
 def leave(frame: Frame, flag: str | None, value: object = None) -> None:
@@ -72,7 +72,7 @@ def split(
 
 
 def _may_open(frame: Frame) -> bool:
-    return len(frame.open) - frame.mark < MAX_OPEN
+    return len(frame.open) < MAX_OPEN or len(frame.open) == frame.mark
 
 
 def _open(frame: Frame, conditional: OpenConditional, scope: Scope) -> None:
