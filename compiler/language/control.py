@@ -16,8 +16,8 @@ from .tensor import Operand, tensor
 class range:  # noqa: A001 -- the language's own name
     """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
 
-    ``num_stages`` sets the pipeline depth of this loop, ``loop_unroll_factor`` unrolls it. The other hints are accepted
-    and have no effect.
+    ``loop_unroll_factor`` unrolls the loop. The other hints, ``num_stages`` among them, are accepted and change no code:
+    loops are not pipelined yet.
     """
 
     arg1: Operand
