@@ -3,8 +3,10 @@ reading one, has to say so in the table of ``compiler/options.py``."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +131,14 @@ def test_stages_of_one_loop_change_no_code(target: str) -> None:
         for stages in (1, 2, 4)
     }
     assert len(codes) == 1
+
+
+def test_the_page_for_kernel_authors_says_the_same() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([GPUC, -]+) \|", page.partition("## Schedule options")[2], re.MULTILINE))
+    places = {"GPU": "cuda", "CPU": "cpu"}
+    said = {name: {places[place] for place in text.split(", ") if place != "-"} for name, text in rows.items()}
+    assert said == {name: {k for k in places.values() if name in effective_options(k)} for name in SCHEDULE_OPTIONS}
 
 
 def test_options_that_accept_one_value_are_offered_nowhere() -> None:
