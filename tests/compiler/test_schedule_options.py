@@ -12,6 +12,8 @@ import pytest
 
 from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.language.control import HINTS_WITHOUT_EFFECT
+from deuteron.compiler.language.control import range as loop_range
 from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule, effective_options
 from deuteron.compiler.runtime.variant import make_variant
 from deuteron.compiler.targets import Target
@@ -41,9 +43,9 @@ def stream(a, b, c, K, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def hinted(a, b, c, K, BLOCK: tl.constexpr, STAGES: tl.constexpr = 0):
+def hinted(a, b, c, K, BLOCK: tl.constexpr, HINT: tl.constexpr = 0):
     i = tl.arange(0, BLOCK)
-    for k in tl.range(0, K, BLOCK, num_stages=STAGES):
+    for k in tl.range(0, K, BLOCK, num_stages=HINT):
         tl.store(c + k + i, tl.load(a + k + i) * tl.load(b + k + i))
 
 
@@ -122,15 +124,17 @@ def test_an_option_changes_code_exactly_where_the_table_says(plain: tuple[str, d
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_stages_of_one_loop_change_no_code(target: str) -> None:
+@pytest.mark.parametrize("hint", [f.name for f in fields(loop_range) if f.name not in ("arg1", "arg2", "step")])
+def test_hints_of_one_loop_change_code_unless_they_are_named_as_idle(target: str, hint: str) -> None:
     stage = "asm" if target == "cpu" else "ptx"
-    source = KernelSource.from_text(TEXT, "hinted")
+    source = KernelSource.from_text(TEXT.replace("num_stages=HINT", f"{hint}=HINT"), "hinted")
     signature = Sample("hinted", "*f32", 256).signature()
+    values = (1, 2, 4) if hint in ("num_stages", "loop_unroll_factor") else (False, True)
     codes = {
-        compile(source, signature, {"BLOCK": 256, "STAGES": stages}, target, stop_after=stage).asm[stage]
-        for stages in (1, 2, 4)
+        compile(source, signature, {"BLOCK": 256, "HINT": value}, target, stop_after=stage).asm[stage]
+        for value in values
     }
-    assert len(codes) == 1
+    assert len(codes) == (1 if hint in HINTS_WITHOUT_EFFECT else len(values))
 
 
 def test_the_page_for_kernel_authors_says_the_same() -> None:

@@ -186,6 +186,43 @@ def test_a_held_parameter_drops_its_own_condition() -> None:
     assert found == [{"BLOCK_SIZE": 128, "num_stages": 3}, {"BLOCK_SIZE": 256, "num_stages": 3}]
 
 
+@pytest.mark.parametrize(
+    ("line", "idle"),
+    [
+        ("for k in tl.range(0, n, num_stages=STAGES):", ("STAGES",)),
+        ("for k in tl.range(0, n, num_stages=2 * STAGES, flatten=STAGES > 1):", ("STAGES",)),
+        ("for k in tl.range(0, n):", ("STAGES",)),
+        ("for k in tl.range(0, n, loop_unroll_factor=STAGES):", ()),
+        ("for k in tl.range(0, n, STAGES, num_stages=STAGES):", ()),
+    ],
+)
+def test_a_constexpr_that_is_only_a_hint_is_held(line: str, idle: tuple[str, ...]) -> None:
+    text = (
+        "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+        "def fill(y, n, BLOCK: tl.constexpr, STAGES: tl.constexpr):\n"
+        f"    {line}\n        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "        tl.store(y + at, k + 1.0, mask=at < n)\n"
+    )
+    spec = WorkloadSpec.from_json(
+        {
+            "kernel": {"name": "fill", "source": text},
+            "dims": ["n"],
+            "tensors": [{"name": "y", "shape": ["n"], "role": "output"}],
+            "scalars": {"n": "n"},
+            "grid": ["cdiv(n, BLOCK)"],
+            "space": {"parameters": {"BLOCK": [128, 256], "STAGES": [1, 2, 4]}},
+        }
+    )
+    problem = Problem(spec, {"n": 1000}, "f32")
+    assert problem.idle_parameters("cuda") == problem.idle_parameters("cpu") == idle
+    codes = set()
+    for stages in (1, 2, 4):
+        variant = problem.variant({"BLOCK": 128, "STAGES": stages})
+        made = make_variant(problem.source, variant.signature, variant.constexprs, "cuda:90a", {})
+        codes.add(build(made, stop_after="ptx").artifacts["ptx"])
+    assert len(codes) == (1 if idle else 3)
+
+
 def test_a_parameter_that_the_launch_uses_is_not_held() -> None:
     spec = with_space(
         "vector_add", {"BLOCK_SIZE": [128], "num_warps": [1, 2]}, grid=["cdiv(n, BLOCK_SIZE) * num_warps"]

@@ -154,15 +154,16 @@ class Problem:
 
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
         """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
-        depend on, unless kernel, grid or constexprs use a parameter of the name."""
-        used = {a.name for a in self.source.arguments if a.constexpr} | self._names_in_launch
+        depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
+        from deuteron.compiler.frontend.usage import usage_of
+
+        constexprs = {a.name for a in self.source.arguments if a.constexpr}
+        used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch
+        known = constexprs | {*SCHEDULE_OPTIONS}
         return tuple(
             parameter.name
             for parameter in self.spec.space_for(kind).parameters
-            if parameter.name in SCHEDULE_OPTIONS
-            and parameter.name not in effective_options(kind)
-            and parameter.name not in used
-            and len(parameter.choices) > 1
+            if parameter.name in known - used and len(parameter.choices) > 1
         )
 
     def full_space(self, device: DeviceProperties) -> Space:
