@@ -167,13 +167,13 @@ class Client:
         )
         record = document.get("record")
         config = document.get("config")
-        unlike = document.get("toolchain_differences")
+        unlike = cast("list[dict[str, str | None]] | None", document.get("toolchain_differences"))
         return LookupResult(
             match=str(document["match"]),
             reason=str(document["reason"]),
             config=cast("dict[str, int | float | str | bool]", config),
             record=ConfigRecord.from_json(record) if record is not None else None,
-            toolchain_differences=None if unlike is None else tuple(Difference(**part) for part in unlike),
+            toolchain_differences=None if unlike is None else tuple(map(Difference.from_json, unlike)),
         )
 
     def pull_bundle(self, path: Path, *, kernel: str | None = None, device: str | None = None) -> BundleDownload:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..json_fields import JsonObject
+from ..json_fields import Fields, JsonObject
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.devices import Device
@@ -34,6 +34,11 @@ class Difference:
 
     def to_json(self) -> JsonObject:
         return {"name": self.name, "recorded": self.recorded, "current": self.current}
+
+    @staticmethod
+    def from_json(value: object, where: str = "difference") -> Difference:
+        fields = Fields(value, where)
+        return Difference(fields.text("name"), fields.optional_text("recorded"), fields.optional_text("current"))
 
     def __str__(self) -> str:
         return f"{self.name} {_show(self.recorded)}, here {_show(self.current)}"
