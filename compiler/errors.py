@@ -112,7 +112,7 @@ class OutOfResources(DeuteronError):
     def __init__(self, resource: str, required: int, limit: int, *, hint: str | None = None) -> None:
         super().__init__(
             f"out of resource: {resource}: the kernel needs {required}, the target has {limit}",
-            hint=hint or "smaller block sizes, fewer stages or more warps reduce the need",
+            hint=hint or "smaller block sizes or more warps reduce the need",
         )
         self.resource = resource
         self.required = required

@@ -16,7 +16,6 @@ def configs() -> list[triton.Config]:
         triton.Config(
             {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 8},
             num_warps=warps,
-            num_stages=3,
         )
         for m, n, k, warps in ((64, 64, 64, 4), (128, 128, 32, 4), (64, 128, 32, 4))
     ]

@@ -124,7 +124,8 @@ class Lookups:
             resolved = _Resolved(group, device, versions, generation, until)
             self._remember(question, resolved)
             index = self._cached(group, versions)
-            if index is None:
+            # An empty group's version does not tell when the kernel is tuned elsewhere, which the answer names.
+            if index is None or not len(index):
                 # An exact answer needs one row; only a nearest one needs the whole group.
                 row = _read(tx, group, shape_key(question.shape))
                 try:
@@ -157,6 +158,9 @@ class Lookups:
 
     def _load(self, tx: Transaction, group: Group, versions: tuple[int, ...]) -> RecordIndex:
         index = _read(tx, group, None)
+        if not len(index):
+            for device_key, dtype in tx.configs.places(group[0]):
+                index.add_place(group[0], device_key, dtype)
         with self._lock:
             self._forget(group)
             self._cache[group] = _Cached(versions, index)

@@ -51,5 +51,9 @@ class RecordNotFound(TunerError):
     """A strict lookup found no configuration for exactly this kernel, device, shape and dtype."""
 
 
+class ShapeMismatch(TunerError):
+    """A lookup names other dims than the kernel was tuned over; the hint lists them."""
+
+
 class RecordingError(TunerError):
     """A recorded search (Kernel Tuner cache file) cannot be read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from .errors import SchemaError
-from .json_fields import Fields, JsonObject, expect_text
+from .json_fields import Fields, JsonObject, Scalar, expect_scalar, expect_text
 from .records import ConfigRecord
 from .trial import Trial, utc_now
 from .workloads.spec import read_shape
@@ -32,17 +32,19 @@ class JobStarted:
 @dataclass(frozen=True)
 class ShapeStarted:
     """``space_size``: number of valid configurations, None where there are too many to count. ``flops`` and ``bytes``
-    of one launch, so that times can be shown as rates."""
+    of one launch, so that times can be shown as rates. ``held``: parameters of the workload's space that change no code on
+    this device, and the one value of each that is tried."""
 
     shape: Mapping[str, int]
     dtype: str
     space_size: int | None
     flops: float = 0.0
     bytes: float = 0.0
+    held: Mapping[str, Scalar] = field(default_factory=dict)
     at: str = field(default_factory=utc_now)
 
     def to_json(self) -> JsonObject:
-        return {"kind": "shape_started", **self.__dict__, "shape": dict(self.shape)}
+        return {"kind": "shape_started", **self.__dict__, "shape": dict(self.shape), "held": dict(self.held)}
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def event_from_json(value: object, where: str = "event") -> TuneEvent:
                 fields.optional_integer("space_size"),
                 fields.number("flops"),
                 fields.number("bytes"),
+                fields.mapping("held", expect_scalar) if fields.has("held") else {},
                 at,
             )
         case "trial_finished":

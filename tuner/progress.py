@@ -67,6 +67,9 @@ def speedup_text(speedup: Interval) -> str:
 def trial_text(trial: Trial) -> str:
     """One line about a trial."""
     outcome = trial.status if trial.time_ns is None else time_text(trial.time_ns.median)
+    twin = trial.metrics.get("duplicate_of")
+    if twin is not None:
+        outcome += f" (same code as #{twin:.0f})"
     line = f"#{trial.number} {trial.phase} {outcome}  {config_label(trial.config)}"
     return line if trial.error is None else f"{line}  ({trial.error.splitlines()[0][:100]})"
 
@@ -78,7 +81,8 @@ def event_text(event: TuneEvent) -> str | None:
             return f"tuning {event.kernel_name} on {event.device} with {event.strategy}: {event.tasks} shapes"
         case ShapeStarted():
             size = "many" if event.space_size is None else event.space_size
-            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations"
+            held = [f"\n  {name} changes no code here: tried as {value!r} only" for name, value in event.held.items()]
+            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}"
         case TrialFinished():
             return None
         case ShapeFinished(record=record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -135,6 +135,11 @@ class Space:
     def bind(self, constants: Mapping[str, Scalar]) -> Space:
         """This space with more names known to its constraints."""
         return replace(self, constants={**self.constants, **constants})
+
+    def hold(self, config: Configuration, names: Collection[str]) -> Space:
+        """This space with the parameters ``names`` held at their values in ``config``, a valid configuration."""
+        held = (Parameter(p.name, (config[p.name],)) if p.name in names else p for p in self.parameters)
+        return replace(self, parameters=tuple(held))
 
     @property
     def cartesian_size(self) -> int:

@@ -154,7 +154,8 @@ class _JobRun:
         default = problem.default(space, properties.kind)
         problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
         _check_memory(problem, properties)
-        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes))
+        held = {name: default[name] for name in problem.idle_parameters(properties.kind)}
+        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes, held))
         profile = SearchProfile(properties)
         for trial in task.trials:
             profile.add(problem, trial)

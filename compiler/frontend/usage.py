@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
 from .source import KernelSource
 
@@ -29,7 +30,8 @@ _MAX_DEPTH = 8
 @dataclass
 class Usage:
     """Names of parameters by what they are used for. ``integer_pointers`` point to indices or offsets; ``loaded`` and
-    ``stored`` are the pointers that the kernel reads and writes."""
+    ``stored`` are the pointers that the kernel reads and writes. ``idle`` are named nowhere but in loop hints that change
+    no code."""
 
     pointers: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
@@ -42,6 +44,7 @@ class Usage:
     texts: set[str] = field(default_factory=set)
     dtypes: set[str] = field(default_factory=set)
     precisions: set[str] = field(default_factory=set)
+    idle: set[str] = field(default_factory=set)
     has_dot: bool = False
 
 
@@ -82,7 +85,20 @@ class _Reader:
                 self._mix(node.left, node.comparators[0])
         self.found.integers -= self.found.pointers
         self.found.reals -= self.found.pointers | self.found.integers
+        self.found.idle = self.parameters - self._named()
         return self.found
+
+    def _named(self) -> set[str]:
+        """Names in the function, those in loop hints without effect left out."""
+        hints = {
+            id(part)
+            for node in self.nodes
+            if isinstance(node, ast.Call) and _called(node) == "range"
+            for keyword in node.keywords
+            if keyword.arg in HINTS_WITHOUT_EFFECT
+            for part in ast.walk(keyword.value)
+        }
+        return {node.id for node in self.nodes if isinstance(node, ast.Name) and id(node) not in hints}
 
     def _bind(self, node: ast.AST) -> None:
         match node:

@@ -11,13 +11,16 @@ from ..ir.types import I32, I64
 from .arithmetic import constant
 from .tensor import Operand, tensor
 
+#: Keywords of :class:`range` that change no code on any target.
+HINTS_WITHOUT_EFFECT = ("num_stages", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
+
 
 @dataclass(frozen=True, slots=True)
 class range:  # noqa: A001 -- the language's own name
     """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
 
-    ``num_stages`` sets the pipeline depth of this loop, ``loop_unroll_factor`` unrolls it. The other hints are accepted
-    and have no effect.
+    ``loop_unroll_factor`` unrolls the loop. The other hints, :data:`HINTS_WITHOUT_EFFECT`, are accepted and change no
+    code: loops are not pipelined yet.
     """
 
     arg1: Operand

@@ -203,7 +203,7 @@ class Autotuner(Runner):
             lines = [f"  {c}: {self.failures.get(c, 'failed')}" for c in candidates]
             raise LaunchError(
                 f"autotune of {self.__name__}: none of {len(candidates)} configurations can run:\n" + "\n".join(lines),
-                hint="add configurations with smaller blocks or fewer stages",
+                hint="add configurations with smaller blocks",
             )
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
         return best

@@ -255,10 +255,19 @@ def compile_variant(variant: Variant, stop_after: str | None = None) -> Compiled
 def _from_entry(variant: Variant, entry: Entry) -> CompiledKernel:
     stored = entry.header["metadata"]
     metadata = KernelMetadata.from_json(stored if isinstance(stored, dict) else {})
+    asked = variant.schedule  # the entry may be of a variant that differs in options without effect
     ready: dict[str, Artifact] = dict(entry.blobs)
     if "ptx" in entry.blobs:
         ready["ptx"] = entry.blobs["ptx"].decode()
-    return CompiledKernel(replace(metadata, cached=True), variant.signature, ready, variant)
+    metadata = replace(
+        metadata,
+        cached=True,
+        num_warps=asked.num_warps,
+        num_stages=asked.num_stages,
+        num_ctas=asked.num_ctas,
+        maxnreg=asked.maxnreg,
+    )
+    return CompiledKernel(metadata, variant.signature, ready, variant)
 
 
 def _dump(kernel: CompiledKernel) -> None:

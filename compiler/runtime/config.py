@@ -13,7 +13,8 @@ class Config:
     """One choice of compile-time values and schedule options for ``@autotune`` to try.
 
     ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name before
-    every launch with this configuration.
+    every launch with this configuration. ``num_warps`` and ``maxnreg`` change the code of GPUs, not of the CPU;
+    ``num_stages`` and ``num_ctas`` (1 only) are accepted and change no code.
     """
 
     def __init__(

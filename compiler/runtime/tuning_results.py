@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..targets.target import Target
 from .cache import Entry, autotune_cache
 from .config import Config
 from .devices import Device
-from .variant import compiler_fingerprint
+from .toolchain import toolchain
 
 if TYPE_CHECKING:
     from .jit import JITFunction
@@ -32,6 +33,7 @@ class TuningResults:
         self._kernel = kernel
         self._key = list(key)
         self._device = device
+        self._toolchain = toolchain(Target.parse(device.target), device.properties.driver)
 
     def _entry_key(self, config: Config) -> str:
         parts = [
@@ -39,8 +41,7 @@ class TuningResults:
             config.identity(),
             *self._key,
             self._device.properties.name,
-            self._device.target,
-            compiler_fingerprint(),
+            *(f"{name}: {value}" for name, value in self._toolchain.items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

@@ -5,26 +5,21 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import platform
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-
-from deuteron import __version__
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .. import knobs
 from ..errors import LaunchError, SignatureError
 from ..frontend.constants import evaluate_constant
 from ..frontend.source import Inlinable, KernelSource
 from ..language.constexpr import unwrap
-from ..options import SCHEDULE_OPTIONS, Schedule
+from ..options import SCHEDULE_OPTIONS, Schedule, effective_options
 from ..targets.target import Target
 from .constants import constant_text
 from .runner import Runner
 from .signature import ArgumentType, parse_argument_type
+from .toolchain import toolchain
 
 
 @dataclass(frozen=True, slots=False)
@@ -40,15 +35,15 @@ class Variant:
 
     @cached_property
     def key(self) -> str:
-        """A sha256 over everything that the generated code depends on."""
+        """A sha256 over everything that the generated code depends on, and nothing else: schedule options without effect
+        on the target do not make another variant."""
         parts = [
             self.source.name,
             self.source.hash,
             *(f"{name}: {type}" for name, type in self.signature.items()),
             *(f"{name} = {constant_text(value)}" for name, value in self.constants.items()),
-            str(self.target),
-            repr(sorted(asdict(self.schedule).items())),
-            *toolchain(self.target),
+            *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
+            *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -152,55 +147,3 @@ def nearest(name: str, known: Iterable[str]) -> str:
     known = list(known)
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
-
-
-# ---- what the same source may compile differently under -----------------------------------------------------------
-
-
-def toolchain(target: Target) -> tuple[str, ...]:
-    """Versions and settings, besides the variant itself, that generated code depends on."""
-    common = (compiler_fingerprint(), _version("llvmlite"), knobs.f32_default.get())
-    if target.kind == "cpu":
-        return (*common, platform.machine(), host_features())
-    assembler = knobs.ptxas_path.get()
-    stamp = ""
-    if assembler is not None and assembler.exists():
-        status = assembler.stat()
-        stamp = f"{status.st_size} {status.st_mtime_ns}"
-    return (
-        *common,
-        _version("nvidia-cuda-nvcc"),
-        f"{assembler} {stamp}",
-        knobs.ptxas_options.get(),
-        str(knobs.disable_ptxas_opt.get()),
-    )
-
-
-@cache
-def compiler_fingerprint() -> str:
-    """deuteron's version and a digest of the compiler's own files, so that a changed compiler never reads old code."""
-    digest = hashlib.blake2b(digest_size=16)
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
-        digest.update(path.read_bytes())
-    return f"{__version__} {digest.hexdigest()}"
-
-
-@cache
-def host_features() -> str:
-    """A digest of what this processor can do; code for one with more features must not reach one with fewer."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
-    found = re.findall(r"^(?:model name|flags|Features)\s*:.*$", text, re.MULTILINE)
-    return hashlib.sha256("\n".join(sorted(set(found))).encode()).hexdigest()[:16]
-
-
-@cache
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "absent"

@@ -56,7 +56,7 @@ GridOption = Annotated[
 ]
 SearchOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=1,2,4", help="FILE:KERNEL: choices of a constexpr or num_warps."),
+    typer.Option(metavar="NAME=1,2,4", help="FILE:KERNEL: choices of a constexpr or, on a GPU, num_warps."),
 ]
 ConstexprOption = Annotated[
     list[str] | None,

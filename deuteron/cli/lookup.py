@@ -65,12 +65,13 @@ def from_service(
     *,
     strict: bool,
 ) -> Found:
-    """Ask a service. ``device`` may be one of this machine, whose key is then sent."""
+    """Ask a service. ``device`` may be one of this machine, whose key and toolchain are then sent."""
     from .output import format_config
     from .settings import connect
 
     with connect(server) as client:
-        answer = client.lookup(_hash_of_file(kernel) or kernel, _key_of(device), shape, dtype, strict=strict)
+        key, toolchain = _identity_of(device)
+        answer = client.lookup(_hash_of_file(kernel) or kernel, key, shape, dtype, strict=strict, toolchain=toolchain)
     return Found(answer.match, answer.reason, format_config(answer.config or {}))
 
 
@@ -96,10 +97,13 @@ def _hash_in(bundle: Bundle, kernel: str) -> str:
     raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")
 
 
-def _key_of(device: str) -> str:
-    if device != "cpu" and not device.startswith("cuda"):
-        return device
+def _identity_of(device: str) -> tuple[str, dict[str, str] | None]:
+    """The key of a device of this machine and what this machine compiles for it with; of any other the name as it is,
+    and None: nothing is known of its toolchain."""
+    if device != "cpu" and (not device.startswith("cuda") or "/" in device):
+        return device, None
     from deuteron.compiler import get_device
-    from deuteron.tuner import DeviceFingerprint
+    from deuteron.tuner.records import DeviceFingerprint, current_toolchain
 
-    return DeviceFingerprint.of(get_device(device).properties).key
+    here = get_device(device)
+    return DeviceFingerprint.of(here.properties).key, current_toolchain(here)

@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.job import parse_shape
 from deuteron.tuner.json_fields import expect_object, expect_text, parse_json
 
@@ -39,8 +40,8 @@ async def lookup_config(
     ] = None,
     strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
 ) -> Response:
-    """The exact record if there is one, else the nearest shape, another toolchain's, or the default; `reason`
-    says which and why."""
+    """The exact record if there is one, else the nearest shape, or the default; `reason` says which and why, and
+    `toolchain_differences` how the record's toolchain differs from yours."""
     question = Question(kernel, device, parse_shape(shape), dtype, _toolchain(toolchain))
     # What is remembered is answered here: handing the question to a thread costs ten times as much as that.
     answer = context.lookups.recall(question, strict=strict)
@@ -53,14 +54,14 @@ async def lookup_config(
 @router.post("/lookup", summary="Look many configurations up", response_model=LookupBatchAnswer)
 def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) -> Response:
     """One round trip for everything a program is going to launch. Answers are in the order of the questions."""
-    answers = [
-        context.lookups.answer(
-            Question(item.kernel, item.device, item.shape, item.dtype, item.toolchain),
-            strict=body.strict,
-        )
-        for item in body.lookups
-    ]
-    return JSONResponse({"answers": [answer.to_json() for answer in answers]})
+    answers = []
+    for number, item in enumerate(body.lookups):
+        question = Question(item.kernel, item.device, item.shape, item.dtype, item.toolchain)
+        try:
+            answers.append(context.lookups.answer(question, strict=body.strict).to_json())
+        except (ShapeMismatch, RecordNotFound) as error:
+            raise type(error)(f"lookups[{number}]: {error.message}", hint=error.hint) from None
+    return JSONResponse({"answers": answers})
 
 
 @router.get("", summary="List stored configurations")

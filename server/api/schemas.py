@@ -152,6 +152,12 @@ class LookupBatchBody(Body):
     strict: bool = Field(False, description="404 unless every answer is exact.")
 
 
+class ToolchainDifference(BaseModel):
+    name: str = Field(description="Part of the toolchain, such as `compiler` or `driver`.")
+    recorded: str | None = Field(description="What the record was measured with; null where it does not say.")
+    current: str | None = Field(description="What was given in the question; null where it does not say.")
+
+
 class LookupAnswer(BaseModel):
     match: Literal["exact", "nearest_shape", "other_toolchain", "default"]
     reason: str = Field(description="Why this answer, in words.")
@@ -159,6 +165,9 @@ class LookupAnswer(BaseModel):
         description="The configuration to launch with; empty for `default`: use the kernel's own defaults."
     )
     record: Document | None = Field(description="The ConfigRecord it comes from, with provenance.")
+    toolchain_differences: list[ToolchainDifference] | None = Field(
+        description="Where the record's toolchain is not the given one; null if none was given or there is no record."
+    )
 
 
 class LookupBatchAnswer(BaseModel):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.tuner import ConfigRecord
+from deuteron.tuner.records import Difference
 
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -69,12 +70,14 @@ class RemoteEvent:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a default."""
+    """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a default.
+    ``toolchain_differences`` as in :class:`deuteron.tuner.Answer`."""
 
     match: str
     reason: str
     config: dict[str, int | float | str | bool]
     record: ConfigRecord | None
+    toolchain_differences: tuple[Difference, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

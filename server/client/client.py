@@ -12,6 +12,8 @@ from typing import cast
 import httpx
 
 from deuteron.tuner import ConfigRecord, JobSpec
+from deuteron.tuner.json_fields import canonical_json
+from deuteron.tuner.records import Difference
 
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
 from .download import Download
@@ -149,8 +151,11 @@ class Client:
         dtype: str,
         *,
         strict: bool = False,
+        toolchain: Mapping[str, str] | None = None,
     ) -> LookupResult:
-        """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name)."""
+        """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name). ``toolchain``: what the
+        launch will be compiled with (:func:`deuteron.tuner.current_toolchain`); records of others are flagged."""
+        chosen = {} if toolchain is None else {"toolchain": canonical_json(dict(toolchain))}
         document = self._get(
             "/v1/configs/lookup",
             kernel=kernel,
@@ -158,14 +163,17 @@ class Client:
             shape=",".join(f"{name}={size}" for name, size in shape.items()),
             dtype=dtype,
             strict=str(strict).lower(),
+            **chosen,
         )
         record = document.get("record")
         config = document.get("config")
+        unlike = cast("list[dict[str, str | None]] | None", document.get("toolchain_differences"))
         return LookupResult(
             match=str(document["match"]),
             reason=str(document["reason"]),
             config=cast("dict[str, int | float | str | bool]", config),
             record=ConfigRecord.from_json(record) if record is not None else None,
+            toolchain_differences=None if unlike is None else tuple(map(Difference.from_json, unlike)),
         )
 
     def pull_bundle(self, path: Path, *, kernel: str | None = None, device: str | None = None) -> BundleDownload:

@@ -66,6 +66,11 @@ class Configs:
             query = query.where(ConfigRow.shape_key == shape_key)
         return [_config(row) for row in self.connection.execute(query)]
 
+    def places(self, kernel_hash: str) -> list[tuple[str, str]]:
+        """Device keys and dtypes for which records of a kernel are stored."""
+        query = select(ConfigRow.device_key, ConfigRow.dtype).where(ConfigRow.kernel_hash == kernel_hash).distinct()
+        return [(row.device_key, row.dtype) for row in self.connection.execute(query)]
+
     def stream(self, *, kernel_hash: str | None = None, device_key: str | None = None) -> Iterator[str]:
         """Bodies of matching records in key order, fetched in batches."""
         query = select(ConfigRow.body).order_by(

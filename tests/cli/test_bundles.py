@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from deuteron.tuner import read_bundle
+from deuteron.tuner import read_bundle, write_bundle
 
 
 def test_show_lists_the_records(run, bundle: Path):
@@ -34,6 +35,25 @@ def test_lookup_says_why(run, bundle: Path):
     assert "n=65536" in near["reason"]
     other = ask("vector_add_kernel", "--shape", "n=65536", "--dtype", "f16")
     assert (other["match"], other["config"]) == ("default", "-")
+
+
+def test_lookup_says_what_another_toolchain_was(run, bundle: Path, tmp_path: Path):
+    (record,) = read_bundle(bundle).records()
+    other = tmp_path / "other.bundle"
+    write_bundle(other, [replace(record, toolchain={**record.toolchain, "compiler": "of yesterday"})])
+    asked = run("cache", "lookup", "--bundle", other, "vector_add_kernel", "--shape", "n=65536")
+    assert asked.code == 0
+    assert asked.out.startswith("match   other_toolchain\n")
+    assert f"compiler of yesterday, here {record.toolchain['compiler']}" in asked.out
+    strict = run("cache", "lookup", "--bundle", other, "vector_add_kernel", "--shape", "n=65536", "--strict")
+    assert strict.code == 2
+    assert "compiler of yesterday" in strict.err
+
+
+def test_lookup_of_other_dims_names_the_right_ones(run, bundle: Path):
+    asked = run("cache", "lookup", "--bundle", bundle, "vector_add_kernel", "--shape", "m=65536")
+    assert asked.code == 2
+    assert "the shape m=65536 lacks 'n'" in asked.err and "dims of vector_add_kernel: n" in asked.err
 
 
 def test_lookup_by_the_kernel_of_a_file(run, bundle: Path):

@@ -39,8 +39,8 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert "is current" in run("cache", "pull", "-o", bundle, *server).out
     online = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", *server).out
     offline = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", "--bundle", bundle).out
-    assert online.splitlines()[0] == offline.splitlines()[0] == "match   exact"
-    assert online.splitlines()[2] == offline.splitlines()[2]
+    assert online.startswith("match   exact\n")
+    assert online == offline  # the service is told this machine's toolchain, too
 
     missing = run("watch", "no-such-job", *server)
     assert missing.code == 2

@@ -275,9 +275,8 @@ def test_what_changes_the_key() -> None:
         variant_key(constexprs={"BLOCK": 64.0}),
         variant_key(target="cuda:80"),
         variant_key(target="cuda:90a"),
-        variant_key(num_warps=8),
-        variant_key(num_stages=2),
-        variant_key(maxnreg=128),
+        variant_key(target="cuda:90a", num_warps=8),
+        variant_key(target="cuda:90a", maxnreg=128),
         variant_key(debug=True),
         variant_key(enable_fp_fusion=False),
     ]
@@ -287,6 +286,17 @@ def test_what_changes_the_key() -> None:
     sources = [KernelSource.from_text(TEXT, "scale"), other]
     types = {"x": "*f32", "y": "*f32", "n": "i32"}
     assert len({make_variant(s, types, {}, "cpu", {}).key for s in sources}) == 2
+
+
+@pytest.mark.parametrize("options", [{"num_stages": 5}, {"num_warps": 8}, {"maxnreg": 64}])
+def test_options_without_effect_share_one_compilation(options: dict[str, int]) -> None:
+    """On the CPU none of these changes code: the second variant is the first one, under its own options."""
+    first = compile_add()
+    second = compile_add(**options)
+    assert not first.metadata.cached and second.metadata.cached
+    assert second.code() == first.code() and second.hash == first.hash
+    (name, value) = next(iter(options.items()))
+    assert getattr(second.metadata, name) == value
 
 
 def test_pickled_kernels_run() -> None:

@@ -223,11 +223,13 @@ def test_constant_text_is_injective(a: object, b: object) -> None:
     n=st.sampled_from([1, 5, 16, 2**31, 2**31 + 1]),
     block=st.sampled_from([64, 128]),
     warps=st.sampled_from([None, 4, 8]),
+    fuse=st.booleans(),
 )
 @settings(deadline=None, max_examples=60)
-def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | None) -> None:
-    """Launches that agree in type, promises, constants and schedule share a variant; others do not."""
-    options = {} if warps is None else {"num_warps": warps}
+def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | None, fuse: bool) -> None:
+    """Launches that agree in type, promises, constants and the schedule options that the CPU's code depends on share a
+    variant; others do not."""
+    options = {"enable_fp_fusion": fuse, **({} if warps is None else {"num_warps": warps})}
     promised = "*f32:16" if offset % 16 == 0 else "*f32"
     kind = "i32" if n < 2**31 else "i64"
     number = None if n == 1 else f"{kind}:16" if n % 16 == 0 else kind
@@ -237,7 +239,7 @@ def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | N
     variant = specialize(copy, arguments, rest).variant
     expected = {"x": promised, "y": "*f32:16", "n": number}
     assert {k: str(v) for k, v in variant.signature.items()} == {k: v for k, v in expected.items() if v}
-    summary = (promised, number, n if n == 1 else None, block, warps or 4)
+    summary = (promised, number, n if n == 1 else None, block, fuse)
     assert SEEN.setdefault(variant.key, summary) == summary
     assert len(set(SEEN.values())) == len(SEEN)
 

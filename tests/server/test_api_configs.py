@@ -66,9 +66,18 @@ def test_a_new_record_is_seen_at_once(client: TestClient, make_record: MakeRecor
 
 def test_another_toolchain_is_flagged(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}))
-    answer = look(client, toolchain='{"deuteron": "9"}')
+    mine = {**make_record({"M": 64, "N": 64}).toolchain, "deuteron": "9"}
+    answer = look(client, toolchain=json.dumps(mine))
     assert answer["match"] == "other_toolchain"
-    assert "not verified" in answer["reason"]
+    assert "another toolchain, not verified with this one: deuteron 0.1.0, here 9" in answer["reason"]
+    difference = {"name": "deuteron", "recorded": "0.1.0", "current": "9"}
+    assert answer["toolchain_differences"] == [difference]
+    question = {"kernel": HASH, "device": "cpu", "shape": {"M": 64, "N": 64}}
+    asked = [{**question, "toolchain": mine}, {**question, "toolchain": {**mine, "deuteron": "0.1.0"}}, question]
+    answers = client.post("/v1/configs/lookup", json={"lookups": asked}).json()["answers"]
+    assert [a["toolchain_differences"] for a in answers] == [[difference], [], None]
+    assert [a["match"] for a in answers] == ["other_toolchain", "exact", "exact"]
+    assert "not compared" in answers[2]["reason"]
     bad = client.get(
         "/v1/configs/lookup",
         params={"kernel": HASH, "device": "cpu", "shape": "M=1", "toolchain": "{"},
@@ -80,7 +89,36 @@ def test_another_toolchain_is_flagged(client: TestClient, make_record: MakeRecor
 def test_device_names_meet(client: TestClient, make_record: MakeRecord, name: str) -> None:
     put(client, make_record({"M": 64, "N": 64}, device=H200))
     assert look(client, device=name)["match"] == "exact"
-    assert look(client, device="NVIDIA H100")["match"] == "default"
+    elsewhere = look(client, device="NVIDIA H100")
+    assert elsewhere["match"] == "default"
+    assert f"the kernel was tuned for {H200.key} (f32)" in elsewhere["reason"]
+
+
+def test_where_a_kernel_was_tuned_meanwhile_is_seen(client: TestClient, make_record: MakeRecord) -> None:
+    """An answer without a record names the devices of today, not those of the first time it was asked."""
+    assert "no record of the kernel" in look(client, device="NVIDIA H100")["reason"]
+    put(client, make_record({"M": 64, "N": 64}, device=H200))
+    assert f"tuned for {H200.key} (f32)" in look(client, device="NVIDIA H100")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "detail"), [("M=64", "the shape M=64 lacks 'N'"), ("M=64,N=64,K=1", "has the unknown dim 'K'")]
+)
+def test_a_shape_over_other_dims_is_refused(
+    client: TestClient, make_record: MakeRecord, shape: str, detail: str
+) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    for _ in range(2):  # from the store, then from memory
+        response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cpu", "shape": shape})
+        assert response.status_code == 422
+        assert detail in response.json()["detail"]
+        assert "M, N" in response.json()["hint"]
+    sizes = dict(part.split("=") for part in shape.split(","))
+    question = {"kernel": HASH, "device": "cpu", "shape": {"M": 64, "N": 64}}
+    body = {"lookups": [question, {**question, "shape": {dim: int(size) for dim, size in sizes.items()}}]}
+    response = client.post("/v1/configs/lookup", json=body)
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith("lookups[1]: ")
 
 
 def test_a_kind_that_stands_for_several_devices_is_ambiguous(client: TestClient, make_record: MakeRecord) -> None:

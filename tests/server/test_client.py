@@ -87,7 +87,11 @@ def test_submit_watch_and_look_up(make_service: Callable[..., Any], tmp_path: Pa
         assert (done.state, done.trials, done.is_final) == ("succeeded", 4, True)
         (record,) = client.records(job.id)
         found = client.lookup(record.kernel_hash, record.device.key, {"M": 8, "N": 8}, "f32", strict=True)
-        assert (found.match, found.record) == ("exact", record)
+        assert (found.match, found.record, found.toolchain_differences) == ("exact", record, None)
+        mine = {**record.toolchain, "compiler": "mine"}
+        found = client.lookup(record.kernel_hash, record.device.key, {"M": 8, "N": 8}, "f32", toolchain=mine)
+        assert (found.match, found.record) == ("other_toolchain", record)
+        assert [d.current for d in found.toolchain_differences or ()] == ["mine"]
         assert client.cancel(job.id).state == "succeeded"
         assert job.id in [item.id for item in client.jobs(limit=10)]
         assert client.profile(job.id, tmp_path / "p.hatchet").read_text() == "[]"

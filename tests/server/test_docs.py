@@ -52,7 +52,7 @@ def service(make_service: Callable[..., Any]) -> Any:
 
 def test_http_api(service: Any, tmp_path: Path) -> None:
     out = run_blocks("http-api.md", service.url, tmp_path)
-    health, submit, follow, read, lookup, batch, bundle, kernel, problem = out
+    health, submit, follow, read, lookup, other, batch, bundle, kernel, problem = out
     assert "single user" in json.loads(health)["auth"]
     assert f"{service.url}/v1/jobs/" in submit
     trials, resumed = follow.split("\n")[:2]
@@ -61,6 +61,10 @@ def test_http_api(service: Any, tmp_path: Path) -> None:
     assert '"state":"succeeded"' in read
     assert (tmp_path / "search.hatchet").read_text().lstrip().startswith("[")
     assert json.loads(lookup)["match"] == "exact"
+    assert json.loads(other)["match"] == "other_toolchain"
+    differences = {part["name"]: part for part in json.loads(other)["toolchain_differences"]}
+    assert differences["deuteron"]["current"] == "0.0.9" and "target" not in differences
+    assert differences["compiler"]["recorded"] and differences["compiler"]["current"] is None
     assert [a["match"] for a in json.loads(batch)["answers"]] == ["exact", "nearest_shape"]
     assert "configs.bundle: OK" in bundle
     assert bundle.rstrip().endswith("304")

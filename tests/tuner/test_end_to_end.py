@@ -188,6 +188,16 @@ def test_users_kernel_with_wrong_crashing_and_uncompilable_variants(user_file: P
     assert reference.endswith("itself checked with the interpreter at n=104")
 
 
+def test_constraint_over_a_dim_holds_at_the_real_shape(user_file: Path) -> None:
+    """The interpreter runs a reduced shape, at which no block of the space would satisfy the constraint."""
+    text = KERNEL.replace('"MODE": [0, 1, 2, 4]}', '"MODE": [0]}, "constraints": ["BLOCK <= n"]')
+    user_file.write_text(text)
+    _, trials = tune(resolve_workload(f"{user_file}:scale"), {"n": 5000}, user_file.parent / "out")
+    screened = {t.config["BLOCK"]: t for t in trials if t.phase == "screen"}
+    assert {block: t.status for block, t in screened.items()} == {256: "ok", 1024: "ok"}
+    assert (screened[256].reference or "").endswith("itself checked with the interpreter at n=392")
+
+
 def test_kernel_that_never_ends_is_a_timeout(user_file: Path) -> None:
     from deuteron.tuner.evaluate.evaluator import LocalEvaluator
     from deuteron.tuner.workloads import Problem

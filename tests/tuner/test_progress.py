@@ -18,7 +18,7 @@ from deuteron.tuner.events import (
     TuneEvent,
 )
 from deuteron.tuner.measure.statistics import Interval
-from deuteron.tuner.progress import LiveProgress, PlainProgress, time_text
+from deuteron.tuner.progress import LiveProgress, PlainProgress, event_text, time_text, trial_text
 from deuteron.tuner.trial import Trial
 
 SHAPE = {"M": 64, "N": 32}
@@ -43,6 +43,17 @@ def events(make_record) -> list[TuneEvent]:  # type: ignore[no-untyped-def]
         ShapeFinished(make_record(SHAPE)),
         JobFinished(("r",), 3.25),
     ]
+
+
+def test_what_is_tried_once_is_said() -> None:
+    started = ShapeStarted(SHAPE, "f32", 25, held={"num_stages": 3, "num_warps": 4})
+    assert (event_text(started) or "").splitlines() == [
+        "M=64,N=32 f32: 25 configurations",
+        "  num_stages changes no code here: tried as 3 only",
+        "  num_warps changes no code here: tried as 4 only",
+    ]
+    twin = replace(trial(3, 9.0), metrics={"duplicate_of": 1.0})
+    assert trial_text(twin) == "#3 screen 9 us (same code as #1)  BLOCK=8"
 
 
 def test_plain_lines_where_there_is_no_terminal(events: list[TuneEvent]) -> None:

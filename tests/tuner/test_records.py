@@ -4,18 +4,21 @@ import json
 import math
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deuteron.tuner.errors import RecordNotFound, SchemaError
+from deuteron.compiler.targets import Target
+from deuteron.tuner.errors import RecordNotFound, SchemaError, ShapeMismatch
 from deuteron.tuner.job import parse_shape, shape_key
 from deuteron.tuner.records import (
     ConfigRecord,
     DeviceFingerprint,
     RecordIndex,
     canonical_name,
+    current_toolchain,
     lookup,
 )
 
@@ -95,12 +98,12 @@ def test_bad_shapes(text: str) -> None:
 HASH = "ab" * 32
 
 
-def test_exact_then_nearest_then_toolchain_then_default(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+def test_exact_then_nearest_then_default(make_record, h100) -> None:  # type: ignore[no-untyped-def]
     now = {"deuteron": "2"}
     records = [
         make_record({"M": 512, "N": 512}, toolchain=now, config={"BLOCK": 1}),
         make_record({"M": 4096, "N": 4096}, toolchain=now, config={"BLOCK": 2}),
-        make_record({"M": 1000, "N": 1000}, toolchain={"deuteron": "1"}, config={"BLOCK": 3}),
+        make_record({"M": 1000, "N": 1000}, toolchain={"deuteron": "1", "host": "a"}, config={"BLOCK": 3}),
         make_record({"M": 8, "N": 8}, dtype="f16", toolchain={"deuteron": "1"}, config={"BLOCK": 4}),
     ]
     index = RecordIndex(records)
@@ -109,19 +112,85 @@ def test_exact_then_nearest_then_toolchain_then_default(make_record, h100) -> No
         return lookup(index, HASH, h100, {"M": m, "N": n}, dtype, strict=strict, toolchain=now)
 
     assert (find(512, 512).match, find(512, 512).config) == ("exact", {"BLOCK": 1})
-    near = find(1000, 1000)
+    assert find(512, 512).toolchain_differences == ()
+    near = find(512, 300)
     assert (near.match, near.config) == ("nearest_shape", {"BLOCK": 1})
-    assert "nearest shape is M=512,N=512" in near.reason
+    assert near.reason == f"M=512,N=300 was not tuned on {h100.key}; the nearest shape is M=512,N=512"
     assert find(3000, 3000).config == {"BLOCK": 2}
-    stale = find(8, 16, "f16")
-    assert (stale.match, stale.config) == ("other_toolchain", {"BLOCK": 4})
-    assert "deuteron 1" in stale.reason and "not verified" in stale.reason
+    stale = find(1000, 1000)
+    assert (stale.match, stale.config) == ("other_toolchain", {"BLOCK": 3})
+    assert stale.reason == (
+        f"tuned for M=1000,N=1000 on {h100.key}; measured with another toolchain, not verified with this one: "
+        "deuteron 1, here 2; host a, here not named"
+    )
+    assert [d.to_json() for d in stale.toolchain_differences] == [
+        {"name": "deuteron", "recorded": "1", "current": "2"},
+        {"name": "host", "recorded": "a", "current": None},
+    ]
+    assert stale.to_json()["toolchain_differences"][0]["recorded"] == "1"
+    assert find(1001, 1001).config == {"BLOCK": 3}  # near and of another toolchain, rather than far and of this one
+    both = find(8, 16, "f16")
+    assert (both.match, both.config) == ("other_toolchain", {"BLOCK": 4})
+    assert "the nearest shape is M=8,N=8" in both.reason and "another toolchain" in both.reason
     none = find(8, 8, "bf16")
     assert (none.match, none.config, none.record) == ("default", {}, None)
-    assert "other devices or dtypes" in none.reason
-    with pytest.raises(RecordNotFound, match="no configuration for M=1000,N=1000 f32"):
+    assert none.toolchain_differences is None and none.to_json()["toolchain_differences"] is None
+    assert none.reason == f"nothing for bf16 on {h100.key}: the kernel was tuned for {h100.key} (f16, f32)"
+    with pytest.raises(
+        RecordNotFound, match="no configuration for M=1000,N=1000 f32 on .*: tuned for .* deuteron 1, here"
+    ):
         find(1000, 1000, strict=True)
+    with pytest.raises(RecordNotFound, match="only other shapes were tuned"):
+        find(1001, 1001, strict=True)
     assert find(512, 512, strict=True).match == "exact"
+
+
+def test_a_record_of_an_older_version_answers_as_another_toolchain(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+    """Records that name neither compiler nor assembler load, and are used with a word of warning."""
+    device = SimpleNamespace(target="cuda:90a", properties=SimpleNamespace(driver="580.95"))
+    now = current_toolchain(device)
+    old = {name: now[name] for name in ("deuteron", "llvmlite", "target", "driver")}
+    record = ConfigRecord.from_json(make_record({"n": 4}, toolchain=old).to_json())
+    answer = lookup([record], HASH, h100, {"n": 4}, "f32", toolchain=now)
+    assert (answer.match, answer.record) == ("other_toolchain", record)
+    assert "compiler not named, here " in answer.reason
+    assert {d.name for d in answer.toolchain_differences} == {
+        "compiler",
+        "assembler",
+        "assembler_options",
+        "f32_default",
+    }
+    assert all(d.recorded is None for d in answer.toolchain_differences)
+
+
+def test_a_changed_compiler_makes_another_toolchain(make_record, h100, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Records and the variant cache take the toolchain from one place."""
+    from deuteron.compiler.runtime import toolchain as definition
+
+    device = SimpleNamespace(target="cpu", properties=SimpleNamespace(driver=None))
+    assert current_toolchain(device) == definition.toolchain(Target.parse("cpu"))
+    record = make_record({"n": 4}, toolchain=current_toolchain(device))
+    monkeypatch.setattr(definition, "compiler_digest", lambda: "changed")
+    answer = lookup([record], HASH, h100, {"n": 4}, "f32", toolchain=current_toolchain(device))
+    assert answer.match == "other_toolchain"
+    assert [d.name for d in answer.toolchain_differences] == ["compiler"]
+
+
+def test_without_a_toolchain_the_answer_says_that_none_was_compared(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+    answer = lookup([make_record({"n": 4})], HASH, h100, {"n": 4}, "f32")
+    assert (answer.match, answer.toolchain_differences) == ("exact", None)
+    assert answer.reason.endswith("toolchains were not compared, since none was given")
+
+
+def test_records_of_another_device_are_named(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+    index = RecordIndex([make_record({"n": 4})])
+    other = DeviceFingerprint("cuda", "NVIDIA A100-SXM4-80GB", sm_count=108)
+    answer = lookup(index, HASH, other, {"n": 4}, "f32")
+    assert answer.match == "default"
+    assert answer.reason == f"nothing for f32 on {other.key}: the kernel was tuned for {h100.key} (f32)"
+    for number in range(4):
+        index.add_place(HASH, f"z{number}", "f16")
+    assert lookup(index, HASH, other, {"n": 4}, "f32").reason.endswith("z0 (f16), z1 (f16) and 2 more")
 
 
 def test_default_says_that_the_kernel_is_unknown(make_record, h100) -> None:  # type: ignore[no-untyped-def]
@@ -142,8 +211,28 @@ def test_the_newer_of_two_records_counts(make_record, h100) -> None:  # type: ig
         assert lookup(order, HASH, h100, {"n": 4}, "f32").config == {"BLOCK": 2}
 
 
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ({"M": 4}, "the shape M=4 lacks 'N'"),
+        ({"M": 4, "N": 4, "K": 4}, "the shape K=4,M=4,N=4 has the unknown dim 'K'"),
+        ({"m": 4, "n": 4}, "lacks 'M'"),
+        ({}, r"the shape \(empty\) lacks 'M'"),
+    ],
+)
+def test_a_shape_over_other_dims_is_refused(make_record, h100, shape: dict[str, int], message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ShapeMismatch, match=message) as refused:
+        lookup([make_record({"M": 4, "N": 4})], HASH, h100, shape, "f32")
+    assert refused.value.hint == "dims of kernel: M, N"
+
+
 def test_other_dims_are_never_near(make_record, h100) -> None:  # type: ignore[no-untyped-def]
-    assert lookup([make_record({"n": 4})], HASH, h100, {"m": 4}, "f32").match == "default"
+    """One kernel tuned over two sets of dims: each shape meets its own."""
+    index = RecordIndex(
+        [make_record({"n": 4}, config={"BLOCK": 1}), make_record({"m": 4, "k": 1}, config={"BLOCK": 2})]
+    )
+    assert lookup(index, HASH, h100, {"n": 8}, "f32").config == {"BLOCK": 1}
+    assert lookup(index, HASH, h100, {"m": 8, "k": 8}, "f32").config == {"BLOCK": 2}
 
 
 def test_nearest_agrees_with_brute_force_for_few_and_many(make_record, h100) -> None:  # type: ignore[no-untyped-def]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -307,6 +308,22 @@ def test_several_shapes_and_dtypes_share_the_time(tmp_path: Path) -> None:
     ]
     started = [e for e in run.events if isinstance(e, ShapeStarted)]
     assert started[0].bytes == 2 * 128 * 256 * 4 and started[1].bytes == 2 * 128 * 256 * 2
+
+
+def test_parameters_that_change_no_code_are_tried_once_and_named(tmp_path: Path) -> None:
+    data = builtin_workload("softmax").to_json()
+    parameters = {"ROWS": [1, 2, 4], "TILES": [1, 2], "num_stages": [3, 1, 2], "num_warps": [4, 8]}
+    data["spaces"] = {"any": {"parameters": parameters, "constraints": ["ROWS * TILES <= M"]}}
+    spec = JobSpec.from_json({"workload": {**data, "defaults": {}}, "shapes": [{"M": 64, "N": 32}]})
+    evaluator = FakeEvaluator(bowl)
+    run = Run(spec, evaluator, tmp_path)
+    assert len(evaluator.screened) == len(set(evaluator.screened)) == 6
+    assert {(t.config["num_stages"], t.config["num_warps"]) for t in run.trials} == {(3, 4)}
+    (started,) = (e for e in run.events if isinstance(e, ShapeStarted))
+    assert (started.space_size, started.held) == (6, {"num_stages": 3, "num_warps": 4})
+    assert event_from_json(json.loads(json.dumps(started.to_json()))) == started
+    old = {name: value for name, value in started.to_json().items() if name != "held"}
+    assert event_from_json(old) == replace(started, held={})
 
 
 def test_time_budget_ends_screening(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.jit import JITFunction
 from deuteron.tuner import RecordIndex, builtin_workload, read_bundle, tuned, write_bundle
-from deuteron.tuner.errors import BundleError
+from deuteron.tuner.errors import BundleError, RecordNotFound
+from deuteron.tuner.records import DeviceFingerprint, current_toolchain
 from deuteron.tuner.tuned import fetch_bundle
 
 
@@ -114,7 +115,7 @@ def test_shape_is_read_from_arrays_and_scalars(make_record) -> None:  # type: ig
     launcher = tuned(jit, RecordIndex([record]))
     answer = launcher.answer(*layer_norm_arguments(6, 32))
     assert answer.match == "default"  # recorded on an H100, launched on this CPU
-    assert "other devices" in answer.reason
+    assert f"the kernel was tuned for {record.device.key} (f32)" in answer.reason
     flat = layer_norm_arguments(6, 32)
     flat[0] = np.float32(3.0)
     with pytest.raises(LaunchError, match=r"'x_ptr' has no axis 0, which gives the size 'M'"):
@@ -123,6 +124,32 @@ def test_shape_is_read_from_arrays_and_scalars(make_record) -> None:  # type: ig
     text[7] = "32"
     with pytest.raises(LaunchError, match="'n_cols' is '32'; it gives the size 'N'"):
         launcher.answer(*text)
+
+
+def test_a_record_of_another_compiler_is_used_and_flagged(make_record, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The toolchain of a launch is the one that names its cached variant."""
+    from deuteron.compiler import get_device
+    from deuteron.compiler.runtime import toolchain as definition
+
+    jit, cpu = kernel(), get_device("cpu")
+    record = make_record(
+        {"M": 6, "N": 32},
+        kernel_hash=jit.source.hash,
+        device=DeviceFingerprint.of(cpu.properties),
+        toolchain=current_toolchain(cpu),
+        dims_from_arguments={"M": "x_ptr.shape[0]", "N": "n_cols"},
+        dtype_argument="x_ptr",
+    )
+    index, arguments = RecordIndex([record]), layer_norm_arguments(6, 32)
+    same = tuned(jit, index).answer(*arguments)
+    assert (same.match, same.toolchain_differences) == ("exact", ())
+    digest = definition.compiler_digest()
+    monkeypatch.setattr(definition, "compiler_digest", lambda: "changed")
+    other = tuned(jit, index).answer(*arguments)
+    assert (other.match, other.config) == ("other_toolchain", record.config)
+    assert f"compiler {digest}, here changed" in other.reason
+    with pytest.raises(RecordNotFound, match="another toolchain"):
+        tuned(jit, index, strict=True).answer(*arguments)
 
 
 def test_record_without_dims_cannot_serve_launches(make_record) -> None:  # type: ignore[no-untyped-def]

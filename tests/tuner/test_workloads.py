@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from deuteron.compiler import DeviceProperties
-from deuteron.tuner import BUILTINS, Problem, WorkloadSpec, builtin_workload
+from deuteron.compiler import DeviceProperties, KernelSource
+from deuteron.compiler.errors import OutOfResources
+from deuteron.compiler.options import SCHEDULE_OPTIONS, effective_options
+from deuteron.compiler.runtime.pipeline import build
+from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.targets import Target
+from deuteron.tuner import BUILTINS, Expression, Problem, WorkloadSpec, builtin_workload
 from deuteron.tuner.errors import WorkloadError
-from deuteron.tuner.evaluate.check import interpret, small_problem
+from deuteron.tuner.evaluate.check import INTERPRETED_ELEMENTS, cut_problem, interpret, small_case
+from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Tensor, Tolerance
+from deuteron.tuner.workloads.inferred import infer_workload
 from deuteron.tuner.workloads.inputs import BLOCK, make_tensor, make_tensors
 from deuteron.tuner.workloads.references import REFERENCES, find_reference
 from deuteron.tuner.workloads.tolerance import TOLERANCES, Comparison, Expected, compare_all
@@ -99,13 +107,129 @@ def test_spaces_hold_the_default_and_fit_the_kernel(name: str, device: DevicePro
         assert (space.count() or 0) > 3
 
 
-def test_shared_memory_of_the_device_limits_the_space() -> None:
-    problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, "bf16")
-    small = DeviceProperties("x", "cuda", sm_count=10, shared_bytes_per_block=99 * 1024)
-    assert (problem.space(small).count() or 0) < (problem.space(H200).count() or 0)
-    for config in problem.space(small).configurations():
-        tile = (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]  # type: ignore[operator]
-        assert tile * 2 * config["num_stages"] <= 99 * 1024  # type: ignore[operator]
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_shared_memory_strikes_out_what_the_device_cannot_hold_and_nothing_else(dtype: str) -> None:
+    problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, dtype)
+    sm86 = DeviceProperties("x", "cuda", sm_count=10, shared_bytes_per_block=Target.parse("cuda:86").shared_bytes)
+    unlimited = replace(sm86, shared_bytes_per_block=1 << 30)
+    held = problem.space(sm86)
+    struck = [c for c in problem.space(unlimited).configurations() if c["GROUP_M"] == 1 and not held.contains(c)]
+    assert (len(struck) > 10) == (dtype == "f32")  # 16-bit tiles all fit
+    for config in struck:
+        with pytest.raises(OutOfResources, match="shared memory"):
+            build_for(problem, config, "cuda:86")
+    largest = sorted(held.configurations(), key=lambda c: math.prod(c[f"BLOCK_{d}"] for d in "MNK"))[-12:]  # type: ignore[misc]
+    for config in largest:
+        build_for(problem, config, "cuda:86")
+
+
+def build_for(problem: Problem, config: Configuration, target: str) -> None:
+    variant = problem.variant(config)
+    build(
+        make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule), stop_after="llvm"
+    )
+
+
+@pytest.mark.parametrize("device", [CPU, H200], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("name", BUILTINS)
+def test_built_in_spaces_offer_only_options_that_change_code(name: str, device: DeviceProperties) -> None:
+    spec = builtin_workload(name)
+    space, default = spec.space_for(device.kind), spec.default_for(device.kind)
+    mentioned = {*space.names, *default}.union(*(Expression.parse(text).names for text in space.constraints))
+    assert mentioned & set(SCHEDULE_OPTIONS) <= set(effective_options(device.kind))
+    assert Problem(spec, SMALL[name], "f32").idle_parameters(device.kind) == ()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_inferred_spaces_offer_only_options_that_change_code(kind: str) -> None:
+    text = builtin_workload("vector_add").kernel
+    source = KernelSource.from_text(text.source, text.name)
+    names = infer_workload(source, dims=("n",), scalars={"n_elements": "n"}).space_for(kind).names
+    assert set(names) & set(SCHEDULE_OPTIONS) <= set(effective_options(kind))
+
+
+def with_space(name: str, parameters: dict[str, list[int]], *constraints: str, **more: object) -> WorkloadSpec:
+    """A built-in workload with a user's space for every device."""
+    space = {"parameters": parameters, "constraints": list(constraints)}
+    data = {key: value for key, value in builtin_workload(name).to_json().items() if key not in ("spaces", "defaults")}
+    return WorkloadSpec.from_json({**data, "space": space, **more})
+
+
+def test_options_without_effect_in_a_users_space_are_held() -> None:
+    """Each configuration of the others once, at the value of the default configuration, which constraints allow."""
+    spec = with_space(
+        "vector_add",
+        {"BLOCK_SIZE": [128, 256, 512, 1024], "num_warps": [1, 2, 4], "num_stages": [1, 2, 3]},
+        "BLOCK_SIZE >= 128 * num_stages",
+        default={"BLOCK_SIZE": 256, "num_warps": 2, "num_stages": 2},
+    )
+    problem = Problem(spec, {"n": 1000}, "f32")
+    for device, idle in ((CPU, ("num_warps", "num_stages")), (H200, ("num_stages",))):
+        assert problem.idle_parameters(device.kind) == idle
+        found = list(problem.space(device).configurations())
+        assert {config["num_stages"] for config in found} == {2}
+        assert {config["BLOCK_SIZE"] for config in found} == {256, 512, 1024}
+        assert {config["num_warps"] for config in found} == ({2} if device is CPU else {1, 2, 4})
+        assert len(found) == problem.space(device).count() == (3 if device is CPU else 9)
+        assert problem.default(problem.space(device), device.kind) == spec.default_for(device.kind)
+
+
+def test_a_held_parameter_drops_its_own_condition() -> None:
+    """Where its condition is false a parameter keeps its default; one that changes no code keeps one value anyway."""
+    data = [
+        {"name": "BLOCK_SIZE", "choices": [128, 256]},
+        {"name": "num_stages", "choices": [1, 2, 3], "when": "BLOCK_SIZE > 128"},
+    ]
+    default = {"BLOCK_SIZE": 256, "num_stages": 3}
+    spec = with_space("vector_add", data, default=default)  # type: ignore[arg-type]
+    found = list(Problem(spec, {"n": 1000}, "f32").space(CPU).configurations())
+    assert found == [{"BLOCK_SIZE": 128, "num_stages": 3}, {"BLOCK_SIZE": 256, "num_stages": 3}]
+
+
+@pytest.mark.parametrize(
+    ("line", "idle"),
+    [
+        ("for k in tl.range(0, n, num_stages=STAGES):", ("STAGES",)),
+        ("for k in tl.range(0, n, num_stages=2 * STAGES, flatten=STAGES > 1):", ("STAGES",)),
+        ("for k in tl.range(0, n):", ("STAGES",)),
+        ("for k in tl.range(0, n, loop_unroll_factor=STAGES):", ()),
+        ("for k in tl.range(0, n, STAGES, num_stages=STAGES):", ()),
+    ],
+)
+def test_a_constexpr_that_is_only_a_hint_is_held(line: str, idle: tuple[str, ...]) -> None:
+    text = (
+        "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+        "def fill(y, n, BLOCK: tl.constexpr, STAGES: tl.constexpr):\n"
+        f"    {line}\n        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "        tl.store(y + at, k + 1.0, mask=at < n)\n"
+    )
+    spec = WorkloadSpec.from_json(
+        {
+            "kernel": {"name": "fill", "source": text},
+            "dims": ["n"],
+            "tensors": [{"name": "y", "shape": ["n"], "role": "output"}],
+            "scalars": {"n": "n"},
+            "grid": ["cdiv(n, BLOCK)"],
+            "space": {"parameters": {"BLOCK": [128, 256], "STAGES": [1, 2, 4]}},
+        }
+    )
+    problem = Problem(spec, {"n": 1000}, "f32")
+    assert problem.idle_parameters("cuda") == problem.idle_parameters("cpu") == idle
+    codes = set()
+    for stages in (1, 2, 4):
+        variant = problem.variant({"BLOCK": 128, "STAGES": stages})
+        made = make_variant(problem.source, variant.signature, variant.constexprs, "cuda:90a", {})
+        codes.add(build(made, stop_after="ptx").artifacts["ptx"])
+    assert len(codes) == (1 if idle else 3)
+
+
+def test_a_parameter_that_the_launch_uses_is_not_held() -> None:
+    spec = with_space(
+        "vector_add", {"BLOCK_SIZE": [128], "num_warps": [1, 2]}, grid=["cdiv(n, BLOCK_SIZE) * num_warps"]
+    )
+    problem = Problem(spec, {"n": 1000}, "f32")
+    assert problem.idle_parameters("cpu") == ()
+    assert problem.space(CPU).count() == 2
 
 
 def test_scalars_get_the_types_that_launches_would_give_them() -> None:
@@ -184,7 +308,58 @@ def test_comparison_of_special_values() -> None:
 
 def test_reduced_problem_keeps_divisibility() -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 1001, "K": 40}, "f32")
-    assert small_problem(problem).dims == {"M": 96, "N": 105, "K": 40}
+    assert cut_problem(problem, dict.fromkeys("MNK", 96)).dims == {"M": 96, "N": 105, "K": 40}
+    default = problem.default(problem.space(CPU), "cpu")
+    assert small_case(problem, CPU, default) == (cut_problem(problem, dict.fromkeys("MNK", 96)), default)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "block", "dims"),
+    [
+        ([], 1024, {"M": 96, "N": 104}),
+        (["BLOCK <= N"], 1024, {"M": 96, "N": 1544}),
+        (["N % BLOCK == 8"], 256, {"M": 96, "N": 776}),
+        (["BLOCK <= N", "BLOCK <= 4 * M"], 1024, {"M": 384, "N": 1544}),
+        (["BLOCK <= N and M >= 100"], 128, {"M": 192, "N": 200}),
+        (["N == 4104"], 1024, {"M": 96, "N": 4104}),
+    ],
+)
+def test_a_reduced_shape_satisfies_the_constraints_of_the_default(
+    constraints: list[str], block: int, dims: dict[str, int]
+) -> None:
+    spec = copying(constraints)
+    problem = Problem(spec, {"M": 4096, "N": 4104}, "f32")
+    assert problem.full_space(CPU).contains({"BLOCK": block})
+    small, config = small_case(problem, CPU, {"BLOCK": block})
+    assert (small.dims, config) == (dims, {"BLOCK": block})
+
+
+def test_a_reduced_shape_stays_small_where_a_smaller_configuration_is_valid() -> None:
+    """A constraint that the default meets at very large shapes only: another configuration is interpreted."""
+    problem = Problem(copying(["BLOCK < M * N // 2**14 or BLOCK == 128"]), {"M": 1 << 14, "N": 1 << 14}, "f32")
+    small, config = small_case(problem, CPU, {"BLOCK": 8192})
+    assert config == {"BLOCK": 128}
+    assert INTERPRETED_ELEMENTS < small.elements <= 4 * INTERPRETED_ELEMENTS
+
+
+def copying(constraints: list[str]) -> WorkloadSpec:
+    """A kernel that copies the M x N matrix x to y in blocks of a row."""
+    text = (
+        "@triton.jit\ndef copy(x, y, n, BLOCK: tl.constexpr):\n"
+        "    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    row = tl.program_id(0) * n\n"
+        "    tl.store(y + row + at, tl.load(x + row + at, mask=at < n), mask=at < n)\n"
+    )
+    return WorkloadSpec.from_json(
+        {
+            "kernel": {"name": "copy", "source": text},
+            "dims": ["M", "N"],
+            "tensors": [{"name": "x", "shape": ["M", "N"]}, {"name": "y", "shape": ["M", "N"], "role": "output"}],
+            "scalars": {"n": "N"},
+            "grid": ["M", "cdiv(N, BLOCK)"],
+            "space": {"parameters": {"BLOCK": [128, 256, 1024, 8192]}, "constraints": constraints},
+        }
+    )
 
 
 def test_unknown_names() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import WorkloadError
+from ..errors import SpaceError, WorkloadError
+from ..expression import Expression
+from ..json_fields import Scalar
 from ..space import Configuration
 from ..workloads import Problem, Variant
 from ..workloads.inputs import make_tensors
@@ -16,12 +19,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deuteron.compiler.runtime.compiled import CompiledKernel
-    from deuteron.compiler.runtime.devices import Device, DeviceArray
+    from deuteron.compiler.runtime.devices import Device, DeviceArray, DeviceProperties
 
 Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"
 
 # The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
 SMALL_DIM = 96
+INTERPRETED_ELEMENTS = 1 << 20
 
 
 class Checker:
@@ -29,8 +33,8 @@ class Checker:
 
     Inputs are made from ``seed``; outputs are poisoned before each check, so an element that is not written is wrong.
     With a NumPy reference the expected result is computed in float64 from the very inputs, rounded to their dtype.
-    Without one, the default configuration is compared with the interpreter at a small shape, and then gives the expected
-    result at the real shape.
+    Without one, the default configuration is compared with the interpreter at a small shape (:func:`small_case`), and
+    then gives the expected result at the real shape.
     """
 
     def __init__(
@@ -81,9 +85,9 @@ class Checker:
             expected = find_reference(name)(inputs, self._problem.scalars)
             self._check_shapes(expected)
             return expected, f"NumPy float64 {name}"
-        small = small_problem(self._problem)
+        small, config = small_case(self._problem, self._device.properties, default)
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
-        interpreted = self._check_default_with_interpreter(small, seed, default)
+        interpreted = self._check_with_interpreter(small, seed, config)
         result = self._result(default)
         self._check_all_is_written(result, interpreted, where)
         return (
@@ -109,14 +113,9 @@ class Checker:
                     hint="use a reference that was written for these tensors, or 'interpreter'",
                 )
 
-    def _check_default_with_interpreter(
-        self, small: Problem, seed: int, default: Configuration
-    ) -> dict[str, np.ndarray]:
+    def _check_with_interpreter(self, small: Problem, seed: int, config: Configuration) -> dict[str, np.ndarray]:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
         because then nothing could be said about any configuration. Returns what the interpreter gave."""
-        space = small.space(self._device.properties)
-        config = small.default(space, self._device.properties.kind)
-        config = space.nearest({**config, **default})
         expected = interpret(small, config, make_tensors(small, seed))
         got = run_once(small, self._device, config, seed)
         comparison = compare_all(got, self._with_tolerances(expected))
@@ -168,10 +167,34 @@ def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping
     return [values[name] for name in kernel.signature]
 
 
-def small_problem(problem: Problem) -> Problem:
-    """The problem with every dim cut to about :data:`SMALL_DIM`, its remainder by 16 kept, so that what launches know
-    about divisibility stays the same."""
-    dims = {dim: size if size <= SMALL_DIM + 16 else SMALL_DIM + size % 16 for dim, size in problem.dims.items()}
+def small_case(
+    problem: Problem, device: DeviceProperties, default: Configuration
+) -> tuple[Problem, Mapping[str, Scalar]]:
+    """The problem at a shape that the interpreter can run, and the configuration to check there.
+
+    Constraints over dims hold at the real shape, not at any: dims that the broken ones name grow until ``default`` is
+    valid, as it is at the real shape. Once the tensors have more than :data:`INTERPRETED_ELEMENTS` the nearest valid
+    configuration stands in for it, if there is one.
+    """
+    limits = dict.fromkeys(problem.dims, SMALL_DIM)
+    while True:
+        small = cut_problem(problem, limits)
+        space = small.full_space(device)
+        cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
+        growing = {dim for text in space.violations(default) for dim in Expression.parse(text).names & cut}
+        if not growing:
+            return small, default
+        if small.elements > INTERPRETED_ELEMENTS:
+            with suppress(SpaceError):
+                return small, space.nearest(default)
+        for dim in growing:
+            limits[dim] *= 2
+
+
+def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:
+    """The problem with every dim cut to about its limit, a multiple of 16. Remainders by 16 are kept, so that what launches
+    know about divisibility stays the same."""
+    dims = {dim: size if size <= limits[dim] + 16 else limits[dim] + size % 16 for dim, size in problem.dims.items()}
     return Problem(problem.spec, dims, problem.dtype)
 
 

@@ -4,13 +4,14 @@ from .bundle import Bundle, Manifest, encode_record, read_bundle, write_bundle
 from .fingerprint import DeviceFingerprint, canonical_name
 from .lookup import Answer, RecordIndex, lookup
 from .record import ConfigRecord
-from .toolchain import current_toolchain
+from .toolchain import Difference, current_toolchain
 
 __all__ = [
     "Answer",
     "Bundle",
     "ConfigRecord",
     "DeviceFingerprint",
+    "Difference",
     "Manifest",
     "RecordIndex",
     "canonical_name",

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ..errors import RecordNotFound
+from ..errors import RecordNotFound, ShapeMismatch
 from ..job import shape_key
 from ..json_fields import JsonObject, Scalar, canonical_json
 from .fingerprint import DeviceFingerprint
 from .record import ConfigRecord
+from .toolchain import Difference, differences
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,16 +22,24 @@ Match: TypeAlias = Literal["exact", "nearest_shape", "other_toolchain", "default
 # Below this many shapes a plain loop is faster than calling NumPy.
 _VECTOR_FROM = 64
 
+# Devices that an answer names before it only counts them.
+_PLACES_SHOWN = 3
+
 
 @dataclass(frozen=True)
 class Answer:
     """The configuration to use and why. With the match ``default`` there is no record and ``config`` is empty: the
-    kernel's own defaults apply."""
+    kernel's own defaults apply.
+
+    ``toolchain_differences``: where the record's toolchain is not the one of the launch; empty where it is, None where
+    there was nothing to compare.
+    """
 
     record: ConfigRecord | None
     config: Mapping[str, Scalar]
     match: Match
     reason: str
+    toolchain_differences: tuple[Difference, ...] | None = None
 
     def to_json(self) -> JsonObject:
         return {
@@ -38,6 +47,9 @@ class Answer:
             "config": dict(self.config),
             "match": self.match,
             "reason": self.reason,
+            "toolchain_differences": None
+            if self.toolchain_differences is None
+            else [difference.to_json() for difference in self.toolchain_differences],
         }
 
 
@@ -98,6 +110,8 @@ class RecordIndex:
         self._devices: dict[tuple[str, str], dict[str, DeviceFingerprint]] = {}
         self._tables: dict[tuple[str, str, str], dict[str, _Table]] = {}
         self._by_hash: dict[str, ConfigRecord] = {}
+        self._dims: dict[str, dict[frozenset[str], None]] = {}
+        self._places: dict[str, dict[str, set[str]]] = {}
         for record in records:
             self.add(record)
 
@@ -108,6 +122,34 @@ class RecordIndex:
         tables = self._tables.setdefault((kernel_hash, device_key, dtype), {})
         tables.setdefault(toolchain_key, _Table()).add(record)
         self._by_hash.setdefault(kernel_hash, record)
+        self._dims.setdefault(kernel_hash, {})[frozenset(record.shape)] = None
+        self.add_place(kernel_hash, device_key, dtype)
+
+    def add_place(self, kernel_hash: str, device_key: str, dtype: str) -> None:
+        """Make known that the kernel was tuned for this device and dtype, though the records are not in this index."""
+        self._places.setdefault(kernel_hash, {}).setdefault(device_key, set()).add(dtype)
+
+    def places_text(self, kernel_hash: str) -> str:
+        """For which devices and dtypes the kernel was tuned, in words."""
+        places = self._places.get(kernel_hash)
+        if not places:
+            return f"no record of the kernel {kernel_hash[:12]} (its source may have changed since it was tuned)"
+        shown = [f"{key} ({', '.join(sorted(dtypes))})" for key, dtypes in sorted(places.items())]
+        more = f" and {len(shown) - _PLACES_SHOWN} more" if len(shown) > _PLACES_SHOWN else ""
+        return f"the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
+
+    def check_dims(self, kernel_hash: str, shape: Mapping[str, int]) -> None:
+        """Raise :class:`~..errors.ShapeMismatch` if the kernel was tuned, but never over the dims of ``shape``."""
+        known = self._dims.get(kernel_hash)
+        if not known or frozenset(shape) in known:
+            return
+        dims = next(iter(known))
+        missing, unknown = sorted(dims - shape.keys()), sorted(shape.keys() - dims)
+        wrong = f"lacks {missing[0]!r}" if missing else f"has the unknown dim {unknown[0]!r}"
+        raise ShapeMismatch(
+            f"the shape {shape_key(shape) or '(empty)'} {wrong}",
+            hint=f"dims of {self._by_hash[kernel_hash].kernel_name}: {', '.join(sorted(dims))}",
+        )
 
     def __len__(self) -> int:
         return len(self._records)
@@ -138,13 +180,18 @@ def lookup(
     strict: bool = False,
     toolchain: Mapping[str, str] | None = None,
 ) -> Answer:
-    """The configuration for a launch: exactly this shape; else the nearest shape; else, flagged as unverified, one that
-    another toolchain found; else the default. Kernel, device and dtype always have to fit.
+    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two records
+    for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another toolchain is
+    a better guess than a far one of this. Kernel, device and dtype always have to fit.
 
-    ``toolchain``: what the launch will be compiled with; None accepts any. ``strict``: only an exact match will do, all
-    else raises :class:`RecordNotFound`.
+    ``toolchain``: what the launch will be compiled with (:func:`~.toolchain.current_toolchain`); None compares none.
+
+    Raises:
+        ShapeMismatch: the kernel was tuned, but over other dims than those of ``shape``.
+        RecordNotFound: ``strict``, and there is no exact match.
     """
     index = records if isinstance(records, RecordIndex) else RecordIndex(records)
+    index.check_dims(kernel_hash, shape)
     tables = index.tables(kernel_hash, device, dtype)
     wanted = shape_key(shape)
     chain = None if toolchain is None else canonical_json(dict(toolchain))
@@ -152,20 +199,35 @@ def lookup(
     others = [table for key, table in tables if chain is not None and key != chain]
     exact = _exact(fitting, wanted)
     if exact is not None:
-        return Answer(exact, exact.config, "exact", f"tuned for {wanted} on {exact.device.key}")
+        return _answer(exact, wanted, toolchain)
+    stale = _exact(others, wanted)
     if strict:
+        found = "only other shapes were tuned" if tables else index.places_text(kernel_hash)
+        why = found if stale is None else _answer(stale, wanted, toolchain).reason
         raise RecordNotFound(
-            f"no configuration for {wanted} {dtype} on {device.key}: {_why_not(index, kernel_hash, tables)}",
+            f"no configuration for {wanted} {dtype} on {device.key}: {why}",
             hint="tune this shape, or look up without strict",
         )
-    near = _nearest(fitting, shape)
-    if near is not None:
-        reason = f"{wanted} was not tuned on {near.device.key}; the nearest shape is {near.shape_key}"
-        return Answer(near, near.config, "nearest_shape", reason)
-    unverified = _exact(others, wanted) or _nearest(others, shape)
-    if unverified is not None:
-        return Answer(unverified, unverified.config, "other_toolchain", _unverified(unverified, wanted))
-    return Answer(None, {}, "default", _why_not(index, kernel_hash, tables))
+    near = [record for group in (fitting, others) if (record := _nearest(group, shape)) is not None]
+    best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
+    if best is not None:
+        return _answer(best, wanted, toolchain)
+    return Answer(None, {}, "default", f"nothing for {dtype} on {device.key}: {index.places_text(kernel_hash)}")
+
+
+def _answer(record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None) -> Answer:
+    """The answer that a record gives to the shape ``wanted``: what it is worth and why, in words."""
+    unlike = None if toolchain is None else differences(record.toolchain, toolchain)
+    match: Match = "exact" if record.shape_key == wanted else "nearest_shape"
+    reason = f"tuned for {wanted} on {record.device.key}"
+    if match == "nearest_shape":
+        reason = f"{wanted} was not tuned on {record.device.key}; the nearest shape is {record.shape_key}"
+    if unlike is None:
+        reason += "; toolchains were not compared, since none was given"
+    elif unlike:
+        match = "other_toolchain"
+        reason += f"; measured with another toolchain, not verified with this one: {'; '.join(map(str, unlike))}"
+    return Answer(record, record.config, match, reason, unlike)
 
 
 def _exact(tables: list[_Table], wanted: str) -> ConfigRecord | None:
@@ -177,16 +239,3 @@ def _exact(tables: list[_Table], wanted: str) -> ConfigRecord | None:
 def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> ConfigRecord | None:
     found = [record for table in tables if (record := table.nearest(shape)) is not None]
     return min(found, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)
-
-
-def _unverified(record: ConfigRecord, wanted: str) -> str:
-    chain = ", ".join(f"{name} {value}" for name, value in sorted(record.toolchain.items()))
-    return f"found for {record.shape_key} with another toolchain ({chain}); not verified with this one for {wanted}"
-
-
-def _why_not(index: RecordIndex, kernel_hash: str, tables: list[tuple[str, _Table]]) -> str:
-    if tables:
-        return "only other shapes or toolchains were tuned"
-    if index.of_kernel(kernel_hash) is None:
-        return f"no record of the kernel {kernel_hash[:12]} (its source may have changed since it was tuned)"
-    return "the kernel was tuned for other devices or dtypes only"

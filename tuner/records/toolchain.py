@@ -1,29 +1,60 @@
-"""What, besides kernel and configuration, the speed of a variant depends on."""
+"""What a configuration was measured with, and how two such toolchains differ."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deuteron import __version__
+from ..json_fields import Fields, JsonObject
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.devices import Device
 
+# Digests are shown by their beginning; versions and builds are shorter than this.
+_SHOWN = 40
+
 
 def current_toolchain(device: Device) -> dict[str, str]:
-    """Names and versions: deuteron, LLVM's binding, the target, and on a GPU the driver."""
-    chain = {
-        "deuteron": __version__,
-        "llvmlite": _version("llvmlite"),
-        "target": device.target,
-    }
-    driver = device.properties.driver
-    return chain | ({"driver": driver} if driver else {})
+    """What code for ``device`` is compiled with and timed under now: the compiler's own definition
+    (:func:`deuteron.compiler.runtime.toolchain.toolchain`), with the driver of a GPU."""
+    from deuteron.compiler.runtime.toolchain import toolchain
+    from deuteron.compiler.targets.target import Target
+
+    return toolchain(Target.parse(device.target), device.properties.driver)
 
 
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "unknown"
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One part of two toolchains that is not the same; None where one of them does not name it."""
+
+    name: str
+    recorded: str | None
+    current: str | None
+
+    def to_json(self) -> JsonObject:
+        return {"name": self.name, "recorded": self.recorded, "current": self.current}
+
+    @staticmethod
+    def from_json(value: object, where: str = "difference") -> Difference:
+        fields = Fields(value, where)
+        return Difference(fields.text("name"), fields.optional_text("recorded"), fields.optional_text("current"))
+
+    def __str__(self) -> str:
+        return f"{self.name} {_show(self.recorded)}, here {_show(self.current)}"
+
+
+def differences(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[Difference, ...]:
+    """Where a record's toolchain differs from the one of a launch, by name. Records of older versions name fewer parts."""
+    names = sorted({*recorded, *current})
+    return tuple(
+        Difference(name, recorded.get(name), current.get(name))
+        for name in names
+        if recorded.get(name) != current.get(name)
+    )
+
+
+def _show(value: str | None) -> str:
+    if value is None:
+        return "not named"
+    return (value if len(value) <= _SHOWN else f"{value[:_SHOWN]}...") or "none"

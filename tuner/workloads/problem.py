@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.options import SCHEDULE_OPTIONS, effective_options
 
 from ..errors import WorkloadError
 from ..expression import Expression
@@ -120,6 +120,11 @@ class Problem:
         return self.spec.tolerance or tolerance_for(self.tensor_dtype(tensor))
 
     @property
+    def elements(self) -> int:
+        """Of all tensors together."""
+        return sum(math.prod(self.tensor_shape(tensor)) for tensor in self.spec.tensors)
+
+    @property
     def tensor_bytes(self) -> int:
         """Memory of all tensors on the device."""
         from deuteron.compiler.runtime.dtypes import item_bytes
@@ -131,8 +136,7 @@ class Problem:
     @property
     def host_bytes(self) -> int:
         """About what checking needs on the host: tensors, what came back, and both in float64."""
-        elements = sum(math.prod(self.tensor_shape(tensor)) for tensor in self.spec.tensors)
-        return 2 * self.tensor_bytes + 24 * elements
+        return 2 * self.tensor_bytes + 24 * self.elements
 
     @property
     def flops(self) -> float:
@@ -143,7 +147,27 @@ class Problem:
         return Expression.parse(self.spec.bytes).evaluate_number(self.names)
 
     def space(self, device: DeviceProperties) -> Space:
-        """The search space on a device, its constraints bound to this shape and to the device's limits. A limit that
+        """What is searched on a device: :meth:`full_space`, with each of the :meth:`idle_parameters` held at its value in
+        the default configuration, since others would measure the same code again."""
+        space, idle = self.full_space(device), self.idle_parameters(device.kind)
+        return space.hold(self.default(space, device.kind), idle) if idle else space
+
+    def idle_parameters(self, kind: str) -> tuple[str, ...]:
+        """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
+        depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
+        from deuteron.compiler.frontend.usage import usage_of
+
+        constexprs = {a.name for a in self.source.arguments if a.constexpr}
+        used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch
+        known = constexprs | {*SCHEDULE_OPTIONS}
+        return tuple(
+            parameter.name
+            for parameter in self.spec.space_for(kind).parameters
+            if parameter.name in known - used and len(parameter.choices) > 1
+        )
+
+    def full_space(self, device: DeviceProperties) -> Space:
+        """The space as the workload gives it, its constraints bound to this shape and to the device's limits. A limit that
         the driver does not tell does not constrain."""
         facts = {
             "sm_count": device.sm_count or 1,
@@ -187,11 +211,15 @@ class Problem:
             for name in self.run_time_arguments
         }
 
-    def _check_used(self, config: Configuration, constexpr_names: set[str]) -> None:
+    @cached_property
+    def _names_in_launch(self) -> frozenset[str]:
+        """Names in the expressions of the grid and of the constexprs."""
         texts = [*self.spec.grid, *(v for v in self.spec.constexprs.values() if isinstance(v, str))]
-        used = {name for text in texts for name in Expression.parse(text).names}
+        return frozenset(name for text in texts for name in Expression.parse(text).names)
+
+    def _check_used(self, config: Configuration, constexpr_names: set[str]) -> None:
         for name in config:
-            if name not in constexpr_names and name not in SCHEDULE_OPTIONS and name not in used:
+            if name not in constexpr_names and name not in SCHEDULE_OPTIONS and name not in self._names_in_launch:
                 raise WorkloadError(
                     f"the parameter {name!r} is no constexpr of {self.spec.kernel.name}, no schedule option "
                     "and not used by grid or constexprs",

@@ -1,6 +1,7 @@
 """NVIDIA GPUs: GPU IR to LLVM text, LLVM text to PTX, PTX to machine code."""
 
-from .assemble import Cubin, assemble, find_ptxas
+from ..assembler import find_ptxas
+from .assemble import Cubin, assemble
 from .kernel import PtxProgram, lower_to_llvm
 from .lowering import RULES
 from .ptx import emit_ptx, machine_for

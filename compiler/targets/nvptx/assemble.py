@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from ... import knobs
-from ...errors import AssemblerError, OutOfResources, TargetError
+from ...errors import AssemblerError, OutOfResources
 from ...options import Schedule
+from ..assembler import assembler_options, find_ptxas, has_ptxas
 from ..target import Target
 from .link import link
 
@@ -31,34 +28,6 @@ class Cubin:
     stack_bytes: int | None
     shared_bytes: int | None
     log: str
-
-
-def find_ptxas() -> Path:
-    """The ptxas to use: the knob's, the nvidia-cuda-nvcc wheel's, or the one on PATH.
-
-    Raises:
-        TargetError: there is none.
-    """
-    chosen = knobs.ptxas_path.get()
-    if chosen is not None:
-        if not chosen.is_file():
-            raise TargetError(f"there is no ptxas at {chosen}", hint="set DEUTERON_PTXAS_PATH")
-        return chosen
-    found = _installed_ptxas()
-    if found is None:
-        raise TargetError("ptxas was not found", hint="pip install nvidia-cuda-nvcc, or put ptxas on PATH")
-    return found
-
-
-@cache
-def _installed_ptxas() -> Path | None:
-    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
-    for entry in map(Path, sys.path):
-        wheel = entry / "nvidia"
-        if wheel.is_dir() and (found := sorted(wheel.glob(f"**/bin/{name}"))):
-            return found[-1]
-    on_path = shutil.which(name)
-    return Path(on_path) if on_path else None
 
 
 def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
@@ -83,10 +52,10 @@ _REQNTID = re.compile(r"^\.reqntid .*$", re.MULTILINE)
 
 
 def _assemble(ptx: str, target: Target) -> Cubin:
-    if knobs.ptxas_path.get() is None and _installed_ptxas() is None:
-        image, log = link(ptx, target, _options())
-    else:
+    if has_ptxas():
         image, log = _run_ptxas(ptx, target)
+    else:
+        image, log = link(ptx, target, assembler_options())
     return Cubin(
         image,
         registers=_figure(r"Used (\d+) registers", log),
@@ -102,18 +71,13 @@ def _run_ptxas(ptx: str, target: Target) -> tuple[bytes, str]:
     with tempfile.TemporaryDirectory(prefix="deuteron-") as folder:
         source, output = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [str(ptxas), "-v", f"--gpu-name=sm_{target.arch}", *_options()]
+        command = [str(ptxas), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options()]
         command += [str(source), "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         log = done.stdout + done.stderr
         if done.returncode:
             raise _error(log, target)
         return output.read_bytes(), log
-
-
-def _options() -> list[str]:
-    options = knobs.ptxas_options.get().split()
-    return ["-O0", *options] if knobs.disable_ptxas_opt.get() else options
 
 
 def _figure(pattern: str, log: str) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from deuteron.compiler import knobs
 from deuteron.compiler.errors import AssemblerError, OutOfResources, TargetError
 from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.options import Schedule
-from deuteron.compiler.targets import Target
+from deuteron.compiler.targets import Target, assembler
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
 
 ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120")
@@ -104,8 +103,7 @@ def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> Non
 
 @pytest.fixture
 def without_ptxas(monkeypatch) -> None:
-    module = importlib.import_module("deuteron.compiler.targets.nvptx.assemble")
-    monkeypatch.setattr(module, "_installed_ptxas", lambda: None)
+    monkeypatch.setattr(assembler, "_installed_ptxas", lambda: None)
     with knobs.ptxas_path.scope(None):
         yield
 

@@ -1,0 +1,91 @@
+"""Which assembler turns PTX into machine code. Apart from the code that runs it, because the keys of cached variants name
+it and a launch from the cache needs nothing else of the compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from .. import knobs
+from ..errors import TargetError
+
+
+def find_ptxas() -> Path:
+    """The ptxas to use: the knob's, the nvidia-cuda-nvcc wheel's, or the one on PATH.
+
+    Raises:
+        TargetError: there is none.
+    """
+    chosen = knobs.ptxas_path.get()
+    if chosen is not None:
+        if not chosen.is_file():
+            raise TargetError(f"there is no ptxas at {chosen}", hint="set DEUTERON_PTXAS_PATH")
+        return chosen
+    found = _installed_ptxas()
+    if found is None:
+        raise TargetError("ptxas was not found", hint="pip install nvidia-cuda-nvcc, or put ptxas on PATH")
+    return found
+
+
+def has_ptxas() -> bool:
+    """Whether ptxas assembles, chosen or found; else nvJitLink does, in this process."""
+    return knobs.ptxas_path.get() is not None or _installed_ptxas() is not None
+
+
+@cache
+def _installed_ptxas() -> Path | None:
+    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
+    for entry in map(Path, sys.path):
+        wheel = entry / "nvidia"
+        if wheel.is_dir() and (found := sorted(wheel.glob(f"**/bin/{name}"))):
+            return found[-1]
+    on_path = shutil.which(name)
+    return Path(on_path) if on_path else None
+
+
+def assembler_options() -> list[str]:
+    """The options that the knobs add."""
+    options = knobs.ptxas_options.get().split()
+    return ["-O0", *options] if knobs.disable_ptxas_opt.get() else options
+
+
+def assembler_identity() -> str:
+    """Which assembler PTX is assembled with: ``ptxas 13.0.88 compiler.36424714_0``, ``nvJitLink 13.0``, or ``absent``."""
+    if not has_ptxas():
+        return _linker_identity()
+    try:
+        path = find_ptxas()
+    except TargetError:
+        return "absent"
+    status = path.stat()
+    return _ptxas_identity(path, status.st_size, status.st_mtime_ns)
+
+
+@cache
+def _ptxas_identity(path: Path, size: int, mtime_ns: int) -> str:
+    """Version and build as ptxas tells them; of a program that does not, a digest. ``size`` and ``mtime_ns`` make a
+    replaced file another one."""
+    try:
+        said = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    release, build = re.search(r"\bV([\d.]+)", said), re.search(r"\bcompiler\.\w+", said)
+    if release is None or build is None:
+        return f"ptxas sha256 {hashlib.sha256(path.read_bytes()).hexdigest()[:32]}"
+    return f"ptxas {release[1]} {build[0]}"
+
+
+@cache
+def _linker_identity() -> str:
+    """``nvJitLink 13.0``, or ``absent``."""
+    try:
+        from cuda.bindings import nvjitlink
+
+        return "nvJitLink " + ".".join(map(str, nvjitlink.version()))
+    except Exception:  # the loader raises its own types where the library is missing
+        return "absent"
