@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from .language.inline import constexpr_function as constexpr_function
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
     from .options import Schedule as Schedule
-    from .runtime.autotuner import Autotuner as Autotuner
-    from .runtime.autotuner import autotune as autotune
-    from .runtime.benchmark import do_bench as do_bench
-    from .runtime.compile import compile as compile
-    from .runtime.compiled import CompiledKernel as CompiledKernel
-    from .runtime.config import Config as Config
     from .runtime.devices import Device as Device
     from .runtime.devices import DeviceProperties as DeviceProperties
     from .runtime.devices import get_device as get_device
     from .runtime.devices import list_devices as list_devices
-    from .runtime.heuristics import Heuristics as Heuristics
-    from .runtime.heuristics import heuristics as heuristics
-    from .runtime.hooks import LaunchEvent as LaunchEvent
-    from .runtime.hooks import LaunchHook as LaunchHook
-    from .runtime.hooks import add_launch_hook as add_launch_hook
-    from .runtime.hooks import remove_launch_hook as remove_launch_hook
-    from .runtime.jit import JITFunction as JITFunction
-    from .runtime.jit import jit as jit
-    from .runtime.metadata import KernelMetadata as KernelMetadata
-    from .targets.target import Target as Target
+    from .runtime.launch.compile import compile as compile
+    from .runtime.launch.compiled import CompiledKernel as CompiledKernel
+    from .runtime.launch.hooks import LaunchEvent as LaunchEvent
+    from .runtime.launch.hooks import LaunchHook as LaunchHook
+    from .runtime.launch.hooks import add_launch_hook as add_launch_hook
+    from .runtime.launch.hooks import remove_launch_hook as remove_launch_hook
+    from .runtime.launch.jit import JITFunction as JITFunction
+    from .runtime.launch.jit import jit as jit
+    from .runtime.tuning.autotuner import Autotuner as Autotuner
+    from .runtime.tuning.autotuner import autotune as autotune
+    from .runtime.tuning.benchmark import do_bench as do_bench
+    from .runtime.tuning.config import Config as Config
+    from .runtime.tuning.heuristics import Heuristics as Heuristics
+    from .runtime.tuning.heuristics import heuristics as heuristics
+    from .runtime.variant.metadata import KernelMetadata as KernelMetadata
+    from .target import Target as Target
 
 _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
@@ -48,17 +48,17 @@ _HOMES = {
     "language": "cdiv next_power_of_2",
     "language.inline": "constexpr_function",
     "options": "SCHEDULE_OPTIONS Schedule",
-    "runtime.autotuner": "Autotuner autotune",
-    "runtime.benchmark": "do_bench",
-    "runtime.compile": "compile",
-    "runtime.compiled": "CompiledKernel",
-    "runtime.config": "Config",
+    "runtime.tuning.autotuner": "Autotuner autotune",
+    "runtime.tuning.benchmark": "do_bench",
+    "runtime.launch.compile": "compile",
+    "runtime.launch.compiled": "CompiledKernel",
+    "runtime.tuning.config": "Config",
     "runtime.devices": "Device DeviceProperties get_device list_devices",
-    "runtime.heuristics": "Heuristics heuristics",
-    "runtime.hooks": "LaunchEvent LaunchHook add_launch_hook remove_launch_hook",
-    "runtime.jit": "JITFunction jit",
-    "runtime.metadata": "KernelMetadata",
-    "targets.target": "Target",
+    "runtime.tuning.heuristics": "Heuristics heuristics",
+    "runtime.launch.hooks": "LaunchEvent LaunchHook add_launch_hook remove_launch_hook",
+    "runtime.launch.jit": "JITFunction jit",
+    "runtime.variant.metadata": "KernelMetadata",
+    "target": "Target",
 }
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
 

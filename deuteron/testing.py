@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.compiler.runtime.benchmark import do_bench
+from deuteron.compiler.runtime.tuning.benchmark import do_bench
 
 if TYPE_CHECKING:
     import numpy as np

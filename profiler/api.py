@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast, overload
 
 from deuteron.compiler import knobs
-from deuteron.compiler.runtime.hooks import LaunchHook
+from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
 from .devices import describe_devices
 from .errors import ProfilerError, UsageError

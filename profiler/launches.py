@@ -11,7 +11,7 @@ from .places import Place
 from .session import Session, Target, registry
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.hooks import LaunchEvent
+    from deuteron.compiler.runtime.launch.hooks import LaunchEvent
 
     from .recorder import Recorder
 
@@ -24,7 +24,7 @@ class _Pending(threading.local):
 
 
 class Launches:
-    """The profiler's launch hook (``deuteron.compiler.runtime.hooks.LaunchHook``)."""
+    """The profiler's launch hook (``deuteron.compiler.runtime.launch.hooks.LaunchHook``)."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

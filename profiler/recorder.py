@@ -17,7 +17,7 @@ from .places import Place, Places
 from .session import Session, registry
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.hooks import LaunchHook
+    from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
 _PLAIN = frozenset({int, float, str, bool})
 
@@ -146,7 +146,7 @@ class Recorder:
         self.places.forget()
         wanted = bool(registry.active)
         if wanted != self._hooked:
-            from deuteron.compiler.runtime.hooks import add_launch_hook, remove_launch_hook
+            from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launch_hook
 
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted
@@ -157,7 +157,7 @@ class Recorder:
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:
         """Call a user's launch hook until its session is finalized."""
-        from deuteron.compiler.runtime.hooks import add_launch_hook
+        from deuteron.compiler.runtime.launch.hooks import add_launch_hook
 
         add_launch_hook(hook)
         self._custom.setdefault(session.number, []).append(hook)
@@ -165,7 +165,7 @@ class Recorder:
     def session_removed(self, session: Session) -> None:
         """Undo what belongs to one session; after the last one, everything."""
         for hook in self._custom.pop(session.number, []):
-            from deuteron.compiler.runtime.hooks import remove_launch_hook
+            from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
 
             remove_launch_hook(hook)
         self.sessions_changed()

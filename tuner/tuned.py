@@ -21,8 +21,8 @@ from .workloads.spec import parse_dim_source
 if TYPE_CHECKING:
     from deuteron.compiler import JITFunction
     from deuteron.compiler.runtime.devices import Device
-    from deuteron.compiler.runtime.grid import Grid, GridFunction
-    from deuteron.compiler.runtime.runner import Runner
+    from deuteron.compiler.runtime.launch.grid import Grid, GridFunction
+    from deuteron.compiler.runtime.launch.runner import Runner
 
 FETCH_SECONDS = 30.0
 
@@ -106,7 +106,7 @@ class TunedKernel:
     def _dtype(self, bound: Mapping[str, object]) -> str:
         if self._dtype_argument is None:
             return ""
-        from deuteron.compiler.runtime.dtypes import canonical_dtype
+        from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
         value = bound.get(self._dtype_argument)
         return canonical_dtype(getattr(value, "dtype", type(value).__name__))
@@ -198,7 +198,7 @@ def _reader(source: str | None, dim: str) -> _Reader:
 
 def _device_of(bound: Mapping[str, object]) -> Device:
     """The device that the array arguments are on."""
-    from deuteron.compiler.runtime.arguments import readers
+    from deuteron.compiler.runtime.arrays.arguments import readers
     from deuteron.compiler.runtime.devices import default_device, get_device
 
     for value in bound.values():

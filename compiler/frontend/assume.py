@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..errors import DeuteronError
 from ..ir.types import SCALARS
 from ..options import SCHEDULE_OPTIONS
-from ..runtime.signature import parse_argument_type
+from ..signature import parse_argument_type
 from .source import Argument, KernelSource
 from .usage import Usage, usage_of
 

@@ -11,7 +11,7 @@ from ..ir.core import Block, Function, Value
 from ..language.context import activate
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
-from ..runtime.signature import parse_argument_type
+from ..signature import parse_argument_type
 from ..tile.control import Yield
 from . import branches, expressions, loops, statements
 from .constants import evaluate_constant

@@ -21,7 +21,7 @@ from ..layout import (
     split_layout,
     splittable_layout,
 )
-from ..targets.target import Target
+from ..target import Target
 from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
 from ..tile.matmul import Dot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.core import Function
 from ..options import Schedule
-from ..targets.target import Target
+from ..target import Target
 from ..tile.axis import analyze
 from .barriers import insert_barriers
 from .homes import Homes

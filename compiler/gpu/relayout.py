@@ -25,7 +25,7 @@ from ..layout import (
     unbroadcast_layout,
 )
 from ..layout.errors import LayoutError
-from ..targets.target import Target
+from ..target import Target
 from ..tile.axis import AxisFacts
 from ..tile.elementwise import Constant
 from ..tile.shape import Broadcast, ExpandDims, Join, Permute, Reshape, Split

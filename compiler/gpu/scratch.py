@@ -12,7 +12,7 @@ from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
 from ..layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ..layout.access import element_bytes_of
-from ..targets.target import Target
+from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
 from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator
-from ..targets.target import Target
+from ..target import Target
 from ..tile.matmul import Dot
 
 

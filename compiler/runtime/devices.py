@@ -130,7 +130,7 @@ def get_device(name: str) -> Device:
     """
     kind, _, index = name.partition(":")
     if name == "cpu":
-        from .cpu_device import CpuDevice
+        from .cpu.device import CpuDevice
 
         return CpuDevice()
     if name == "cuda":
@@ -142,7 +142,7 @@ def get_device(name: str) -> Device:
 
 def list_devices() -> list[Device]:
     """Every device of this machine, the CPU first."""
-    from .cuda_driver import cuda_device_count
+    from .cuda.driver import cuda_device_count
 
     names = ["cpu", *(f"cuda:{i}" for i in range(cuda_device_count()))]
     return [get_device(n) for n in names]
@@ -156,18 +156,18 @@ def default_device() -> Device:
 
 
 def _cuda_device(index: int) -> Device:
-    from .cuda_driver import cuda_device_count, why_no_cuda
+    from .cuda.driver import cuda_device_count, why_no_cuda
 
     count = cuda_device_count()
     if index >= count:
         why = why_no_cuda() or f"this machine has {count} GPU{'s' if count > 1 else ''}"
         raise DeviceError(f"device 'cuda:{index}' is not present: {why}", hint=f"devices here: {_present()}")
-    from .cuda_device import CudaDevice
+    from .cuda.device import CudaDevice
 
     return CudaDevice(index)
 
 
 def _present() -> str:
-    from .cuda_driver import cuda_device_count
+    from .cuda.driver import cuda_device_count
 
     return ", ".join(["cpu", *(f"cuda:{i}" for i in range(cuda_device_count()))])

@@ -1,6 +1,6 @@
 """Targets: the interpreter defines every operation, ``cpu`` and ``nvptx`` turn functions into machine code."""
 
+from ..target import Target
 from .rules import RuleSet
-from .target import Target
 
 __all__ = ["RuleSet", "Target"]

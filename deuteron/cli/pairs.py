@@ -55,7 +55,7 @@ def parse_value(text: str) -> object:
     """A compile-time value: a Python literal, a dtype such as ``tl.float16``, else the text itself."""
     if text.startswith("tl."):
         from deuteron.compiler.ir.types import SCALARS
-        from deuteron.compiler.runtime.dtypes import canonical_dtype
+        from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
         return SCALARS[canonical_dtype(text.removeprefix("tl."))]
     try:

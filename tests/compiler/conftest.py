@@ -14,10 +14,10 @@ from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.ir import Block, Builder, Function, Pointer, Tile, Value, verify
 from deuteron.compiler.ir import types as t
 from deuteron.compiler.options import Schedule
-from deuteron.compiler.runtime.compiled import CompiledKernel
 from deuteron.compiler.runtime.devices import get_device
-from deuteron.compiler.runtime.metadata import KernelMetadata
-from deuteron.compiler.runtime.signature import parse_argument_type
+from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+from deuteron.compiler.runtime.variant.metadata import KernelMetadata
+from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.targets import Target, cpu, interpreter, nvptx
 from deuteron.compiler.targets.interpreter.numbers import dtype_of
 from deuteron.compiler.targets.nvptx.simulator import simulate

@@ -15,7 +15,7 @@ from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.language.control import HINTS_WITHOUT_EFFECT
 from deuteron.compiler.language.control import range as loop_range
 from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule, effective_options
-from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets import Target
 
 TEXT = """

@@ -12,9 +12,9 @@ import pytest
 
 import deuteron
 from deuteron.compiler import knobs
-from deuteron.compiler.runtime.jit import JITFunction
-from deuteron.compiler.runtime.pipeline import Build, build, make_tile
-from deuteron.compiler.runtime.specialize import specialize
+from deuteron.compiler.runtime.launch.jit import JITFunction
+from deuteron.compiler.runtime.launch.specialize import specialize
+from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
 from deuteron.compiler.targets.nvptx.simulator import simulate

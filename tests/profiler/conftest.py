@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import deuteron.profiler as proton
-from deuteron.compiler.runtime.hooks import LaunchEvent, launch_with_hooks
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent, launch_with_hooks
 from deuteron.profiler.recorder import recorder
 from deuteron.profiler.session import registry
 from deuteron.profiler.sources import records

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deuteron.profiler as proton
-from deuteron.compiler.runtime import hooks
+from deuteron.compiler.runtime.launch import hooks
 
 
 def names(node: dict) -> list[str]:

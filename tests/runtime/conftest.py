@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from deuteron.compiler.runtime import launcher
 from deuteron.compiler.runtime.devices import Device
-from deuteron.compiler.runtime.hooks import LaunchEvent
-from deuteron.compiler.runtime.jit import JITFunction
-from deuteron.compiler.runtime.metadata import KernelMetadata
-from deuteron.compiler.runtime.variant import Variant
+from deuteron.compiler.runtime.launch import launcher
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent
+from deuteron.compiler.runtime.launch.jit import JITFunction
+from deuteron.compiler.runtime.variant.metadata import KernelMetadata
+from deuteron.compiler.runtime.variant.variant import Variant
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import deuteron.language as tl
 from deuteron import Config
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, LaunchError, OutOfResources
-from deuteron.compiler.runtime.tuning_results import FAILED
+from deuteron.compiler.runtime.tuning.results import FAILED
 
 
 def fill_kernel() -> deuteron.JITFunction:
@@ -105,7 +105,7 @@ def test_failing_configurations_score_infinity() -> None:
 
 
 def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deuteron.compiler.runtime import launcher
+    from deuteron.compiler.runtime.launch import launcher
 
     def refuse(variant: Any) -> Any:
         raise OutOfResources("shared memory", variant.constants["BLOCK"], 10)

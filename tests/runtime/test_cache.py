@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deuteron.compiler.runtime.cache import (
+from deuteron.compiler.runtime.variant.cache import (
     CacheWarning,
     DamagedEntry,
     DiskCache,
@@ -142,7 +142,7 @@ def test_what_dead_writers_left_is_swept(tmp_path: Path) -> None:
 WORKER = """
 import hashlib, random, sys, warnings
 from pathlib import Path
-from deuteron.compiler.runtime.cache import DiskCache, Entry
+from deuteron.compiler.runtime.variant.cache import DiskCache, Entry
 warnings.simplefilter("error")  # a damaged entry would be a warning
 cache = DiskCache(Path(sys.argv[1]), int(sys.argv[2]))
 rng = random.Random(int(sys.argv[3]))

@@ -25,9 +25,9 @@ from deuteron.compiler.errors import (
     SignatureError,
     TargetError,
 )
-from deuteron.compiler.runtime.cache import CacheWarning, variant_cache
-from deuteron.compiler.runtime.signature import parse_argument_type
-from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.runtime.variant.cache import CacheWarning, variant_cache
+from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.signature import parse_argument_type
 
 TEXT = """
 import deuteron.language as tl

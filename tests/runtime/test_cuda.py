@@ -16,8 +16,8 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import DeviceError, LaunchError, OutOfResources
-from deuteron.compiler.runtime.benchmark import benchmark_device
-from deuteron.compiler.runtime.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.tuning.benchmark import benchmark_device
 
 pytestmark = pytest.mark.gpu
 

@@ -15,10 +15,10 @@ import pytest
 import deuteron
 import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
-from deuteron.compiler.runtime import cuda_driver
-from deuteron.compiler.runtime.benchmark import quantile, race
-from deuteron.compiler.runtime.cuda_launch import bf16_bits, packing
-from deuteron.compiler.runtime.signature import parse_argument_type
+from deuteron.compiler.runtime.cuda import driver as cuda_driver
+from deuteron.compiler.runtime.cuda.launch import bf16_bits, packing
+from deuteron.compiler.runtime.tuning.benchmark import quantile, race
+from deuteron.compiler.signature import parse_argument_type
 
 CPU = deuteron.get_device("cpu")
 

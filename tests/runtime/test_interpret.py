@@ -16,7 +16,7 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import KernelAssertionError
-from deuteron.compiler.runtime.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 
 SEEN: list[Any] = []
 

@@ -11,7 +11,7 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import CompilationError, DeuteronError, LaunchError
-from deuteron.compiler.runtime.hooks import (
+from deuteron.compiler.runtime.launch.hooks import (
     LaunchEvent,
     add_launch_hook,
     installed,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import LaunchError
-from deuteron.compiler.runtime.arguments import read_int, readers
-from deuteron.compiler.runtime.constants import constant_text
-from deuteron.compiler.runtime.signature import parse_argument_type
+from deuteron.compiler.runtime.arrays.arguments import read_int, readers
+from deuteron.compiler.runtime.variant.constants import constant_text
+from deuteron.compiler.signature import parse_argument_type
 
 
 @deuteron.jit
@@ -234,7 +234,7 @@ def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | N
     kind = "i32" if n < 2**31 else "i64"
     number = None if n == 1 else f"{kind}:16" if n % 16 == 0 else kind
     arguments, rest = copy.bind((aligned(offset), aligned(), n), {"BLOCK": block, **options})
-    from deuteron.compiler.runtime.specialize import specialize
+    from deuteron.compiler.runtime.launch.specialize import specialize
 
     variant = specialize(copy, arguments, rest).variant
     expected = {"x": promised, "y": "*f32:16", "n": number}

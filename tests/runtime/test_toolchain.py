@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deuteron.compiler import KernelSource, knobs
-from deuteron.compiler.runtime import toolchain as module
-from deuteron.compiler.runtime.toolchain import toolchain
-from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.runtime.variant import toolchain as module
+from deuteron.compiler.runtime.variant.toolchain import toolchain
+from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets import Target, assembler
 
 CPU, GPU = Target.parse("cpu"), Target.parse("cuda:90a")
@@ -100,8 +100,8 @@ def test_naming_it_loads_no_code_generator() -> None:
     """A launch from the cache needs the name and nothing of the code that generates or assembles."""
     program = (
         "import sys\n"
-        "from deuteron.compiler.runtime.toolchain import toolchain\n"
-        "from deuteron.compiler.targets.target import Target\n"
+        "from deuteron.compiler.runtime.variant.toolchain import toolchain\n"
+        "from deuteron.compiler.target import Target\n"
         "toolchain(Target.parse('cuda:90a'))\n"
         "print([name for name in sys.modules if 'nvptx' in name or name.startswith('llvmlite')])\n"
     )

@@ -10,7 +10,7 @@ import pytest
 
 import deuteron
 from deuteron.compiler import KernelSource, get_device
-from deuteron.compiler.runtime.jit import JITFunction
+from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.profiler import Profile
 from deuteron.tuner import (
     Budget,

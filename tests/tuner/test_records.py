@@ -165,7 +165,7 @@ def test_a_record_of_an_older_version_answers_as_another_toolchain(make_record, 
 
 def test_a_changed_compiler_makes_another_toolchain(make_record, h100, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """Records and the variant cache take the toolchain from one place."""
-    from deuteron.compiler.runtime import toolchain as definition
+    from deuteron.compiler.runtime.variant import toolchain as definition
 
     device = SimpleNamespace(target="cpu", properties=SimpleNamespace(driver=None))
     assert current_toolchain(device) == definition.toolchain(Target.parse("cpu"))

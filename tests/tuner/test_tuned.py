@@ -13,7 +13,7 @@ import pytest
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import LaunchError
-from deuteron.compiler.runtime.jit import JITFunction
+from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.tuner import RecordIndex, builtin_workload, read_bundle, tuned, write_bundle
 from deuteron.tuner.errors import BundleError, RecordNotFound
 from deuteron.tuner.records import DeviceFingerprint, current_toolchain
@@ -129,7 +129,7 @@ def test_shape_is_read_from_arrays_and_scalars(make_record) -> None:  # type: ig
 def test_a_record_of_another_compiler_is_used_and_flagged(make_record, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """The toolchain of a launch is the one that names its cached variant."""
     from deuteron.compiler import get_device
-    from deuteron.compiler.runtime import toolchain as definition
+    from deuteron.compiler.runtime.variant import toolchain as definition
 
     jit, cpu = kernel(), get_device("cpu")
     record = make_record(

@@ -13,8 +13,8 @@ import pytest
 from deuteron.compiler import DeviceProperties, KernelSource
 from deuteron.compiler.errors import OutOfResources
 from deuteron.compiler.options import SCHEDULE_OPTIONS, effective_options
-from deuteron.compiler.runtime.pipeline import build
-from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.runtime.variant.pipeline import build
+from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets import Target
 from deuteron.tuner import BUILTINS, Expression, Problem, WorkloadSpec, builtin_workload
 from deuteron.tuner.errors import WorkloadError

@@ -18,8 +18,8 @@ from ..workloads.tolerance import Comparison, Expected, compare_all
 if TYPE_CHECKING:
     import numpy as np
 
-    from deuteron.compiler.runtime.compiled import CompiledKernel
     from deuteron.compiler.runtime.devices import Device, DeviceArray, DeviceProperties
+    from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
 Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"
 
@@ -201,8 +201,8 @@ def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:
 def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
     from deuteron.compiler.ir.parser import parse_function
-    from deuteron.compiler.runtime.pipeline import build
-    from deuteron.compiler.runtime.variant import make_variant
+    from deuteron.compiler.runtime.variant.pipeline import build
+    from deuteron.compiler.runtime.variant.variant import make_variant
     from deuteron.compiler.targets.interpreter.launch import run
 
     variant = problem.variant(config)

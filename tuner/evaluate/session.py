@@ -18,8 +18,8 @@ from ..workloads.spec import read_shape
 from .check import Checker
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.compiled import CompiledKernel
     from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
 # Compiled kernels are small next to tensors; this only bounds a search of very many configurations.
 KEPT_KERNELS = 256
@@ -27,8 +27,8 @@ KEPT_KERNELS = 256
 
 def compile_variant(problem: Problem, variant: Variant, target: str) -> CompiledKernel:
     """Compile, through the disk cache that all processes share; raises the compiler's errors."""
-    from deuteron.compiler.runtime import compiled
-    from deuteron.compiler.runtime.variant import make_variant
+    from deuteron.compiler.runtime.launch import compiled
+    from deuteron.compiler.runtime.variant.variant import make_variant
 
     return compiled.compile_variant(
         make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)

@@ -17,9 +17,9 @@ _SHOWN = 40
 
 def current_toolchain(device: Device) -> dict[str, str]:
     """What code for ``device`` is compiled with and timed under now: the compiler's own definition
-    (:func:`deuteron.compiler.runtime.toolchain.toolchain`), with the driver of a GPU."""
-    from deuteron.compiler.runtime.toolchain import toolchain
-    from deuteron.compiler.targets.target import Target
+    (:func:`deuteron.compiler.runtime.variant.toolchain.toolchain`), with the driver of a GPU."""
+    from deuteron.compiler.runtime.variant.toolchain import toolchain
+    from deuteron.compiler.target import Target
 
     return toolchain(Target.parse(device.target), device.properties.driver)
 

@@ -19,7 +19,7 @@ def make_tensor(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> n
     """One tensor of the problem, filled as its ``init`` says; C-contiguous."""
     import numpy as np
 
-    from deuteron.compiler.runtime.dtypes import numpy_dtype
+    from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 
     dtype = numpy_dtype(problem.tensor_dtype(tensor))
     shape = problem.tensor_shape(tensor)
@@ -56,7 +56,7 @@ def make_tensors(problem: Problem, seed: int) -> dict[str, np.ndarray]:
     """All tensors of the problem by name. The same seed gives the same values; outputs are poisoned."""
     import numpy as np
 
-    from deuteron.compiler.runtime.dtypes import numpy_dtype
+    from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 
     rng = np.random.default_rng(seed)
     tensors: dict[str, np.ndarray] = {}

@@ -65,7 +65,7 @@ class Problem:
     @cached_property
     def names(self) -> dict[str, Scalar]:
         """What expressions see: dims, ``dtype`` and ``element_bytes``."""
-        from deuteron.compiler.runtime.dtypes import item_bytes
+        from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 
         return {**self.dims, "dtype": self.dtype, "element_bytes": item_bytes(self.dtype)}
 
@@ -127,7 +127,7 @@ class Problem:
     @property
     def tensor_bytes(self) -> int:
         """Memory of all tensors on the device."""
-        from deuteron.compiler.runtime.dtypes import item_bytes
+        from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 
         return sum(
             math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor)) for tensor in self.spec.tensors

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ...errors import AssemblerError, OutOfResources
 from ...options import Schedule
+from ...target import Target
 from ..assembler import assembler_options, find_ptxas, has_ptxas
-from ..target import Target
 from .link import link
 
 

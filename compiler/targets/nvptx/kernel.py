@@ -8,7 +8,7 @@ from ...gpu.scratch import allocate
 from ...ir.core import Function, Parameter
 from ...ir.types import Pointer
 from ...options import Schedule
-from ..target import Target
+from ...target import Target
 from . import (  # noqa: F401  (each registers its rules)
     atomics,
     casts,

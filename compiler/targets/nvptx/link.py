@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import AssemblerError, TargetError
-from ..target import Target
+from ...target import Target
 
 
 def link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:

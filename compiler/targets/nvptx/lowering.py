@@ -17,8 +17,8 @@ from ...ir.types import Element, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
+from ...target import Target
 from ..rules import RuleSet
-from ..target import Target
 from .registers import Registers
 from .types import register_type
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
-from ..target import Target
+from ...target import Target
 from .kernel import PtxProgram
 
 TRIPLE = "nvptx64-nvidia-cuda"

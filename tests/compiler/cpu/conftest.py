@@ -10,17 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from deuteron.compiler.ir import (
-    Block,
-    Builder,
-    Function,
-    Op,
-    Pointer,
-    Tile,
-    Value,
-    parse_type,
-    verify,
-)
+from deuteron.compiler.ir import Block, Builder, Function, Op, Pointer, Tile, Value, parse_type, verify
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import cpu, interpreter
 from deuteron.compiler.targets.interpreter.numbers import dtype_of

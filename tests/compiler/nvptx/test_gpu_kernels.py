@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from deuteron.compiler.runtime.compile import compile
 from deuteron.compiler.runtime.devices import get_device
+from deuteron.compiler.runtime.launch.compile import compile
 
 pytestmark = pytest.mark.gpu
 

@@ -1,0 +1,1 @@
+"""Arguments: arrays of any library and numbers, as a launch sees them."""

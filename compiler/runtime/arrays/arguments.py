@@ -1,0 +1,198 @@
+"""Reading launch arguments: any kind of array or number becomes a type key and a machine value.
+
+The key of an argument is its signature text, followed by ``@DEVICE`` for arrays in GPU memory:
+``*f32:16``, ``*bf16@cuda:0``, ``i32:16``, ``f32``. Arguments that kernels see as compile-time values (None, dtypes,
+functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class, kept
+in a table, so the way an array tells its address is decided once per class and not once per launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import LaunchError
+from ..variant.constants import ConstantKey, constant_key
+from .dtypes import canonical_dtype
+from .foreign import foreign_reader, numpy_address_function, readable_protocols
+
+#: Type key and value (an address for arrays).
+Reading = tuple[str | ConstantKey, Any]
+Reader = Callable[[Any], Reading]
+
+
+def read_int(value: int) -> Reading:
+    """i32, i64 or u64 by value, with the promises ``:1`` and ``:16``."""
+    if value == 1:
+        return "i32:1", 1
+    if -0x80000000 <= value <= 0x7FFFFFFF:
+        return ("i32" if value & 15 else "i32:16"), value
+    if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return ("i64" if value & 15 else "i64:16"), value
+    if 0 <= value <= 0xFFFFFFFFFFFFFFFF:
+        return ("u64" if value & 15 else "u64:16"), value
+    raise LaunchError(f"the integer {value} does not fit 64 bits", hint="pass it in parts")
+
+
+def _read_bool(value: bool) -> Reading:
+    return "i1", value
+
+
+def _read_float(value: float) -> Reading:
+    return "f32", value
+
+
+def _read_constant(value: object) -> Reading:
+    return constant_key(value), value
+
+
+class PointerKeys(dict[object, tuple[str, str]]):
+    """Dtype object -> the keys of an unaligned and of a 16-byte-aligned pointer to it."""
+
+    def __init__(self, prefix: str = "*", suffix: str = "") -> None:
+        super().__init__()
+        self._prefix = prefix
+        self._suffix = suffix
+
+    def __missing__(self, dtype: object) -> tuple[str, str]:
+        base = f"{self._prefix}{canonical_dtype(dtype)}"
+        made = (base + self._suffix, f"{base}:16{self._suffix}")
+        self[dtype] = made
+        return made
+
+
+def pointer_reading(keys: PointerKeys, dtype: object, address: int) -> Reading:
+    """The reading of an array at ``address``."""
+    return keys[dtype][1 if address & 15 == 0 else 0], address
+
+
+_HOST = PointerKeys()
+_HOST_CONST = PointerKeys("*const ")
+_GPU: dict[int, PointerKeys] = {}
+
+
+def pointer_keys(device_index: int) -> PointerKeys:
+    """The keys of pointers on a device; -1 is the host."""
+    if device_index < 0:
+        return _HOST
+    if device_index not in _GPU:
+        _GPU[device_index] = PointerKeys(suffix=f"@cuda:{device_index}")
+    return _GPU[device_index]
+
+
+def _numpy_reader() -> Reader:
+    address_of = numpy_address_function()
+
+    def read(array: Any) -> Reading:
+        # What may not be written is passed as a pointer to const: a store through it is then a compile error.
+        keys = _HOST if array.flags.writeable else _HOST_CONST
+        address = address_of(array)
+        return keys[array.dtype][1 if address & 15 == 0 else 0], address
+
+    return read
+
+
+def _read_host_array(array: Any) -> Reading:
+    inner = array.numpy
+    return readers[type(inner)](inner)
+
+
+def _read_cuda_array(array: Any) -> Reading:
+    address = array.address
+    return pointer_keys(array.device.index)[array.dtype][1 if address & 15 == 0 else 0], address
+
+
+def _read_torch(tensor: Any) -> Reading:
+    address = tensor.data_ptr()
+    index = tensor.get_device()
+    keys = _HOST if index < 0 else _GPU.get(index) or pointer_keys(index)
+    return keys[tensor.dtype][1 if address & 15 == 0 else 0], address
+
+
+def _read_numpy_scalar(value: Any) -> Reading:
+    plain = value.item()
+    reader = {bool: _read_bool, int: read_int, float: _read_float}.get(type(plain))
+    if reader is None:
+        raise LaunchError(f"a {type(value).__name__} cannot be passed to a kernel")
+    return reader(plain)
+
+
+def _read_foreign(value: Any) -> Reading:
+    found = foreign_reader(value)
+    if found is None:
+        raise LaunchError(
+            f"a {type(value).__module__}.{type(value).__qualname__} is neither a number nor an array",
+            hint=f"arrays are recognised by {readable_protocols()}",
+        )
+    dtype, address, device_index = found
+    return pointer_reading(pointer_keys(device_index), dtype, address)
+
+
+def _read_ctypes_scalar(value: Any) -> Reading:
+    dtype = _CTYPES.get(type(value))
+    if dtype is None:
+        raise LaunchError(
+            f"a ctypes {type(value).__name__} cannot be passed to a kernel",
+            hint="pass c_int32, c_int64, c_uint32, c_uint64, c_float, c_double or c_bool",
+        )
+    return dtype, value.value
+
+
+_CTYPES: dict[type, str] = {
+    ctypes.c_bool: "i1",
+    ctypes.c_int8: "i8",
+    ctypes.c_int16: "i16",
+    ctypes.c_int32: "i32",
+    ctypes.c_int64: "i64",
+    ctypes.c_uint8: "u8",
+    ctypes.c_uint16: "u16",
+    ctypes.c_uint32: "u32",
+    ctypes.c_uint64: "u64",
+    ctypes.c_float: "f32",
+    ctypes.c_double: "f64",
+}
+
+
+class Readers(dict[type, Reader]):
+    """The reader of every class seen so far."""
+
+    def __missing__(self, kind: type) -> Reader:
+        reader = self._find(kind)
+        self[kind] = reader
+        return reader
+
+    def _find(self, kind: type) -> Reader:
+        names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
+        if "numpy.ndarray" in names:
+            return _numpy_reader()
+        if "numpy.generic" in names:
+            return _read_numpy_scalar
+        if "torch.Tensor" in names:
+            return _read_torch
+        if issubclass(kind, bool | int | float):  # subclasses such as IntEnum
+            plain = next(t for t in (bool, int, float) if issubclass(kind, t))
+            return lambda value: self[plain](plain(value))
+        if issubclass(kind, ctypes._SimpleCData):
+            return _read_ctypes_scalar
+        own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array}
+        if kind.__module__.startswith(__package__) and kind.__name__ in own:
+            return own[kind.__name__]
+        if ConstantKey.accepts(kind):
+            return _read_constant
+        return _read_foreign
+
+
+readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(None): _read_constant})
+
+
+def describe(value: object) -> str:
+    """A short word on an argument for error messages: what it is, its dtype and where it is."""
+    kind = type(value)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        text = repr(value)
+        return f"{name} {text if len(text) <= 40 else text[:37] + '...'}"
+    shape = getattr(value, "shape", None)
+    return f"{name} of {dtype}{f' {list(shape)}' if shape is not None else ''}"

@@ -1,0 +1,1 @@
+"""Kernels that run as Python, under TRITON_INTERPRET=1."""

@@ -1,0 +1,135 @@
+"""Running a kernel's Python code itself, one program after the other, on NumPy arrays.
+
+This is what TRITON_INTERPRET=1 does: the kernel is ordinary Python, so ``breakpoint()``, ``pdb`` and ``print`` work
+inside it. Every function of the language evaluates at once, by the interpreter's rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from types import CellType, FunctionType
+from typing import TYPE_CHECKING
+
+from ...errors import LaunchError, Location
+from ...ir.core import Block, Value
+from ...language.constexpr import constexpr, unwrap
+from ...language.context import activate
+from ...language.inline import Inlinable
+from ...language.tensor import tensor
+
+if TYPE_CHECKING:
+    from ...ir.types import Tile
+    from ...targets.interpreter import Argument, EagerBuilder
+
+
+def run(
+    function: FunctionType,
+    grid: tuple[int, int, int],
+    types: Mapping[str, Tile],
+    arguments: Mapping[str, Argument],
+    constexprs: Mapping[str, object],
+    *,
+    debug: bool = False,
+) -> None:
+    """Call ``function`` once for every program of ``grid``.
+
+    ``types`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers), ``constexprs`` all others.
+
+    Raises:
+        MemoryAccessError: a program touched memory outside its arrays.
+        KernelAssertionError: a tl.device_assert failed and ``debug`` is set.
+        Whatever the kernel's own Python code raises.
+    """
+    from ...targets.interpreter import EagerBuilder, Memory
+
+    memory = Memory()
+    python = Python()
+    kernel = python[function]
+    axes = (range(n) for n in reversed(grid))
+    for z, y, x in itertools.product(*axes):
+        builder = EagerBuilder(memory, (x, y, z), grid)
+        context = EagerContext(builder, function.__code__.co_filename, debug, python)
+        values = {n: tensor(builder.argument(n, types[n], arguments[n])) for n in arguments}
+        with activate(context):
+            kernel(**values, **constexprs)
+
+
+class Python:
+    """Functions of kernels as they run: their globals hold plain values instead of constexprs, and the few names of Python
+    that the language knows mean what they mean to the compiler (``range`` counts in i32, ``min`` takes tiles)."""
+
+    def __init__(self) -> None:
+        self._made: dict[FunctionType, FunctionType] = {}
+
+    def __getitem__(self, function: FunctionType) -> FunctionType:
+        made = self._made.get(function)
+        if made is None:
+            made = self._made[function] = _with_plain_globals(function)
+        return made
+
+
+def _with_plain_globals(function: FunctionType) -> FunctionType:
+    from ...frontend.python_builtins import PYTHON_BUILTINS
+
+    names = {name: PYTHON_BUILTINS[name] for name in ("range", "min", "max", "abs")}
+    names |= {name: unwrap(value) for name, value in function.__globals__.items()}
+    cells = [_plain_cell(cell) for cell in function.__closure__ or ()]
+    defaults = tuple(unwrap(d) for d in function.__defaults__ or ())
+    made = FunctionType(function.__code__, names, function.__name__, defaults, tuple(cells) or None)
+    made.__kwdefaults__ = {n: unwrap(d) for n, d in (function.__kwdefaults__ or {}).items()}
+    return made
+
+
+def _plain_cell(cell: CellType) -> CellType:
+    try:
+        held = cell.cell_contents
+    except ValueError:  # not assigned yet
+        return cell
+    return CellType(unwrap(held)) if type(held) is constexpr else cell
+
+
+class EagerContext:
+    """The context of one running program (see language/context.py)."""
+
+    def __init__(self, builder: EagerBuilder, filename: str, debug: bool, python: Python) -> None:
+        self._builder = builder
+        self._filename = filename
+        self._python = python
+        self.debug = debug
+
+    @property
+    def builder(self) -> EagerBuilder:
+        """The evaluating builder, told where in the user's file the program stands."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename != self._filename:
+            frame = frame.f_back
+        self._builder.location = Location(self._filename, frame.f_lineno, 0)
+        return self._builder
+
+    def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
+        """Run a jit function as Python; raises LaunchError where there is only text."""
+        python = function.python() if isinstance(function, Inlinable) else None
+        if python is None:
+            raise LaunchError(f"{function!r} is source text and does not run as Python")
+        return self._python[python](*args, **kwargs)
+
+    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+        """A combining region is compiled even here: the reduction's rule evaluates it on whole arrays."""
+        from ...frontend.lower import Compilation
+
+        compilation = Compilation(self._builder, self.debug)
+        with activate(compilation):
+            compilation.region(function, args, block)
+
+    def read(self, value: Value) -> int | float | bool:
+        """The number that a scalar holds: what Python's if, while and range ask for."""
+        return self._builder.item(value)
+
+    def show(self, value: Value) -> str:
+        """The elements of a value as NumPy prints them."""
+        return str(self._builder.array(value))
+
+    def report(self, text: str) -> None:
+        sys.stdout.write(text)

@@ -1,0 +1,172 @@
+"""Generating the function that a launch goes through: it binds arguments as Python would, reads each into a type key and a
+machine value, and looks up the variant under the keys.
+
+The text is generated once per kernel, because binding by hand costs more than the rest of a launch. Only names of
+parameters go into it; they are identifiers, checked by Python's own grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import LaunchError
+from ...ir.types import SCALARS
+from ..arrays.dtypes import canonical_dtype
+from ..variant.constants import ConstantKey, constant_key
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameter:
+    """How one parameter of a kernel takes part in specialisation."""
+
+    name: str
+    constexpr: bool
+    keyword_only: bool = False
+    has_default: bool = False
+    default: object = None
+    dtype: str | None = None  # fixed by an annotation such as tl.int64
+    const: bool = False  # tl.const: a pointer that is not stored through
+    specialize: bool = True
+    align: bool = True
+
+    @property
+    def plain(self) -> bool:
+        """Whether keys are used as the readers give them."""
+        return self.dtype is None and not self.const and self.specialize and self.align
+
+
+class Missing:
+    """Stands for an argument that was not given; its class has no reader."""
+
+    def __repr__(self) -> str:
+        return "<missing>"
+
+
+MISSING = Missing()
+
+Key = str | ConstantKey
+
+
+class KeyChange(dict[Key, Key]):
+    """Keys as the readers give them -> keys as one parameter's declaration wants them."""
+
+    def __init__(self, parameter: KernelParameter) -> None:
+        super().__init__()
+        self.parameter = parameter
+
+    def __missing__(self, key: Key) -> Key:
+        changed = key if isinstance(key, ConstantKey) else self._change(key)
+        self[key] = changed
+        return changed
+
+    def _change(self, key: str) -> str:
+        parameter = self.parameter
+        text, at, device = key.partition("@")
+        base, _, promise = text.partition(":")
+        if base.startswith("*"):
+            if parameter.dtype is not None:
+                raise LaunchError(f"is an array, the kernel declares it as {parameter.dtype}")
+            if parameter.const and not base.startswith("*const "):
+                base = f"*const {base[1:]}"
+        elif parameter.dtype is not None:
+            base = _fixed(base, parameter.dtype)
+        keep = promise and parameter.specialize and (parameter.align or promise == "1")
+        keep = keep and (base.startswith("*") or SCALARS[base].is_integer)
+        return f"{base}:{promise}{at}{device}" if keep else f"{base}{at}{device}"
+
+
+def _fixed(given: str, declared: str) -> str:
+    """The declared dtype, if a number of type ``given`` may be passed as it."""
+    given_type, wanted = SCALARS[given], SCALARS[declared]
+    if given_type.is_float and not wanted.is_float:
+        raise LaunchError(f"is a float, the kernel declares it as {declared}")
+    if given == "u64" and declared != "u64" and not wanted.is_float:
+        raise LaunchError(f"does not fit {declared}, as which the kernel declares it")
+    if given == "i64" and wanted.is_integer and wanted.bits < 64:
+        raise LaunchError(f"does not fit {declared}, as which the kernel declares it")
+    return declared
+
+
+def annotation_dtype(annotation: str | None) -> tuple[str | None, bool]:
+    """Fixed dtype, and whether it is ``tl.const``, of a parameter's annotation as text."""
+    name = (annotation or "").rpartition(".")[2].strip("'\"")
+    if name == "const":
+        return None, True
+    if not name or name in ("constexpr", "int", "float", "bool", "tensor"):
+        return None, False
+    try:
+        return canonical_dtype(name), False
+    except LaunchError:
+        return None, False  # an annotation for readers and type checkers
+
+
+def make_binder(name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any]) -> Callable[..., Any]:
+    """The launch function of a kernel: ``launch(grid, *args, **kwargs)``.
+
+    ``namespace`` gives what the text refers to: ``readers``, ``variants``, ``prepare``, ``explain``, ``refresh``,
+    ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``.
+    """
+    scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
+    scope |= {"_d_missing": MISSING, "_d_constant": constant_key, "_d_error": LaunchError}
+    for i, parameter in enumerate(parameters):
+        scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
+        scope[f"_d_change{i}"] = KeyChange(parameter)
+    exec(compile(binder_text(parameters), f"<launch of {name}>", "exec"), scope)
+    made: Callable[..., Any] = scope["launch"]
+    return made
+
+
+def binder_text(parameters: Sequence[KernelParameter]) -> str:
+    """The source of the launch function."""
+    names = [p.name for p in parameters]
+    everything = _tuple(names)
+    reads, keys, values = [], [], []
+    for i, p in enumerate(parameters):
+        if p.constexpr:
+            keys.append(f"{p.name} if {p.name}.__class__ is int else _d_constant({p.name})")
+            continue
+        reads.append(f"        _d_k{i}, _d_v{i} = _d_readers[{p.name}.__class__]({p.name})")
+        if not p.plain:
+            reads.append(f"        _d_k{i} = _d_change{i}[_d_k{i}]")
+        keys.append(f"_d_k{i}")
+        values.append(f"_d_v{i}")
+    meta = ", ".join(f"{n!r}: {n}" for n in names)
+    return "\n".join(
+        [
+            f"def launch({_declaration(parameters)}):",
+            "    if _d_epoch.value != _d_seen_epoch[0]:",
+            "        _d_refresh()",
+            "    if _d_watched:",
+            "        _d_check_watched()",
+            "    try:",
+            *reads,
+            f"        _d_key = {_tuple([f'({k})' for k in keys])}",
+            "    except _d_error as _d_problem:",
+            f"        _d_explain(_d_problem, {everything}, _d_extra, _d_options)",
+            "    if _d_options:",
+            "        _d_key = (*_d_key, *_d_options.items())",
+            "    _d_run = _d_variants.get(_d_key)",
+            "    if _d_run is None or _d_extra:",
+            f"        _d_run = _d_prepare(_d_key, {everything}, _d_extra, _d_options)",
+            "    if _d_before:",
+            f"        for _d_hook in _d_before: _d_hook(*{everything}, **_d_options)",
+            "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
+            f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
+            f"    return _d_run(_d_grid, {_tuple(values)}, {everything})",
+        ]
+    )
+
+
+def _declaration(parameters: Sequence[KernelParameter]) -> str:
+    """The parameter list of the launch function. Missing and surplus arguments reach our own messages."""
+    parts = ["_d_grid", "/"]
+    parts += [f"{p.name}=_d_default{i}" for i, p in enumerate(parameters) if not p.keyword_only]
+    parts.append("*_d_extra")
+    parts += [f"{p.name}=_d_default{i}" for i, p in enumerate(parameters) if p.keyword_only]
+    return ", ".join([*parts, "**_d_options"])
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

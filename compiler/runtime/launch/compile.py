@@ -1,0 +1,41 @@
+"""``compile``: a kernel for a given signature, ahead of time, for any target, with no device needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...frontend.source import KernelSource
+from ...language.inline import Inlinable
+from ..variant.variant import make_variant
+from .compiled import CompiledKernel, compile_variant
+from .runner import Runner
+
+
+def compile(
+    kernel: Inlinable | KernelSource | Runner,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object] | None = None,
+    target: str = "cpu",
+    num_warps: int = 4,
+    num_stages: int = 3,
+    *,
+    stop_after: str | None = None,
+    **schedule: object,
+) -> CompiledKernel:
+    """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself.
+
+    ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16`` (address
+    a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). ``constexprs`` maps the rest to values; defaults fill in.
+    ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further schedule options (``maxnreg``,
+    ``enable_fp_fusion``, ``debug``). ``num_stages`` is accepted and changes no code; ``num_warps`` and ``maxnreg`` change
+    that of GPUs only. ``stop_after`` ends the work at a stage such as ``ptx``.
+
+    Raises:
+        SignatureError: parameters, types or options that the kernel or the schedule does not have.
+        CompilationError: the kernel is wrong; the message shows the place.
+        OutOfResources: the variant needs more shared memory than the target has.
+        TargetError: the target is unknown.
+    """
+    options = {"num_warps": num_warps, "num_stages": num_stages, **schedule}
+    variant = make_variant(kernel, signature, constexprs, target, options)
+    return compile_variant(variant, stop_after)

@@ -1,0 +1,282 @@
+"""Compiled kernels: what ``compile`` returns and launches run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import knobs
+from ...errors import DeuteronError, LaunchError, TargetError
+from ...signature import ArgumentType
+from ..arrays.arguments import describe, readers
+from ..devices import Device, default_device, get_device
+from ..variant.cache import Entry, variant_cache
+from ..variant.metadata import KernelMetadata
+from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
+from ..variant.variant import Variant
+from .grid import Grid, grid_of
+from .hooks import LaunchEvent, installed, launch_with_hooks
+from .loading import Loaded, load
+
+
+class Stages(Mapping[str, Artifact]):
+    """The stages of a compiled kernel by name; what is not at hand is made from the source when asked for."""
+
+    def __init__(self, kind: str, ready: dict[str, Artifact], variant: Variant | None) -> None:
+        self._names = STAGES[kind]
+        self._ready = ready
+        self._variant = variant
+
+    def __getitem__(self, stage: str) -> Artifact:
+        if stage not in self._ready:
+            if stage not in self._names:
+                raise KeyError(f"{stage!r} is not one of {', '.join(self._names)}")
+            if self._variant is None:
+                raise TargetError(
+                    f"the stage {stage!r} of a kernel that came from another process is not at hand",
+                    hint="compile it again here",
+                )
+            self._ready[stage] = produce(self._variant, stage)
+        return self._ready[stage]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class CompiledKernel:
+    """Machine code of one variant. Picklable: another process can run it, though not ask for stages it lacks.
+
+    ``asm`` maps stage names (``tile gpu llvm ptx cubin asm`` on a GPU, ``tile llvm object asm`` on a CPU) to text or bytes.
+    """
+
+    def __init__(
+        self,
+        metadata: KernelMetadata,
+        signature: Mapping[str, ArgumentType],
+        artifacts: dict[str, Artifact],
+        variant: Variant | None,
+    ) -> None:
+        self.metadata = metadata
+        self.name = metadata.name
+        self.target = metadata.target
+        self.signature = dict(signature)
+        self.variant = variant
+        self.launch_metadata: Callable[..., Mapping[str, object]] | None = None
+        self._artifacts = artifacts
+        self._loaded: dict[str, Loaded] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def kind(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.target.partition(":")[0]
+
+    @property
+    def asm(self) -> Stages:
+        return Stages(self.kind, self._artifacts, self.variant)
+
+    @property
+    def hash(self) -> str:
+        """The key under which the disk cache keeps this variant."""
+        return self.metadata.hash
+
+    @property
+    def shared(self) -> int:
+        """Shared memory of a block in bytes (Triton's ``metadata.shared``)."""
+        return self.metadata.shared_bytes or 0
+
+    def code(self) -> bytes:
+        """What a device loads: an object file, or a cubin; where no assembler is installed PTX, which drivers assemble."""
+        try:
+            code = self.asm["object" if self.kind == "cpu" else "cubin"]
+        except TargetError:
+            if self.kind == "cpu":
+                raise
+            code = self.asm["ptx"]
+        return code if isinstance(code, bytes) else code.encode() + b"\0"
+
+    def loaded(self, device: Device) -> Loaded:
+        """The kernel in a device's memory, loaded once.
+
+        Raises:
+            OutOfResources: the device has less shared memory, or fewer threads, than the kernel needs.
+            DeviceError: the device cannot run code for this target.
+        """
+        found = self._loaded.get(device.name)
+        if found is None:
+            with self._lock:
+                found = self._loaded.get(device.name) or load(self, device)
+                self._loaded[device.name] = found
+        return found
+
+    def run(
+        self,
+        grid: Grid,
+        *args: object,
+        device: Device | str | None = None,
+        stream: int | None = None,
+    ) -> None:
+        """Launch with the arguments that are not compile-time values, in signature order.
+
+        Raises:
+            LaunchError: grid or arguments do not fit; the message names the argument.
+        """
+        where, values = self._read(args, device)
+        shape = grid_of(grid)
+        if 0 in shape:
+            return
+        kernel = self.loaded(where)
+        if not installed.hooks:
+            kernel.launch(shape, values, stream)
+            return
+        event = LaunchEvent(self.name, where, kernel.stream(stream), shape, self._metadata(shape, args))
+        launch_with_hooks(event, lambda: kernel.timed_launch(event, values, stream))
+
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        return lambda *args, **options: self.run(grid, *args, **options)
+
+    def _metadata(self, grid: tuple[int, int, int], args: tuple[object, ...]) -> Callable[[], dict[str, object]]:
+        describe_launch = self.launch_metadata
+        if describe_launch is None:
+            return dict
+        bound = dict(zip(self.signature, args, strict=True))
+        constants = self.variant.constants if self.variant else {}
+        return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
+
+    def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
+        """The device to run on and the machine values of the arguments."""
+        if len(args) != len(self.signature):
+            raise LaunchError(
+                f"{self.name} takes {len(self.signature)} run-time arguments "
+                f"({', '.join(self.signature) or 'none'}), got {len(args)}"
+            )
+        where: Device | None = get_device(device) if isinstance(device, str) else device
+        values = []
+        for (name, wanted), value in zip(self.signature.items(), args, strict=True):
+            key, machine_value = _read_argument(self.name, name, value)
+            place = check_argument(self.name, name, wanted, key, value, machine_value)
+            if place is not None and place != (where.name if where else place):
+                raise LaunchError(
+                    f"{self.name}: argument {name!r} ({describe(value)}) is on {place}, the launch on "
+                    f"{where.name if where else place}",
+                    hint="pass all arrays on one device",
+                )
+            where = where or (get_device(place) if place else None)
+            values.append(machine_value)
+        return where or self._home(), tuple(values)
+
+    def _home(self) -> Device:
+        """Where a kernel without array arguments runs."""
+        return default_device() if self.kind == "cpu" else get_device("cuda:0")
+
+    def __getstate__(self) -> dict[str, object]:
+        return {
+            "metadata": self.metadata,
+            "signature": self.signature,
+            "artifacts": {k: v for k, v in self._artifacts.items() if k in _PERSISTENT},
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state, variant=None)  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"<CompiledKernel {self.name} for {self.target}>"
+
+
+#: Stages worth keeping: what devices load, and the PTX.
+_PERSISTENT = ("object", "ptx", "cubin")
+
+
+def _read_argument(kernel: str, name: str, value: object) -> tuple[object, Any]:
+    try:
+        return readers[type(value)](value)
+    except DeuteronError as error:
+        raise LaunchError(f"{kernel}: argument {name!r}: {error.message}", hint=error.hint) from error
+
+
+def check_argument(
+    kernel: str, name: str, wanted: ArgumentType, key: object, value: object, machine_value: Any
+) -> str | None:
+    """Check one argument against the compiled signature; returns the device of an array."""
+    text, _, device = str(key).partition("@") if isinstance(key, str) else ("", "", "")
+    base = text.partition(":")[0].removeprefix("*const ").removeprefix("*")
+    if wanted.pointer:
+        good = text.startswith("*") and base == wanted.dtype
+    else:
+        good = bool(text) and not text.startswith("*") and _converts(base, wanted.dtype)
+    if not good:
+        raise LaunchError(
+            f"{kernel}: argument {name!r} is a {describe(value)}, the kernel was compiled for {wanted}",
+            hint=f"pass {'an array' if wanted.pointer else 'a number'} of {wanted.dtype}",
+        )
+    if wanted.divisibility > 1 and machine_value % wanted.divisibility:
+        raise LaunchError(
+            f"{kernel}: argument {name!r} is not a multiple of {wanted.divisibility}, as the signature promised "
+            f"({wanted})",
+            hint=f'compile for "{str(wanted).partition(":")[0]}", or align the argument',
+        )
+    return (device or "cpu") if wanted.pointer else None
+
+
+def _converts(given: str, wanted: str) -> bool:
+    """Whether a Python number of type ``given`` may be passed as ``wanted``."""
+    if wanted[0] == "f" or wanted == "bf16":
+        return True
+    return given[0] in "iu" and (given == wanted or int(given[1:]) <= int(wanted[1:]))
+
+
+def compile_variant(variant: Variant, stop_after: str | None = None) -> CompiledKernel:
+    """The compiled variant, from the disk cache if it has it. Raises what :func:`pipeline.build` raises."""
+    check_stage(variant, stop_after)
+    cache = variant_cache()
+    if stop_after is None and not knobs.always_compile.get():
+        entry = cache.get(variant.key)
+        if entry is not None:
+            return _from_entry(variant, entry)
+    work = build(variant, stop_after)
+    made = CompiledKernel(work.metadata(), variant.signature, work.artifacts, variant)
+    if stop_after is None and ("object" in work.artifacts or "cubin" in work.artifacts):
+        blobs = {
+            name: value if isinstance(value, bytes) else value.encode()
+            for name, value in work.artifacts.items()
+            if name in _PERSISTENT
+        }
+        cache.put(variant.key, Entry({"metadata": made.metadata.to_json()}, blobs))
+    if knobs.kernel_dump.get():
+        _dump(made)
+    return made
+
+
+def _from_entry(variant: Variant, entry: Entry) -> CompiledKernel:
+    stored = entry.header["metadata"]
+    metadata = KernelMetadata.from_json(stored if isinstance(stored, dict) else {})
+    asked = variant.schedule  # the entry may be of a variant that differs in options without effect
+    ready: dict[str, Artifact] = dict(entry.blobs)
+    if "ptx" in entry.blobs:
+        ready["ptx"] = entry.blobs["ptx"].decode()
+    metadata = replace(
+        metadata,
+        cached=True,
+        num_warps=asked.num_warps,
+        num_stages=asked.num_stages,
+        num_ctas=asked.num_ctas,
+        maxnreg=asked.maxnreg,
+    )
+    return CompiledKernel(metadata, variant.signature, ready, variant)
+
+
+def _dump(kernel: CompiledKernel) -> None:
+    folder = knobs.dump_dir.get() / f"{kernel.name}-{kernel.hash[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for stage in kernel.asm:
+        try:
+            content = kernel.asm[stage]
+        except TargetError:
+            continue  # no assembler or disassembler here
+        path = folder / f"{kernel.name}.{stage}"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -1,0 +1,48 @@
+"""Launch grids: one to three sizes, or a function of the launch's arguments that gives them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from ...errors import LaunchError
+
+Grid = int | Sequence[int]
+GridFunction = Callable[[Mapping[str, object]], Grid]
+
+#: Largest sizes of a CUDA grid (CUDA C++ Programming Guide, table of technical specifications); kept on the CPU too.
+_LIMITS = (2**31 - 1, 65535, 65535)
+
+
+def grid_of(grid: object) -> tuple[int, int, int]:
+    """Three sizes from a grid as users write it.
+
+    Raises:
+        LaunchError: not 1 to 3 whole numbers, or a number that is negative or too large.
+    """
+    if type(grid) is tuple:
+        if len(grid) == 1 and type(grid[0]) is int and 0 <= grid[0] <= 0x7FFFFFFF:
+            return grid[0], 1, 1
+    elif isinstance(grid, int):
+        grid = (grid,)
+    return _checked(grid)
+
+
+def _checked(grid: object) -> tuple[int, int, int]:
+    try:
+        sizes = [operator.index(n) for n in grid]  # type: ignore[attr-defined]
+    except TypeError:
+        raise LaunchError(
+            f"the grid {grid!r} is not made of whole numbers",
+            hint="write grid = (n,), with cdiv(n, BLOCK) where n is not a multiple of BLOCK",
+        ) from None
+    if not 1 <= len(sizes) <= 3:
+        raise LaunchError(f"the grid {tuple(sizes)} has {len(sizes)} dimensions", hint="use 1 to 3")
+    for axis, (size, limit) in enumerate(zip(sizes, _LIMITS, strict=False)):
+        if not 0 <= size <= limit:
+            raise LaunchError(
+                f"the grid {tuple(sizes)} has size {size} along axis {axis}",
+                hint=f"sizes there go from 0 to {limit}",
+            )
+    sizes += [1] * (3 - len(sizes))
+    return sizes[0], sizes[1], sizes[2]

@@ -1,0 +1,331 @@
+"""``@jit``: a Python function as a kernel that compiles itself for the arguments it is launched with."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, overload
+
+from ... import knobs
+from ...errors import LaunchError
+from ...frontend.constants import evaluate_constant
+from ...frontend.source import KernelSource
+from ...language.constexpr import unwrap
+from ...language.context import current
+from ...language.inline import Inlinable
+from ...options import SCHEDULE_OPTIONS
+from ..arrays.arguments import describe, readers
+from ..eager.launch import InterpretedLaunch
+from ..variant.constants import constant_key
+from ..variant.variant import nearest
+from .binding import MISSING, KernelParameter, KeyChange, annotation_dtype, make_binder
+from .compiled import CompiledKernel
+from .grid import Grid, GridFunction
+from .launcher import Launcher, compile_for_launch
+from .specialize import Launch, specialize
+from .watch import Watch
+
+LaunchMetadata = Callable[..., Mapping[str, object]]
+Names = Iterable[int | str]
+
+
+class JITFunction(Inlinable):
+    """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
+
+    Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory and
+    on disk. Launching returns the CompiledKernel (None under the interpreter). Of the schedule options ``num_stages`` is
+    accepted and changes no code, ``num_warps`` and ``maxnreg`` change that of GPUs only.
+    """
+
+    def __init__(
+        self,
+        kernel: types.FunctionType | KernelSource,
+        *,
+        version: object = None,
+        repr: Callable[[Launch], str] | None = None,
+        launch_metadata: LaunchMetadata | None = None,
+        do_not_specialize: Names = (),
+        do_not_specialize_on_alignment: Names = (),
+        debug: bool | None = None,
+        noinline: bool = False,
+    ) -> None:
+        self.fn: types.FunctionType | None = None
+        if isinstance(kernel, types.FunctionType):
+            self.fn = kernel
+            functools.update_wrapper(self, kernel)
+        else:
+            self.__dict__["source"] = kernel
+            self.__name__ = kernel.name
+        self.version = version
+        self.repr = repr
+        self.launch_metadata = launch_metadata
+        self.noinline = noinline
+        self.pre_run_hooks: list[Callable[..., object]] = []
+        #: Variants compiled so far, by their hash.
+        self.cache: dict[str, CompiledKernel] = {}
+        self._debug = debug
+        self._unspecialized = set(do_not_specialize)
+        self._unaligned = set(do_not_specialize_on_alignment)
+        self._variants: dict[object, Callable[..., CompiledKernel | None]] = {}
+        self._seen_epoch = [-1]
+        self._watched: list[Watch] = []
+        self._interpret = knobs.interpret.get()
+
+    # ---- what it is ------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def source(self) -> KernelSource:
+        """The kernel's source; raises CompilationError where it cannot be read."""
+        if self.fn is None:
+            raise TypeError("a kernel has a function or a source")
+        return KernelSource.from_function(self.fn)
+
+    def python(self) -> types.FunctionType | None:
+        return self.fn
+
+    @property
+    def src(self) -> str:
+        """The source text, normalised and without decorators."""
+        return self.source.text
+
+    @property
+    def arg_names(self) -> list[str]:
+        return [p.name for p in self.parameters]
+
+    @property
+    def cache_key(self) -> str:
+        """A digest of the source and of everything that it reaches."""
+        return self.source.hash
+
+    @functools.cached_property
+    def parameters(self) -> list[KernelParameter]:
+        """How each parameter takes part in specialisation."""
+        defaults = self._defaults()
+        keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
+        made = []
+        for i, argument in enumerate(self.source.launched):
+            dtype, const = annotation_dtype(argument.annotation)
+            name = argument.name
+            made.append(
+                KernelParameter(
+                    name,
+                    argument.constexpr,
+                    keyword_only=name in keyword_only,
+                    has_default=name in defaults,
+                    default=defaults.get(name),
+                    dtype=dtype,
+                    const=const,
+                    specialize=not {i, name} & self._unspecialized,
+                    align=not {i, name} & self._unaligned,
+                )
+            )
+        return made
+
+    def _defaults(self) -> dict[str, object]:
+        """Default values: the function's own objects, or what the text says."""
+        if self.fn is not None:
+            given = inspect.signature(self.fn).parameters.values()
+            return {p.name: unwrap(p.default) for p in given if p.default is not p.empty}
+        source = self.source
+        return {
+            a.name: unwrap(evaluate_constant(a.default, source.namespace))
+            for a in source.arguments
+            if a.default is not None
+        }
+
+    # ---- launching -------------------------------------------------------------------------------------------
+
+    def __getitem__(self, grid: Grid | GridFunction) -> Callable[..., CompiledKernel | None]:
+        """The kernel on a grid, ready to be called with its arguments."""
+        return functools.partial(self._launch, grid)
+
+    def run(
+        self, *args: object, grid: Grid | GridFunction, warmup: bool = False, **kwargs: object
+    ) -> CompiledKernel | None:
+        """Launch, or only compile when ``warmup`` is set."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        launched: CompiledKernel | None = self._launch(grid, *args, **kwargs)
+        return launched
+
+    def warmup(self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object) -> CompiledKernel:
+        """Compile for these arguments without launching. Instead of arrays, types may be given: ``"*f32:16"``, or a
+        dtype for a pointer to it."""
+        arguments, options = self.bind(args, kwargs)
+        launch = specialize(self, arguments, options, placeholders=True)
+        return compile_for_launch(self, launch)
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+        """Arguments by parameter name, and the remaining keywords.
+
+        Raises:
+            LaunchError: too many arguments, one given twice, or one missing.
+        """
+        parameters = self.parameters
+        positional = [p for p in parameters if not p.keyword_only]
+        if len(args) > len(positional):
+            self._refuse_extra(args[len(positional) :])
+        bound = {p.name: a for p, a in zip(positional, args, strict=False)}
+        for name in bound:
+            if name in kwargs:
+                raise LaunchError(f"{self.__name__}: the argument {name!r} is given twice")
+        names = {p.name for p in parameters}
+        bound |= {k: v for k, v in kwargs.items() if k in names}
+        for p in parameters:
+            if p.name not in bound:
+                if not p.has_default:
+                    raise LaunchError(f"{self.__name__}: the argument {p.name!r} is missing")
+                bound[p.name] = p.default
+        options = {k: v for k, v in kwargs.items() if k not in names}
+        return {p.name: bound[p.name] for p in parameters}, options
+
+    @functools.cached_property
+    def _launch(self) -> Callable[..., Any]:
+        return make_binder(
+            self.__name__,
+            self.parameters,
+            {
+                "readers": readers,
+                "variants": self._variants,
+                "prepare": self._prepare,
+                "explain": self._explain,
+                "refresh": self._refresh,
+                "epoch": knobs.epoch,
+                "seen_epoch": self._seen_epoch,
+                "watched": self._watched,
+                "check_watched": self._check_watched,
+                "before": self.pre_run_hooks,
+            },
+        )
+
+    def _refresh(self) -> None:
+        """A knob may have changed in a scope: look again at those that variants depend on."""
+        self._variants.clear()
+        self._seen_epoch[0] = knobs.epoch.value
+
+    def _check_watched(self) -> None:
+        for watch in self._watched:
+            watch.check()
+
+    def _prepare(
+        self,
+        key: object,
+        args: tuple[object, ...],
+        extra: tuple[object, ...],
+        options: dict[str, object],
+    ) -> Callable[..., CompiledKernel | None]:
+        """The launcher for argument types seen for the first time."""
+        if extra:
+            self._refuse_extra(extra)
+        self._check_options(options)
+        arguments = dict(zip(self.arg_names, args, strict=True))
+        launch = specialize(self, arguments, options)
+        if knobs.interpret.get() or self._interpret:
+            made: Callable[..., CompiledKernel | None] = InterpretedLaunch(self, launch)
+        else:
+            made = Launcher(self, launch, compile_for_launch(self, launch))
+            if not self._watched and (watch := Watch(self.source)).entries:
+                self._watched.append(watch)
+        self._variants[key] = made
+        return made
+
+    def _check_options(self, options: Mapping[str, object]) -> None:
+        for name in options:
+            if name not in SCHEDULE_OPTIONS:
+                raise LaunchError(
+                    f"{self.__name__} has no argument {name!r}",
+                    hint=nearest(name, [*self.arg_names, *SCHEDULE_OPTIONS]),
+                )
+
+    def _refuse_extra(self, extra: Sequence[object]) -> None:
+        raise LaunchError(
+            f"{self.__name__} takes {len(self.parameters)} arguments, got {len(extra)} more",
+            hint=f"its parameters: {', '.join(self.arg_names)}",
+        )
+
+    def _explain(
+        self,
+        problem: LaunchError,
+        args: tuple[object, ...],
+        extra: tuple[object, ...],
+        options: dict[str, object],
+    ) -> None:
+        """Say which argument could not be read."""
+        self._check_options(options)
+        for parameter, value in zip(self.parameters, args, strict=True):
+            if value is MISSING:
+                raise LaunchError(
+                    f"{self.__name__}: the argument {parameter.name!r} is missing",
+                    hint=f"its parameters: {', '.join(self.arg_names)}",
+                ) from None
+            self.read(parameter, value)
+        raise problem
+
+    def read(self, parameter: KernelParameter, value: object) -> object:
+        """The type key of an argument; raises LaunchError that names it."""
+        try:
+            if parameter.constexpr:
+                return constant_key(value)
+            key, _ = readers[type(value)](value)
+            return key if parameter.plain else KeyChange(parameter)[key]
+        except LaunchError as error:
+            message = error.message
+            if message.startswith(("is ", "does ")):
+                message = f"{describe(value)} {message}"
+            raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
+
+    # ---- the rest of Triton's interface --------------------------------------------------------------------------
+
+    @property
+    def debug(self) -> bool:
+        """Whether device assertions are compiled in: as the decorator says, else the knob."""
+        return knobs.debug.get() if self._debug is None else self._debug
+
+    def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
+        """Call ``hook(*args, **options)`` before every launch."""
+        self.pre_run_hooks.append(hook)
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """A call from a kernel that runs as Python under the interpreter; compiled kernels inline instead.
+
+        Raises:
+            CompilationError: the call is not in a kernel; kernels are launched on a grid.
+        """
+        return current().call(self, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<JITFunction {self.__name__}>"
+
+
+@overload
+def jit(fn: types.FunctionType) -> JITFunction: ...
+
+
+@overload
+def jit(
+    fn: None = None,
+    *,
+    version: object = None,
+    repr: Callable[[Launch], str] | None = None,
+    launch_metadata: LaunchMetadata | None = None,
+    do_not_specialize: Names = (),
+    do_not_specialize_on_alignment: Names = (),
+    debug: bool | None = None,
+    noinline: bool = False,
+) -> Callable[[types.FunctionType], JITFunction]: ...
+
+
+def jit(
+    fn: types.FunctionType | None = None, **options: Any
+) -> JITFunction | Callable[[types.FunctionType], JITFunction]:
+    """Decorator that makes a function of the kernel language a kernel, or a function that kernels may call.
+
+    ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
+    ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(launch)``: the name that they
+    show. ``debug``: compile ``tl.device_assert``.
+    """
+    if fn is not None:
+        return JITFunction(fn, **options)
+    return lambda function: JITFunction(function, **options)

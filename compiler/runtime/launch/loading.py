@@ -1,0 +1,83 @@
+"""Kernels in a device's memory, ready to launch."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ... import knobs
+from ...errors import DeviceError
+from ..cpu.device import usable_cores
+from ..devices import Device
+from .hooks import LaunchEvent
+
+if TYPE_CHECKING:
+    from .compiled import CompiledKernel
+
+GridShape = tuple[int, int, int]
+
+
+class Loaded(Protocol):
+    """A kernel on one device."""
+
+    @property
+    def device(self) -> Device: ...
+
+    def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
+        """Run the kernel on machine values: addresses and numbers in signature order; the grid has no zero."""
+        ...
+
+    def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
+        """Launch for hooks: where a launch is synchronous, note when it began and ended."""
+        ...
+
+    def stream(self, stream: int | None) -> int:
+        """The stream that a launch would use."""
+        ...
+
+
+def load(kernel: CompiledKernel, device: Device) -> Loaded:
+    """Load a kernel; raises DeviceError when the device cannot run code for its target."""
+    if device.name == "cpu":
+        if kernel.kind != "cpu":
+            raise DeviceError(
+                f"{kernel.name} was compiled for {kernel.target} and cannot run on {device.name}",
+                hint='compile with target="cpu"',
+            )
+        return LoadedOnCpu(kernel, device)
+    from ..cuda.launch import load_on_cuda
+
+    return load_on_cuda(kernel, device)
+
+
+def grid_threads() -> int:
+    """Threads that share a grid on the CPU."""
+    return knobs.cpu_threads.get() or usable_cores()
+
+
+class LoadedOnCpu:
+    """A kernel in this process's memory; launches return when it has ended."""
+
+    def __init__(self, kernel: CompiledKernel, device: Device) -> None:
+        from ...targets import cpu
+
+        self.device = device
+        self._kernel = cpu.load(kernel.code(), kernel.name)
+        self._types = [kind.tile for kind in kernel.signature.values()]
+        self._threads = grid_threads()
+        self._epoch = knobs.epoch.value
+
+    def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
+        if self._epoch != knobs.epoch.value:
+            self._threads, self._epoch = grid_threads(), knobs.epoch.value
+        self._kernel.launch(grid, values, self._types, self._threads)
+
+    def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
+        event.start_ns = time.perf_counter_ns()
+        try:
+            self.launch(event.grid, values, stream)
+        finally:
+            event.end_ns = time.perf_counter_ns()
+
+    def stream(self, stream: int | None) -> int:
+        return 0

@@ -1,0 +1,62 @@
+"""Globals that kernels captured when they were compiled. Changing one afterwards would silently not count, so launches look
+and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...errors import LaunchError
+from ...frontend.namespace import LiveNamespace
+from ...frontend.source import KernelSource
+from ...language.inline import Inlinable, LibraryFunction
+
+
+class Watch:
+    """The compile-time globals of one kernel and of the jit functions it reaches, with the values they had."""
+
+    def __init__(self, source: KernelSource) -> None:
+        self._kernel = source.name
+        #: Namespace, name, the Python object then.
+        self.entries: list[tuple[LiveNamespace, str, object]] = []
+        self._collect(source, set())
+
+    def _collect(self, source: KernelSource, seen: set[int]) -> None:
+        if id(source) in seen:
+            return
+        seen.add(id(source))
+        for name, value in source.captured():
+            if isinstance(value, LibraryFunction):
+                continue
+            if isinstance(value, Inlinable):
+                self._collect(value.source, seen)
+            if isinstance(source.namespace, LiveNamespace) and _may_change(value):
+                self.entries.append((source.namespace, name, source.namespace.raw(name)))
+
+    def check(self) -> None:
+        """Raise LaunchError if a captured global has another value than when the kernel was compiled."""
+        for namespace, name, old in self.entries:
+            new = self._now(namespace, name)
+            if new is not old and not _same(old, new):
+                raise LaunchError(
+                    f"the global {name!r}, which {self._kernel} uses, was {old!r} when it was compiled and is "
+                    f"{new!r} now",
+                    hint="pass it as a tl.constexpr parameter",
+                )
+
+    def _now(self, namespace: LiveNamespace, name: str) -> object:
+        try:
+            return namespace.raw(name)
+        except (KeyError, ValueError):
+            return None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for _, name, _ in self.entries)
+
+
+def _may_change(value: object) -> bool:
+    """Numbers, strings, tuples and jit functions; not modules and functions of the language."""
+    return value is None or isinstance(value, int | float | str | tuple | Inlinable)
+
+
+def _same(old: object, new: object) -> bool:
+    return type(old) is type(new) and bool(old == new)

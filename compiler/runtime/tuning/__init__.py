@@ -1,0 +1,1 @@
+"""@autotune and @heuristics, and timing launches."""

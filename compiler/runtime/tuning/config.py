@@ -1,0 +1,61 @@
+"""Configurations of ``@autotune``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..variant.constants import constant_text
+
+PreHook = Callable[[dict[str, object]], object]
+
+
+class Config:
+    """One choice of compile-time values and schedule options for ``@autotune`` to try.
+
+    ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name before
+    every launch with this configuration. ``num_warps`` and ``maxnreg`` change the code of GPUs, not of the CPU;
+    ``num_stages`` and ``num_ctas`` (1 only) are accepted and change no code.
+    """
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, object],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: PreHook | None = None,
+    ) -> None:
+        self.kwargs = dict(kwargs)
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+
+    def all_kwargs(self) -> dict[str, object]:
+        """What is passed to the kernel: the compile-time values and the schedule options."""
+        options = {
+            "num_warps": self.num_warps,
+            "num_stages": self.num_stages,
+            "num_ctas": self.num_ctas,
+            "maxnreg": self.maxnreg,
+        }
+        return {**self.kwargs, **{k: v for k, v in options.items() if v is not None}}
+
+    def identity(self) -> str:
+        """A text that differs for different configurations, the same in every process."""
+        items = sorted(self.all_kwargs().items())
+        return ", ".join(f"{name}: {constant_text(value)}" for name, value in items)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
+
+    def __repr__(self) -> str:
+        return f"Config({self})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.identity() == other.identity() and self.pre_hook is other.pre_hook
+
+    def __hash__(self) -> int:
+        return hash(self.identity())

@@ -1,0 +1,78 @@
+"""Timings of configurations, kept on disk from one process to the next.
+
+There is one entry per configuration, so that a changed list of configurations keeps what was timed before, and the device's
+name is part of the key: two kinds of GPU with one architecture do not share timings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...target import Target
+from ..devices import Device
+from ..variant.cache import Entry, autotune_cache
+from ..variant.toolchain import toolchain
+from .config import Config
+
+if TYPE_CHECKING:
+    from ..launch.jit import JITFunction
+
+#: Median, 20th and 80th percentile in milliseconds; infinite for a configuration that cannot run.
+Timing = tuple[float, float, float]
+QUANTILES = (0.5, 0.2, 0.8)
+FAILED: Timing = (math.inf, math.inf, math.inf)
+
+
+class TuningResults:
+    """The kept timings of one kernel for one tuning key on one device."""
+
+    def __init__(self, kernel: JITFunction, key: Sequence[str], device: Device) -> None:
+        self._kernel = kernel
+        self._key = list(key)
+        self._device = device
+        self._toolchain = toolchain(Target.parse(device.target), device.properties.driver)
+
+    def _entry_key(self, config: Config) -> str:
+        parts = [
+            self._kernel.cache_key,
+            config.identity(),
+            *self._key,
+            self._device.properties.name,
+            *(f"{name}: {value}" for name, value in self._toolchain.items()),
+        ]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def recall(self, configs: Iterable[Config]) -> dict[Config, Timing]:
+        """The timings that are kept, of these configurations."""
+        found = {}
+        for config in configs:
+            entry = autotune_cache().get(self._entry_key(config))
+            times = entry.header.get("timing_ms") if entry is not None else None
+            if isinstance(times, list):
+                found[config] = as_timing(times)
+        return found
+
+    def remember(self, timings: Mapping[Config, Timing]) -> None:
+        """Keep these timings; failures are not kept, since another machine state may not have them."""
+        for config, timing in timings.items():
+            if timing == FAILED:
+                continue
+            header: dict[str, object] = {
+                "kernel": self._kernel.__name__,
+                "key": self._key,
+                "config": str(config),
+                "device": self._device.properties.name,
+                "timing_ms": list(timing),
+            }
+            autotune_cache().put(self._entry_key(config), Entry(header, {}))
+
+
+def as_timing(times: float | Sequence[float]) -> Timing:
+    """One time, or quantiles in the order of QUANTILES, as a Timing."""
+    if isinstance(times, int | float):
+        times = [times]
+    median, low, high = [*times, times[-1], times[-1]][:3]
+    return float(median), float(low), float(high)

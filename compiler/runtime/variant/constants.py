@@ -1,0 +1,79 @@
+"""Compile-time arguments: keys that tell apart what Python's ``==`` does not, and text for the disk cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import LaunchError
+from ...frontend.source import Inlinable
+from ...ir.types import Pointer, Scalar
+from ...language.constexpr import constexpr, unwrap
+
+_PLAIN = (type(None), bool, int, float, str, tuple, Scalar, Pointer, constexpr)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantKey:
+    """Identity of a compile-time value. ``text`` separates 1, True and 1.0, and 0.0 from -0.0, and is the same in
+    every process; ``value`` is what the kernel sees and takes no part in comparisons."""
+
+    text: str
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConstantKey) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @staticmethod
+    def accepts(kind: type) -> bool:
+        """Whether values of this class are compile-time values when passed without ``tl.constexpr``."""
+        names = [base.__name__ for base in kind.__mro__]
+        return issubclass(kind, (*_PLAIN, Inlinable, type)) or "dtype" in names
+
+
+def constant_key(value: object) -> ConstantKey:
+    """The key of a compile-time value; raises LaunchError for what kernels cannot use."""
+    plain = unwrap(value)
+    return ConstantKey(constant_text(plain), plain)
+
+
+def constant_text(value: object) -> str:
+    """A text that differs for different compile-time values and is the same in every process.
+
+    Raises:
+        LaunchError: the value is of a kind that cannot be a compile-time value.
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"float {float(value).hex()}"
+    if isinstance(value, str):
+        return repr(str(value))
+    if isinstance(value, tuple | list):
+        return f"({', '.join(constant_text(unwrap(v)) for v in value)})"
+    if isinstance(value, Scalar | Pointer):
+        return f"dtype {value}"
+    if isinstance(value, Inlinable):
+        return f"function {value.source.hash}"
+    return _foreign_text(value)
+
+
+def _foreign_text(value: object) -> str:
+    """NumPy scalars and dtypes of other libraries."""
+    from ..arrays.dtypes import canonical_dtype
+
+    if hasattr(value, "item") and not getattr(value, "shape", ()):
+        return constant_text(value.item())
+    name = getattr(value, "name", None) or getattr(value, "__name__", value)
+    try:
+        return f"dtype {canonical_dtype(name)}"
+    except LaunchError:
+        pass
+    raise LaunchError(
+        f"a {type(value).__module__}.{type(value).__qualname__} cannot be a compile-time value",
+        hint="use numbers, strings, tuples, dtypes such as tl.float32, or jit functions",
+    )

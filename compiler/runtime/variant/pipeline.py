@@ -1,0 +1,181 @@
+"""The whole compiler on one page: tile -> llvm -> object on a CPU, tile -> gpu -> llvm -> ptx -> cubin on a GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ... import knobs
+from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
+from ...ir.core import Function
+from .metadata import KernelMetadata
+from .variant import Variant
+
+T = TypeVar("T")
+Artifact = str | bytes
+
+#: Stages that can be asked for, in order. ``asm`` is the machine code as text: SASS, or the processor's assembly.
+STAGES = {
+    "cpu": ("tile", "llvm", "object", "asm"),
+    "cuda": ("tile", "gpu", "llvm", "ptx", "cubin", "asm"),
+}
+
+
+@dataclass
+class Build:
+    """A compilation under way: what has been made so far and how long each stage took."""
+
+    variant: Variant
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
+    facts: dict[str, int | None] = field(default_factory=dict)
+    stage_ms: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time of a ``with`` block to a stage."""
+        start = time.perf_counter_ns()
+        try:
+            yield
+        finally:
+            spent = (time.perf_counter_ns() - start) / 1e6
+            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + spent
+
+    def metadata(self) -> KernelMetadata:
+        """What is known about the result."""
+        schedule = self.variant.schedule
+        return KernelMetadata(
+            name=self.variant.source.name,
+            target=str(self.variant.target),
+            hash=self.variant.key,
+            num_warps=schedule.num_warps,
+            num_stages=schedule.num_stages,
+            num_ctas=schedule.num_ctas,
+            maxnreg=schedule.maxnreg,
+            total_ms=sum(self.stage_ms.values()),
+            **{f"{stage}_ms": ms for stage, ms in self.stage_ms.items()},  # type: ignore[arg-type]
+            **self.facts,  # type: ignore[arg-type]
+        )
+
+
+def build(variant: Variant, stop_after: str | None = None) -> Build:
+    """Compile a variant to machine code, or up to the stage ``stop_after``.
+
+    Raises:
+        CompilationError: the kernel is wrong; the message shows the place.
+        OutOfResources: it needs more shared memory than the target has.
+        AssemblerError: the assembler rejected the generated code.
+    """
+    check_stage(variant, stop_after)
+    work = Build(variant)
+    function = make_tile(work)
+    if stop_after == "tile":
+        work.artifacts["tile"] = str(function)
+    elif variant.target.kind == "cpu":
+        _build_cpu(work, function, stop_after)
+    else:
+        _build_cuda(work, function, stop_after)
+    return work
+
+
+def check_stage(variant: Variant, stage: str | None) -> None:
+    """Raise SignatureError unless the variant's target has the stage."""
+    known = STAGES[variant.target.kind]
+    if stage is not None and stage not in known:
+        raise SignatureError(
+            f"the target {variant.target} has no stage {stage!r}",
+            hint=f"stages: {', '.join(known)}",
+        )
+
+
+def make_tile(work: Build) -> Function:
+    """Source text to optimised tile IR."""
+    from ...frontend import lower
+    from ...tile.passes import PIPELINE
+
+    variant = work.variant
+    with work.timed("frontend"):
+        types = {name: str(kind) for name, kind in variant.signature.items()}
+        function = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
+    with work.timed("tile"):
+        check = knobs.verify.get()
+        for step in PIPELINE:
+            function = step(function)
+            if check:
+                _verify(function, step.__name__)
+    return function
+
+
+def _verify(function: Function, step: str) -> None:
+    """Raise IRError naming the pass that left wrong IR."""
+    from ...ir import verify
+
+    try:
+        verify(function)
+    except DeuteronError as error:
+        raise IRError(f"the pass {step} broke {function.name}: {error.message}") from error
+
+
+def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
+    from ...targets import cpu
+
+    with work.timed("llvm"):
+        program = cpu.lower_to_llvm(function, work.variant.schedule)
+    work.artifacts["llvm"] = program.llvm
+    if stop_after == "llvm":
+        return
+    if stop_after == "asm":
+        work.artifacts["asm"] = cpu.emit_assembly(program)
+        return
+    with work.timed("object"):
+        work.artifacts["object"] = cpu.emit_object(program)
+
+
+def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None:
+    from ...gpu import lower_to_gpu
+    from ...targets import nvptx
+
+    variant = work.variant
+    with work.timed("gpu"):
+        gpu = lower_to_gpu(function, variant.target, variant.schedule)
+    if stop_after == "gpu":
+        work.artifacts["gpu"] = str(gpu)
+        return
+    with work.timed("llvm"):
+        program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)
+    work.artifacts["llvm"] = program.llvm
+    work.facts["shared_bytes"] = program.shared_bytes
+    if program.shared_bytes > variant.target.shared_bytes:
+        raise OutOfResources("shared memory", program.shared_bytes, variant.target.shared_bytes)
+    if stop_after == "llvm":
+        return
+    with work.timed("ptx"):
+        ptx = nvptx.emit_ptx(program, variant.target, variant.schedule)
+    work.artifacts["ptx"] = ptx
+    if stop_after == "ptx":
+        return
+    try:
+        with work.timed("cubin"):
+            cubin = nvptx.assemble(ptx, variant.target, variant.schedule)
+    except TargetError:
+        if stop_after is not None:
+            raise
+        return  # PTX is as far as a machine without an assembler gets
+    work.artifacts["cubin"] = cubin.image
+    work.facts |= {
+        "registers": cubin.registers,
+        "spills": cubin.spill_bytes,
+        "stack_bytes": cubin.stack_bytes,
+    }
+
+
+def produce(variant: Variant, stage: str) -> Artifact:
+    """One stage as text or bytes, made from the source again."""
+    if stage == "asm" and variant.target.kind == "cuda":
+        from .disassemble import disassemble
+
+        cubin = build(variant).artifacts["cubin"]
+        return disassemble(bytes(cubin)) if isinstance(cubin, bytes) else cubin
+    return build(variant, stop_after=stage).artifacts[stage]

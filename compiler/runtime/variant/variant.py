@@ -1,0 +1,149 @@
+"""A variant: one kernel for one signature, set of compile-time values, schedule and target. It is what is compiled,
+cached and measured."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ... import knobs
+from ...errors import LaunchError, SignatureError
+from ...frontend.constants import evaluate_constant
+from ...frontend.source import Inlinable, KernelSource
+from ...language.constexpr import unwrap
+from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
+from ...signature import ArgumentType, parse_argument_type
+from ...target import Target
+from ..launch.runner import Runner
+from .constants import constant_text
+from .toolchain import toolchain
+
+
+@dataclass(frozen=True, slots=False)
+class Variant:
+    """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order,
+    ``constants`` every other parameter."""
+
+    source: KernelSource
+    signature: Mapping[str, ArgumentType]
+    constants: Mapping[str, object]
+    target: Target
+    schedule: Schedule
+
+    @cached_property
+    def key(self) -> str:
+        """A sha256 over everything that the generated code depends on, and nothing else: schedule options without effect
+        on the target do not make another variant."""
+        parts = [
+            self.source.name,
+            self.source.hash,
+            *(f"{name}: {type}" for name, type in self.signature.items()),
+            *(f"{name} = {constant_text(value)}" for name, value in self.constants.items()),
+            *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
+            *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
+        ]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def describe(self) -> str:
+        """A line for people: signature, constants and schedule."""
+        types = [f"{n}: {t}" for n, t in self.signature.items()]
+        values = [f"{n}={v}" for n, v in self.constants.items()]
+        return f"{self.source.name}({', '.join(types + values)}) for {self.target}"
+
+
+def make_variant(
+    kernel: Inlinable | KernelSource | Runner,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object] | None,
+    target: str,
+    options: Mapping[str, object],
+) -> Variant:
+    """Check what a caller of ``compile`` gave and put it into the form that the pipeline takes.
+
+    Raises:
+        SignatureError: unknown or missing parameters, a wrong type, an unknown schedule option.
+        TargetError: an unknown target.
+    """
+    if isinstance(kernel, Runner):
+        kernel = kernel.base_fn
+    if isinstance(kernel, Inlinable):
+        kernel = kernel.source
+    if not isinstance(kernel, KernelSource):
+        raise SignatureError(
+            f"cannot compile a {type(kernel).__name__}",
+            hint="pass a @deuteron.jit function or a KernelSource",
+        )
+    given = {n: unwrap(v) for n, v in (constexprs or {}).items()}
+    names = [a.name for a in kernel.arguments]
+    for name in [*signature, *given]:
+        if name not in names:
+            raise SignatureError(f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names))
+    types: dict[str, ArgumentType] = {}
+    constants: dict[str, object] = {}
+    for argument in kernel.arguments:
+        text = signature.get(argument.name)
+        if argument.name in given:
+            constants[argument.name] = given[argument.name]
+        elif text is not None and text != "constexpr":
+            if argument.constexpr:
+                raise SignatureError(
+                    f"{kernel.name} declares {argument.name!r} as tl.constexpr, but it has the type {text!r} in the "
+                    "signature",
+                    hint=f"give its value: constexprs={{{argument.name!r}: ...}}",
+                )
+            kind = parse_argument_type(text)
+            if kind.is_one:
+                constants[argument.name] = 1
+            else:
+                types[argument.name] = kind
+        elif argument.default is not None:
+            constants[argument.name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
+        else:
+            raise _missing(kernel, argument.name, argument.constexpr)
+    _check_constants(kernel, constants)
+    return Variant(kernel, types, constants, Target.parse(target), make_schedule(options))
+
+
+def _missing(kernel: KernelSource, name: str, constexpr: bool) -> SignatureError:
+    what = "value" if constexpr else "type"
+    where = f"constexprs={{{name!r}: 128}}" if constexpr else f'signature={{{name!r}: "*fp32"}}'
+    return SignatureError(f"{kernel.name}: no {what} for its parameter {name!r}", hint=f"add it: {where}")
+
+
+def _check_constants(kernel: KernelSource, constants: Mapping[str, object]) -> None:
+    for name, value in constants.items():
+        try:
+            constant_text(value)
+        except LaunchError as error:
+            raise SignatureError(f"{kernel.name}: parameter {name!r}: {error.message}", hint=error.hint) from error
+
+
+def make_schedule(options: Mapping[str, object]) -> Schedule:
+    """The schedule that these options give, with defaults from the knobs.
+
+    Raises:
+        SignatureError: an option is unknown or of the wrong type.
+        DeuteronError: a value is out of range.
+    """
+    base = Schedule(
+        enable_fp_fusion=knobs.default_fp_fusion.get(),
+        debug=knobs.debug.get(),
+    )
+    for name, value in options.items():
+        if name not in SCHEDULE_OPTIONS:
+            raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
+        wanted = bool if name in ("enable_fp_fusion", "debug") else int
+        optional = name == "maxnreg" and value is None
+        if not optional and type(value) is not wanted:
+            raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
+    return replace(base, **options)  # type: ignore[arg-type]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint: the closest known name, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"

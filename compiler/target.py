@@ -1,0 +1,52 @@
+"""What a variant is compiled for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from .errors import TargetError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """``cpu``, or ``cuda:ARCH`` with ARCH such as 80, 90a: the sm_ name of the PTX target."""
+
+    kind: str
+    arch: str = ""
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> Target:
+        """Read ``cpu`` or ``cuda:90a``; raises TargetError naming what exists."""
+        kind, _, arch = text.partition(":")
+        if text == "cpu" or (kind == "cuda" and arch in _CUDA):
+            return Target(kind, arch)
+        known = ["cpu", *(f"cuda:{a}" for a in _CUDA)]
+        raise TargetError(f"unknown target {text!r}", hint="known targets: " + ", ".join(known))
+
+    @property
+    def capability(self) -> int:
+        """Compute capability times ten: 90 for sm_90a; 0 on the CPU."""
+        return int(self.arch.rstrip("af")) if self.arch else 0
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory one block may use (CUDA C++ Programming Guide, table of technical specifications)."""
+        return _CUDA[self.arch] if self.arch else 0
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.arch}" if self.arch else self.kind
+
+
+# Opt-in shared memory per block in bytes.
+_CUDA = {
+    "80": 163 * 1024,
+    "86": 99 * 1024,
+    "89": 99 * 1024,
+    "90": 227 * 1024,
+    "90a": 227 * 1024,
+    "100": 227 * 1024,
+    "100a": 227 * 1024,
+    "120": 99 * 1024,
+}
