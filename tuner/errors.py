@@ -49,7 +49,3 @@ class BundleError(TunerError):
 
 class RecordNotFound(TunerError):
     """A strict lookup found no configuration for exactly this kernel, device, shape and dtype."""
-
-
-class RecordingError(TunerError):
-    """A recorded search (Kernel Tuner cache file) cannot be read."""

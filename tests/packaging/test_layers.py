@@ -31,6 +31,8 @@ SERVICE_PACKAGES = {
     "psycopg",
     "pydantic",
 }
+#: What only tests and developers use: beside the rooms, left out of the wheel, and imported by none of them.
+DEVELOPMENT = {path.stem for path in (ROOT / "development").iterdir() if not path.name.startswith("_")}
 #: The only readers of the environment.
 ENVIRONMENT_READERS = {"compiler/knobs.py", "server/settings.py"}
 
@@ -75,6 +77,7 @@ def test_imports_respect_the_layers(path: Path):
         where = f"{path.relative_to(ROOT)}:{line}"
         head, _, rest = module.partition(".")
         assert level or head not in set(ROOMS) - {"deuteron"}, f"{where}: bare import of {module}"
+        assert level or head not in DEVELOPMENT, f"{where}: {module} is not part of the wheel"
         if head == "deuteron" and not level and not kernel_text:
             target = rest.partition(".")[0]
             if target == "__version__":
