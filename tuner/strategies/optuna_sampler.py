@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Protocol, cast
 
 from ..errors import StrategyError
@@ -32,16 +30,6 @@ class _Trial(Protocol):
     def params(self) -> Mapping[str, int]: ...
 
 
-def _import_optuna() -> ModuleType:
-    try:
-        return importlib.import_module("optuna")
-    except ImportError:
-        raise StrategyError(
-            "the strategy 'optuna' needs the package optuna, which is not installed",
-            hint="pip install 'deuteron[optuna]', or use the strategies random or exhaustive",
-        ) from None
-
-
 class OptunaStrategy:
     """Any of :data:`SAMPLERS` (``optuna`` is TPE, ``optuna:nsgaii`` a genetic algorithm ...).
 
@@ -53,7 +41,9 @@ class OptunaStrategy:
     def __init__(self, space: Space, seed: int, sampler: str = "tpe") -> None:
         if sampler not in SAMPLERS:
             raise StrategyError(f"unknown Optuna sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}")
-        self._optuna = _import_optuna()
+        import optuna
+
+        self._optuna = optuna
         self._space = space
         self._unseen = Unseen(space, random.Random(seed))
         self._distributions = {p.name: self._distribution(p) for p in space.parameters}
