@@ -63,6 +63,16 @@ def test_package_list_names_every_folder_with_python_files():
     assert listed == found
 
 
+def test_type_checkers_and_editors_see_every_room():
+    """Links stand for the import hook of the editable install, which tools that read source cannot follow."""
+    inside = {p.name for p in (ROOT / "deuteron").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    expected = {room: ROOT / room for room in set(ROOMS) - {"deuteron"}} | {n: ROOT / "deuteron" / n for n in inside}
+    assert {link.name: link.resolve() for link in (ROOT / ".typing/deuteron").iterdir()} == expected
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    named = [folder.removeprefix("$MYPY_CONFIG_FILE_DIR/") for folder in tools["mypy"]["mypy_path"].split(":")]
+    assert named == tools["pyright"]["extraPaths"] == [".typing", "development"]
+
+
 def test_version_is_stated_once_more_than_once_alike():
     import deuteron
 
