@@ -20,6 +20,8 @@ pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+SEARCH = "deuteron tune softmax --shape M=64,N=64 --out not-made --strategy"
+
 LAUNCH = """
 import numpy as np
 import deuteron as triton
@@ -140,26 +142,27 @@ def test_every_help_text_is_there(base):
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"),
+    ("command", "what", "extra"),
     [
-        ("deuteron serve", "server"),
-        ("deuteron worker tcp://127.0.0.1:9", "server"),
-        ("deuteron db upgrade", "server"),
-        ("deuteron db current", "server"),
-        ("deuteron token list", "server"),
-        ("deuteron demo", "server,viewer"),
-        ("proton-viewer -m time/us tuned/search.hatchet", "viewer"),
-        ("proton-viewer -l tuned/search.hatchet", "viewer"),
-        ("proton -m periodic_flushing:format=hatchet_msgpack launch.py", "viewer"),
-        ("deuteron tune softmax --shape M=64,N=64 --strategy optuna --out not-made", "optuna"),
-        ("deuteron tune softmax --shape M=64,N=64 --strategy optuna:nsgaii --out not-made", "optuna"),
+        ("deuteron serve", "deuteron serve", "server"),
+        ("deuteron worker tcp://127.0.0.1:9", "deuteron worker", "server"),
+        ("deuteron db upgrade", "deuteron db", "server"),
+        ("deuteron db current", "deuteron db", "server"),
+        ("deuteron token list", "deuteron token", "server"),
+        ("deuteron demo", "deuteron demo", "server,viewer"),
+        ("proton-viewer -m time/us tuned/search.hatchet", "the profile viewer", "viewer"),
+        ("proton-viewer -l tuned/search.hatchet", "the profile viewer", "viewer"),
+        ("proton -m periodic_flushing:format=hatchet_msgpack launch.py", "the format hatchet_msgpack", "viewer"),
+        (f"{SEARCH} optuna", "the strategy optuna", "optuna"),
+        (f"{SEARCH} optuna:nsgaii", "the strategy optuna:nsgaii", "optuna"),
     ],
 )
-def test_a_command_says_which_extra_it_lacks(base, tuned: Path, command: str, extra: str):
+def test_a_command_says_which_extra_it_lacks(base, tuned: Path, command: str, what: str, extra: str):
     (base.folder / "launch.py").write_text(LAUNCH)
     before = set(base.folder.rglob("*"))
     ran = base.run(*command.split())
     assert ran.code == 2
+    assert f"error: {what} needs " in ran.err
     assert ran.err.endswith(f"hint: pip install 'deuteron[{extra}]'\n")
     assert "Traceback" not in ran.err
     made = {path for path in set(base.folder.rglob("*")) - before if "__pycache__" not in path.parts}

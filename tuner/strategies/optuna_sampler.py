@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..errors import StrategyError
 from ..json_fields import Scalar, canonical_json
 from ..space import Configuration, Parameter, Space, config_key
 from .base import Outcome
 from .unseen import Unseen
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
 
 # Proposals that break a constraint or repeat one are told to the sampler and asked again this often; then a random
 # unseen configuration stands in, so that small or thin spaces are still searched completely.
@@ -94,7 +97,7 @@ class OptunaStrategy:
         finally:
             optuna.logging.set_verbosity(level)
 
-    def _distribution(self, parameter: Parameter) -> object:
+    def _distribution(self, parameter: Parameter) -> BaseDistribution:
         distributions = self._optuna.distributions
         choices = parameter.choices
         numbers = [c for c in choices if not isinstance(c, bool | str)]
