@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.extras import require_extras
 
 from ..errors import StrategyError
 from ..json_fields import Scalar, canonical_json
@@ -13,6 +15,7 @@ from .base import Outcome
 from .unseen import Unseen
 
 if TYPE_CHECKING:
+    from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
 
 # Proposals that break a constraint or repeat one are told to the sampler and asked again this often; then a random
@@ -26,13 +29,6 @@ SAMPLERS = {
 }
 
 
-class _Trial(Protocol):
-    """The part of ``optuna.Trial`` in use."""
-
-    @property
-    def params(self) -> Mapping[str, int]: ...
-
-
 class OptunaStrategy:
     """Any of :data:`SAMPLERS` (``optuna`` is TPE, ``optuna:nsgaii`` a genetic algorithm ...).
 
@@ -44,19 +40,20 @@ class OptunaStrategy:
     def __init__(self, space: Space, seed: int, sampler: str = "tpe") -> None:
         if sampler not in SAMPLERS:
             raise StrategyError(f"unknown Optuna sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}")
+        require_extras("optuna", by="OptunaStrategy")
         import optuna
 
         self._optuna = optuna
         self._space = space
         self._unseen = Unseen(space, random.Random(seed))
         self._distributions = {p.name: self._distribution(p) for p in space.parameters}
-        self._pending: dict[str, object] = {}
+        self._pending: dict[str, Trial] = {}
         self._study = self._create_study(sampler, seed)
 
     def ask(self) -> dict[str, Scalar] | None:
         for _ in range(ATTEMPTS):
             trial = self._study.ask(self._distributions)
-            config = self._decode(cast(_Trial, trial).params)
+            config = self._decode(trial.params)
             if config in self._unseen and self._space.contains(config):
                 self._unseen.mark(config)
                 self._pending[config_key(config)] = trial
@@ -81,9 +78,9 @@ class OptunaStrategy:
                 )
             )
 
-    # The study is optuna.study.Study; naming the type would import the optional package.
-    def _create_study(self, sampler: str, seed: int):  # type: ignore[no-untyped-def]
-        optuna = self._optuna
+    def _create_study(self, sampler: str, seed: int) -> Study:
+        import optuna
+
         samplers = optuna.samplers
         level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -98,12 +95,13 @@ class OptunaStrategy:
             optuna.logging.set_verbosity(level)
 
     def _distribution(self, parameter: Parameter) -> BaseDistribution:
-        distributions = self._optuna.distributions
+        from optuna.distributions import CategoricalDistribution, IntDistribution
+
         choices = parameter.choices
         numbers = [c for c in choices if not isinstance(c, bool | str)]
         if len(numbers) == len(choices) and sorted(numbers) == list(choices):
-            return distributions.IntDistribution(0, len(choices) - 1)
-        return distributions.CategoricalDistribution(tuple(range(len(choices))))
+            return IntDistribution(0, len(choices) - 1)
+        return CategoricalDistribution(tuple(range(len(choices))))
 
     def _decode(self, indices: Mapping[str, int]) -> dict[str, Scalar]:
         return {p.name: p.choices[indices[p.name]] for p in self._space.parameters}
