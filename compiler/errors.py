@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -133,6 +134,19 @@ class KernelAssertionError(DeuteronError):
 
 class MemoryAccessError(DeuteronError):
     """A kernel touched memory outside every array it was given (interpreter only)."""
+
+
+class MissingExtra(DeuteronError, ImportError):
+    """Something needs optional packages that are not installed; the hint is the command that installs them."""
+
+    def __init__(self, by: str, packages: Sequence[str], extras: Sequence[str]) -> None:
+        number = "a package that is" if len(packages) == 1 else "packages that are"
+        super().__init__(
+            f"{by} needs {number} not installed: {', '.join(packages)}",
+            hint=f"pip install 'deuteron[{','.join(extras)}]'",
+        )
+        self.packages = tuple(packages)
+        self.extras = tuple(extras)
 
 
 class KnobError(DeuteronError):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.extras import require_packages
 from deuteron.compiler.runtime.tuning.benchmark import do_bench
 
 if TYPE_CHECKING:
@@ -94,8 +95,12 @@ class Mark:
         """Call the function for every point; print a table, save it as CSV, plot it, or return pandas DataFrames.
 
         Raises:
-            DeuteronError: plots are asked for and matplotlib is not installed.
+            MissingExtra: plots or DataFrames are asked for, and matplotlib or pandas is not installed.
         """
+        if show_plots:
+            require_packages("matplotlib", by="show_plots")
+        if return_df:
+            require_packages("pandas", by="return_df")
         frames = []
         for benchmark in self.benchmarks:
             header, self.rows = _header(benchmark), self._measure(benchmark, kwargs)
@@ -156,12 +161,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _plot(benchmark: Benchmark, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    try:
-        import matplotlib.pyplot as plt  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
-        raise DeuteronError(
-            "show_plots needs matplotlib", hint="pip install matplotlib, or use print_data=True"
-        ) from error
+    import matplotlib.pyplot as plt  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
     figure, axes = plt.subplots()
     first = len(benchmark.x_names)
     plain: list[tuple[str | None, str]] = [(None, "-")] * len(header)

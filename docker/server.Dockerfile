@@ -12,7 +12,7 @@ COPY server server
 COPY tuner tuner
 # The versions that the tests ran with. What builds stays in this stage.
 RUN python -m venv /opt/deuteron \
-    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[postgres]'
+    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,postgres]'
 
 FROM python:3.12.8-slim-bookworm
 # A fixed id, so that files on a volume have the same owner in every version of the image.

@@ -21,7 +21,7 @@ COPY profiler profiler
 COPY server server
 COPY tuner tuner
 RUN python3 -m venv /opt/deuteron \
-    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[cuda]'
+    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,cuda]'
 
 FROM base
 RUN groupadd --system --gid 10001 deuteron \

@@ -7,6 +7,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from deuteron.compiler import knobs
@@ -70,6 +71,8 @@ def _profile(options: argparse.Namespace) -> int:
     is_pytest = Path(script).name == "pytest"
     if not is_pytest and not Path(script).is_file():
         raise UsageError(f"no such script: {script}", hint="give the path of a Python file, or pytest")
+    if is_pytest and find_spec("pytest") is None:
+        raise UsageError("pytest is not installed for this Python", hint="pip install pytest")
     if knobs.proton_disable.get():
         return _run(script, rest, is_pytest)
     from .api import finalize_sessions, start_session

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from deuteron.compiler.extras import require_packages
+
 from .errors import MalformedProfile, ProfileFileError
 from .metrics import Value
 
@@ -19,7 +21,8 @@ _HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'
 def read_literal(path: str | os.PathLike[str]) -> list[dict[str, object]]:
     """Read and check a ``.hatchet`` or ``.hatchet_msgpack`` file.
 
-    Raises ProfileFileError if it cannot be read, MalformedProfile if it is not a profile.
+    Raises ProfileFileError if it cannot be read, MalformedProfile if it is not a profile, MissingExtra if it is
+    MessagePack and msgpack is not installed.
     """
     try:
         data = Path(path).read_bytes()
@@ -68,6 +71,7 @@ def _decode_json(data: bytes, where: str) -> object:
 
 
 def _decode_msgpack(data: bytes, where: str) -> object:
+    require_packages("msgpack", by=f"reading MessagePack ({where})")
     import msgpack
 
     try:

@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deuteron.compiler.extras import require_packages
+
 from . import contexts
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
@@ -50,7 +52,10 @@ class Phase:
 
 
 def suffix_for(data: str, output_format: str) -> str:
-    """The file suffix for ``output_format`` ("" is the default of the kind of data). Raises UsageError."""
+    """The file suffix for ``output_format`` ("" is the default of the kind of data).
+
+    Raises UsageError, and MissingExtra where the packages that write the format are not installed.
+    """
     suffix = output_format or ("chrome_trace" if data == "trace" else "hatchet")
     if suffix not in SUFFIXES:
         raise UsageError(f"unknown output format {suffix!r}", hint=f"one of {', '.join(SUFFIXES)}")
@@ -59,6 +64,8 @@ def suffix_for(data: str, output_format: str) -> str:
             f"a session with data={data!r} cannot be written as {suffix}",
             hint="start the session with data='trace' for chrome_trace, data='tree' for the others",
         )
+    if suffix == "hatchet_msgpack":
+        require_packages("msgpack", by="the format hatchet_msgpack")
     return suffix
 
 

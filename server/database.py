@@ -12,6 +12,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from deuteron.compiler.extras import require_extras
+
 from .settings import SettingsError
 
 # Starlette runs synchronous endpoints on up to 40 threads; each may hold one connection.
@@ -24,7 +26,7 @@ def parse_url(url: str) -> URL:
     """The address with the driver filled in: ``postgresql://`` means psycopg 3.
 
     Raises:
-        SettingsError: not an address of SQLite or PostgreSQL.
+        SettingsError: not an address of SQLite or PostgreSQL, or of a driver that is not psycopg.
     """
     try:
         parsed = make_url(url)
@@ -33,9 +35,13 @@ def parse_url(url: str) -> URL:
             f"database address {url!r} does not parse",
             hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
         ) from None
-    if parsed.drivername in ("postgresql", "postgres"):
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
-    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+    if parsed.get_backend_name() == "postgresql":
+        raise SettingsError(
+            f"database driver {parsed.drivername!r} is not supported", hint="postgresql:// uses psycopg"
+        )
+    if parsed.get_backend_name() != "sqlite":
         raise SettingsError(
             f"database {parsed.get_backend_name()!r} is not supported",
             hint="sqlite or postgresql",
@@ -44,7 +50,12 @@ def parse_url(url: str) -> URL:
 
 
 def make_engine(url: str) -> Engine:
-    """An engine with the settings this service relies on. Makes the folder of a SQLite file."""
+    """An engine with the settings this service relies on. Makes the folder of a SQLite file.
+
+    Raises:
+        SettingsError: as :func:`parse_url`.
+        MissingExtra: the address is of PostgreSQL, whose driver is not installed.
+    """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         if parsed.database and parsed.database != ":memory:":
@@ -53,6 +64,7 @@ def make_engine(url: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+    require_extras("postgres", by="a PostgreSQL database")
     return create_engine(
         parsed,
         pool_size=_POOL_SIZE,

@@ -53,7 +53,3 @@ class RecordNotFound(TunerError):
 
 class ShapeMismatch(TunerError):
     """A lookup names other dims than the kernel was tuned over; the hint lists them."""
-
-
-class RecordingError(TunerError):
-    """A recorded search (Kernel Tuner cache file) cannot be read."""

@@ -13,6 +13,7 @@ from .job import JobSpec
 from .journal import Journal, job_digest
 from .records import ConfigRecord, write_bundle
 from .search_profile import FILE_NAME as PROFILE_NAME
+from .strategies import check_strategy
 from .study import EvaluatorFactory, local_evaluator, run_job
 
 BUNDLE_NAME = "records.bundle"
@@ -42,8 +43,12 @@ def tune_locally(
     cancelled: Callable[[], bool] = lambda: False,
     evaluator: EvaluatorFactory = local_evaluator,
 ) -> LocalResult:
-    """Run a job, or go on with it where an earlier run stopped. Raises what :func:`~.study.run_job` raises, and
-    :class:`~.errors.JournalError`."""
+    """Run a job, or go on with it where an earlier run stopped.
+
+    Raises what :func:`~.study.run_job` raises, and :class:`~.errors.JournalError`. A strategy that cannot be used is
+    found before the folder is made.
+    """
+    check_strategy(spec.strategy)
     folder = folder or default_folder(spec)
     with Journal(folder, spec) as journal:
 

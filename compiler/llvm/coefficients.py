@@ -1,4 +1,4 @@
-"""Polynomials of :mod:`.maths`, lowest power first. Made by :mod:`.minimax`; do not edit."""
+"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""
 
 from __future__ import annotations
 

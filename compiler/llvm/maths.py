@@ -1,7 +1,7 @@
 """exp, exp2, log, log2, sin, cos, tanh and erf in arithmetic that every target has, for f32 and f64, scalar or vector.
 
 Within 2 ulp for f32 and about 1e-15 relative for f64 (tests/compiler/llvm measures both), with NaN, infinities, zeros
-and denormals as IEEE 754 asks. The polynomials are fitted by :mod:`.minimax`.
+and denormals as IEEE 754 asks. The polynomials are fitted by development/minimax.py.
 """
 
 from __future__ import annotations

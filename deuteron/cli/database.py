@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.extras import require_extras
+
 from .errors import CommandError
 
 app = typer.Typer(no_args_is_help=True, help="Look at and change the schema of the database.")
@@ -70,6 +72,7 @@ def _move(url: str | None, revision: str, *, up: bool) -> None:
 def _address(url: str | None) -> str:
     import dataclasses
 
+    require_extras("server", by="deuteron db")
     from deuteron.server import Settings
 
     settings = Settings.from_environment()
@@ -103,9 +106,4 @@ def explained(address: str) -> Iterator[None]:
     except DBAPIError as error:
         raise CommandError(
             f"{_shown(address)}: {error.orig}", hint="does the database exist, and does it answer?"
-        ) from None
-    except ModuleNotFoundError as error:
-        raise CommandError(
-            f"{_shown(address)} needs the package {error.name}",
-            hint="pip install 'deuteron[postgres]'",
         ) from None

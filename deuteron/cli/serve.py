@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.extras import require_extras
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind (DEUTERON_HOST).")] = None,
@@ -24,6 +26,7 @@ def serve(
 
     Example: `deuteron serve --port 8642`
     """
+    require_extras("server", by="deuteron serve")
     from deuteron.server import serve as run_service
 
     from .database import explained

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.extras import require_extras
+
 from .database import explained
 from .errors import CommandError
 
@@ -84,6 +86,7 @@ def revoke(
 
 @contextmanager
 def _store() -> Iterator[Store]:
+    require_extras("server", by="deuteron token")
     from deuteron import migrations
     from deuteron.server import Settings, Store
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.extras import require_extras
+
 
 def worker(
     scheduler: Annotated[str, typer.Argument(metavar="ADDRESS", help="The Dask scheduler, tcp://host:8786.")],
@@ -21,6 +23,7 @@ def worker(
 
     Example: `deuteron worker tcp://scheduler:8786 --server http://tuner:8642 --device cuda:0`
     """
+    require_extras("server", by="deuteron worker")
     from deuteron.server import run_worker
 
     from .log import start_logging

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.extras import require_packages
+
 from .hatchet import to_literal
 
 if TYPE_CHECKING:
@@ -11,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def to_bytes(profile: Profile) -> bytes:
-    """Encode a profile. Raises MalformedProfile for a tree that is deeper than the format's reader allows."""
+    """Encode a profile.
+
+    Raises MalformedProfile for a tree that is deeper than the format's reader allows, MissingExtra without msgpack.
+    """
+    require_packages("msgpack", by="the format hatchet_msgpack")
     import msgpack
 
     from ..errors import MalformedProfile

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
+from deuteron.compiler.extras import require_extras
+
 from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
 from ..errors import EmptyProfile, MalformedProfile, UsageError
@@ -96,7 +98,10 @@ def get_raw_metrics(database: Literal) -> tuple[ht.GraphFrame, list[str], list[s
     """Build a frame from a checked literal; metrics are as in the file, nothing is summed yet.
 
     A metric is inclusive when ROOT has it.
+
+    Raises MissingExtra where hatchet or what it is made of is not installed; MalformedProfile, EmptyProfile.
     """
+    require_extras("viewer", by="the profile viewer")
     database = remove_frames(database)
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
     depth = _check_columns(database[0])

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("numpy", "llvmlite", "fastapi", "sqlalchemy", "alembic", "pandas", "plotly", "distributed")
+HEAVY = (
+    *("numpy", "llvmlite", "httpx", "fastapi", "sqlalchemy", "alembic", "dask", "distributed"),
+    *("hatchet", "pandas", "plotly", "optuna"),
+)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["tune", "--help"], ["cache", "--help"]])

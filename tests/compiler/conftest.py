@@ -20,7 +20,6 @@ from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.targets import Target, cpu, interpreter, nvptx
 from deuteron.compiler.targets.interpreter.numbers import dtype_of
-from deuteron.compiler.targets.nvptx.simulator import simulate
 from deuteron.compiler.tile import control as c
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import memory as m
@@ -28,6 +27,7 @@ from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
 from deuteron.compiler.tile.passes import optimize
+from simulator import simulate
 
 ELEMENTS = {
     np.dtype(name): scalar

@@ -101,6 +101,14 @@ def test_no_package_caches_stay_and_nothing_is_fetched_by_add(dockerfile: Path):
     assert not of_kind(dockerfile, "ADD")
 
 
+def test_images_install_extras_that_exist(dockerfile: Path):
+    """What the images run, serve, worker and dask scheduler, needs the extra server."""
+    (chosen,) = (found for line in of_kind(dockerfile, "RUN") for found in re.findall(r"'\.\[(.*?)\]'", line))
+    extras = set(chosen.split(","))
+    assert extras <= set(PROJECT["project"]["optional-dependencies"])
+    assert "server" in extras and not extras & {"dev", "all", "viewer", "optuna"}
+
+
 def test_commands_in_json_form_exist(dockerfile: Path):
     (command,) = of_kind(dockerfile, "CMD")
     words = json.loads(command)

@@ -17,7 +17,7 @@ from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
-from deuteron.compiler.targets.nvptx.simulator import simulate
+from simulator import simulate
 
 Launch = Callable[..., list[Any]]
 

@@ -31,6 +31,8 @@ SERVICE_PACKAGES = {
     "psycopg",
     "pydantic",
 }
+#: What only tests and developers use: beside the rooms, left out of the wheel, and imported by none of them.
+DEVELOPMENT = {path.stem for path in (ROOT / "development").iterdir() if not path.name.startswith("_")}
 #: The only readers of the environment.
 ENVIRONMENT_READERS = {"compiler/knobs.py", "server/settings.py"}
 
@@ -61,6 +63,16 @@ def test_package_list_names_every_folder_with_python_files():
     assert listed == found
 
 
+def test_type_checkers_and_editors_see_every_room():
+    """Links stand for the import hook of the editable install, which tools that read source cannot follow."""
+    inside = {p.name for p in (ROOT / "deuteron").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    expected = {room: ROOT / room for room in set(ROOMS) - {"deuteron"}} | {n: ROOT / "deuteron" / n for n in inside}
+    assert {link.name: link.resolve() for link in (ROOT / ".typing/deuteron").iterdir()} == expected
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    named = [folder.removeprefix("$MYPY_CONFIG_FILE_DIR/") for folder in tools["mypy"]["mypy_path"].split(":")]
+    assert named == tools["pyright"]["extraPaths"] == [".typing", "development"]
+
+
 def test_version_is_stated_once_more_than_once_alike():
     import deuteron
 
@@ -75,6 +87,7 @@ def test_imports_respect_the_layers(path: Path):
         where = f"{path.relative_to(ROOT)}:{line}"
         head, _, rest = module.partition(".")
         assert level or head not in set(ROOMS) - {"deuteron"}, f"{where}: bare import of {module}"
+        assert level or head not in DEVELOPMENT, f"{where}: {module} is not part of the wheel"
         if head == "deuteron" and not level and not kernel_text:
             target = rest.partition(".")[0]
             if target == "__version__":

@@ -19,6 +19,9 @@ HEAVY = (
     "cuda",
     "sqlalchemy",
     "distributed",
+    "hatchet",
+    "httpx",
+    "optuna",
 )
 
 
@@ -42,14 +45,22 @@ def test_no_heavy_import(statement: str) -> None:
     assert loaded_after(statement) == set()
 
 
+def test_import_loads_the_standard_library_and_itself() -> None:
+    program = "import sys; before = set(sys.modules); import deuteron; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names} == {
+        "deuteron"
+    }
+
+
 def test_import_time() -> None:
-    """At most 150 ms of this process's own time, on the best of five runs."""
+    """At most 20 ms of this process's own time, on the best of five runs."""
     program = "import time; t = time.process_time(); import deuteron; print(time.process_time() - t)"
     seconds = [
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)
     ]
-    assert min(seconds) <= 0.150
+    assert min(seconds) <= 0.020
 
 
 @pytest.mark.parametrize("module", [deuteron, deuteron.compiler])

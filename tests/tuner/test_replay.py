@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deuteron.tuner.errors import RecordingError
-from deuteron.tuner.replay import Recording, best_so_far, read_kernel_tuner, score
+from replay import Recording, RecordingError, best_so_far, read_kernel_tuner, score
 
 SAMPLE = Path(__file__).parent / "data" / "convolution-A4000-sample.json"
 

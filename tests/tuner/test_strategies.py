@@ -5,10 +5,11 @@ import sys
 
 import pytest
 
+from deuteron.compiler.errors import MissingExtra
 from deuteron.tuner.errors import StrategyError
 from deuteron.tuner.json_fields import Scalar
 from deuteron.tuner.space import Parameter, Space, config_key
-from deuteron.tuner.strategies import STRATEGIES, Outcome, Strategy, make_strategy
+from deuteron.tuner.strategies import STRATEGIES, OptunaStrategy, Outcome, Strategy, make_strategy
 
 SPACE = Space(
     (
@@ -182,5 +183,7 @@ def test_unknown_strategy_names_the_known_ones() -> None:
 
 def test_missing_optuna_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(StrategyError, match=r"deuteron\[optuna\]"):
+    with pytest.raises(MissingExtra, match=r"deuteron\[optuna\]"):
         make_strategy("optuna", SPACE, 0)
+    with pytest.raises(MissingExtra, match="OptunaStrategy needs"):
+        OptunaStrategy(SPACE, 0)

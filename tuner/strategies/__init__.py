@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from deuteron.compiler.extras import require_extras
+
 from ..errors import StrategyError
 from ..space import Space
 from .base import Outcome, Strategy
@@ -19,6 +21,7 @@ __all__ = [
     "Outcome",
     "RandomStrategy",
     "Strategy",
+    "check_strategy",
     "make_strategy",
 ]
 
@@ -37,8 +40,20 @@ STRATEGIES: dict[str, StrategyFactory] = {
 }
 
 
-def make_strategy(name: str, space: Space, seed: int) -> Strategy:
-    """The strategy called ``name`` over ``space``; raises :class:`StrategyError` when there is none of that name."""
+def check_strategy(name: str) -> None:
+    """Check that a search on this machine can use the strategy called ``name``.
+
+    Raises:
+        StrategyError: there is none of that name.
+        MissingExtra: its package is not installed.
+    """
     if name not in STRATEGIES:
         raise StrategyError(f"unknown strategy {name!r}", hint=f"one of {', '.join(STRATEGIES)}")
+    if name.partition(":")[0] == "optuna":
+        require_extras("optuna", by=f"the strategy {name}")
+
+
+def make_strategy(name: str, space: Space, seed: int) -> Strategy:
+    """The strategy called ``name`` over ``space``; raises as :func:`check_strategy`."""
+    check_strategy(name)
     return STRATEGIES[name](space, seed)

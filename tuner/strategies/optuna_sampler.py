@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Mapping
-from types import ModuleType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.extras import require_extras
 
 from ..errors import StrategyError
 from ..json_fields import Scalar, canonical_json
 from ..space import Configuration, Parameter, Space, config_key
 from .base import Outcome
 from .unseen import Unseen
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
+    from optuna.distributions import BaseDistribution
 
 # Proposals that break a constraint or repeat one are told to the sampler and asked again this often; then a random
 # unseen configuration stands in, so that small or thin spaces are still searched completely.
@@ -23,23 +27,6 @@ SAMPLERS = {
     "random": "RandomSampler",
     "nsgaii": "NSGAIISampler",
 }
-
-
-class _Trial(Protocol):
-    """The part of ``optuna.Trial`` in use."""
-
-    @property
-    def params(self) -> Mapping[str, int]: ...
-
-
-def _import_optuna() -> ModuleType:
-    try:
-        return importlib.import_module("optuna")
-    except ImportError:
-        raise StrategyError(
-            "the strategy 'optuna' needs the package optuna, which is not installed",
-            hint="pip install 'deuteron[optuna]', or use the strategies random or exhaustive",
-        ) from None
 
 
 class OptunaStrategy:
@@ -53,17 +40,20 @@ class OptunaStrategy:
     def __init__(self, space: Space, seed: int, sampler: str = "tpe") -> None:
         if sampler not in SAMPLERS:
             raise StrategyError(f"unknown Optuna sampler {sampler!r}", hint=f"one of {', '.join(SAMPLERS)}")
-        self._optuna = _import_optuna()
+        require_extras("optuna", by="OptunaStrategy")
+        import optuna
+
+        self._optuna = optuna
         self._space = space
         self._unseen = Unseen(space, random.Random(seed))
         self._distributions = {p.name: self._distribution(p) for p in space.parameters}
-        self._pending: dict[str, object] = {}
+        self._pending: dict[str, Trial] = {}
         self._study = self._create_study(sampler, seed)
 
     def ask(self) -> dict[str, Scalar] | None:
         for _ in range(ATTEMPTS):
             trial = self._study.ask(self._distributions)
-            config = self._decode(cast(_Trial, trial).params)
+            config = self._decode(trial.params)
             if config in self._unseen and self._space.contains(config):
                 self._unseen.mark(config)
                 self._pending[config_key(config)] = trial
@@ -88,9 +78,9 @@ class OptunaStrategy:
                 )
             )
 
-    # The study is optuna.study.Study; naming the type would import the optional package.
-    def _create_study(self, sampler: str, seed: int):  # type: ignore[no-untyped-def]
-        optuna = self._optuna
+    def _create_study(self, sampler: str, seed: int) -> Study:
+        import optuna
+
         samplers = optuna.samplers
         level = optuna.logging.get_verbosity()
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -104,13 +94,14 @@ class OptunaStrategy:
         finally:
             optuna.logging.set_verbosity(level)
 
-    def _distribution(self, parameter: Parameter) -> object:
-        distributions = self._optuna.distributions
+    def _distribution(self, parameter: Parameter) -> BaseDistribution:
+        from optuna.distributions import CategoricalDistribution, IntDistribution
+
         choices = parameter.choices
         numbers = [c for c in choices if not isinstance(c, bool | str)]
         if len(numbers) == len(choices) and sorted(numbers) == list(choices):
-            return distributions.IntDistribution(0, len(choices) - 1)
-        return distributions.CategoricalDistribution(tuple(range(len(choices))))
+            return IntDistribution(0, len(choices) - 1)
+        return CategoricalDistribution(tuple(range(len(choices))))
 
     def _decode(self, indices: Mapping[str, int]) -> dict[str, Scalar]:
         return {p.name: p.choices[indices[p.name]] for p in self._space.parameters}

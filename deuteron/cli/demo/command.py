@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.extras import require_extras
+
 from ..output import print_records, say
 
 #: Seconds that the searches may take together; the rest of the demo needs about 20 s on two cores.
@@ -31,6 +33,7 @@ def demo(
 
     Example: `deuteron demo --seconds 30`
     """
+    require_extras("server", "viewer", by="deuteron demo")
     from deuteron.compiler import get_device
 
     from . import offline, search

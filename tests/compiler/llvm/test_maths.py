@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from deuteron.compiler.llvm import coefficients, driver, maths, minimax
+import minimax
+from deuteron.compiler.llvm import coefficients, driver, maths
 from deuteron.compiler.llvm.text import FunctionText, ModuleText
 from deuteron.compiler.llvm.typed import Emitter, Typed, vector_type
 

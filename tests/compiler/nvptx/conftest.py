@@ -16,8 +16,8 @@ from deuteron.compiler.ir import Function
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import PtxProgram, lower_to_llvm
-from deuteron.compiler.targets.nvptx.simulator import simulate
 from deuteron.compiler.tile.passes import optimize
+from simulator import simulate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Argument = np.ndarray | int | float

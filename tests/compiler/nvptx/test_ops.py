@@ -244,7 +244,7 @@ def test_atomics_happen_once_an_element(from_text, simulated, check_ptx, rng, ki
     x = rng.integers(-50, 50, n).astype(DTYPES[dtype])
     out, old = np.zeros(4, x.dtype), np.zeros(n, x.dtype)
     program = sample.program()
-    from deuteron.compiler.targets.nvptx.simulator import simulate
+    from simulator import simulate
 
     # What was there before depends on the order, so the two orders are not compared.
     simulate(program.llvm, (1,), [out, old, x], program.num_warps, program.shared_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deuteron.compiler.targets.nvptx.simulator import SimulationError, simulate
+from simulator import SimulationError, simulate
 
 REDUCE = """
 def k(x_ptr, y_ptr, N: tl.constexpr):

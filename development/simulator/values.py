@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from ....errors import DeuteronError
+from deuteron.compiler.errors import DeuteronError
 
 LANES = 32
 Array = npt.NDArray[Any]  # the element type is known when the code runs

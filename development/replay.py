@@ -16,14 +16,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from .errors import RecordingError, SchemaError
-from .json_fields import Fields, Scalar, expect_list, expect_number, expect_scalar, parse_json
-from .space import Configuration, Parameter, Space, config_key
-from .strategies import Outcome, make_strategy
+from deuteron.tuner.errors import SchemaError, TunerError
+from deuteron.tuner.json_fields import Fields, Scalar, expect_list, expect_number, expect_scalar, parse_json
+from deuteron.tuner.space import Configuration, Parameter, Space, config_key
+from deuteron.tuner.strategies import Outcome, make_strategy
 
 Convention: TypeAlias = Literal["charged", "constrained"]
 
 NS_PER_MS = 1e6
+
+
+class RecordingError(TunerError):
+    """A recorded search (Kernel Tuner cache file) cannot be read."""
 
 
 @dataclass(frozen=True)

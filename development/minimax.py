@@ -1,4 +1,4 @@
-"""Where the polynomials of :mod:`.coefficients` come from: ``python -m deuteron.compiler.llvm.minimax`` prints them.
+"""Where the polynomials of compiler/llvm/coefficients.py come from: ``python development/minimax.py`` prints that module.
 
 For f32 each is a minimax fit in the relative error of the function that it is used in, found by Lawson's iteration
 (least squares on a dense Chebyshev grid, reweighted by the error until it is level), in f64. The coefficients are then
@@ -218,7 +218,7 @@ def _monomials(chebyshev: list[np.longdouble], middle: np.longdouble, half: np.l
 
 def main() -> None:
     """Print the module of coefficients."""
-    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by :mod:`.minimax`; do not edit."""\n')
+    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""\n')
     print("from __future__ import annotations\n")
     made = {name: fit(problem) for name, problem in FITS.items()}
     made |= {name: expand(problem) for name, problem in SERIES.items()}
