@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels
-# against torch and Triton, the profiler against Proton, autotuning against Triton, and the main job on cuda:0. Each step has its own time-out, so
-# that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
+# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels and
+# autotuning against Triton (and torch), the profiler against Proton, and the main job on cuda:0. Each step has its own
+# time-out, so that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
 OUT=${OUT:-gpu-results}

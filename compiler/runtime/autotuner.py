@@ -297,9 +297,9 @@ def autotune(
 
     ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k`` (a number
     or a share). ``reset_to_zero`` and ``restore_value`` name arrays (or arguments that are None) to reset between launches of
-    a search. ``warmup`` and ``rep`` are milliseconds of wall time: no configuration takes more than their sum, cache flushes
-    and resets included, except that each is timed three times. Candidates compile in parallel and are timed in alternating
-    rounds; those clearly behind leave early, and medians decide. ``do_bench(call, quantiles=...)`` replaces the timing.
+    a search. Candidates compile in parallel and are timed in alternating rounds; those clearly behind leave early, and
+    medians decide. That takes at most ``warmup`` milliseconds of wall time, and ``rep`` a configuration, with cache flushes
+    and resets, except that each is timed three times. ``do_bench(call, quantiles=...)`` replaces the timing.
     ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
     """
 

@@ -74,11 +74,11 @@ def race(
     """Time ``calls``, each launched once before, in alternating rounds until the order of the fastest is known.
 
     On a GPU every launch finds the L2 cache flushed and is timed by events. ``warmup_ms`` of wall time passes before the
-    timed rounds, for all together, because alternating keeps the device warm. No call takes more wall time than ``warmup_ms +
-    rep_ms`` with everything that belongs to it (flushes, ``before``, launching, and the launch that the caller made), except
-    that each is timed three times at least. ``before`` runs untimed before each launch.
+    timed rounds, once for all, because alternating keeps the device warm. No call takes more wall time than ``rep_ms`` and
+    its part of ``warmup_ms``, with everything that belongs to it (flushes, ``before``, launching, and the launch that the
+    caller made), except that each is timed three times at least. ``before`` runs untimed before each launch.
     """
-    budget_ns = (warmup_ms + rep_ms) * 1e6
+    budget_ns = (warmup_ms / len(calls) + rep_ms) * 1e6
     runners = [Contestant(call) for call in calls]
     rounds = _Rounds(device, before)
     running, done, look = _warm_up(runners, rounds, warmup_ms * 1e6), 0, _FEWEST
