@@ -16,7 +16,7 @@ import deuteron.language as tl
 from deuteron import Config
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, LaunchError, OutOfResources
-from deuteron.compiler.runtime.tuning_results import FAILED
+from deuteron.compiler.runtime.tuning_results import FAILED, TuningResults
 
 
 def fill_kernel() -> deuteron.JITFunction:
@@ -267,6 +267,25 @@ def test_results_are_kept_per_configuration(private_cache: Path) -> None:
         assert more.best_config == Config({"BLOCK": 32})
         assert more.configs_timings[BLOCKS[2]] == (256.0, 256.0, 256.0)
     assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
+
+
+def test_kept_results_remember_who_was_behind() -> None:
+    """A lucky median of few launches does not beat those that were timed to the end, unless they are gone."""
+
+    def refuse(call: Callable[[], object], *, quantiles: Sequence[float]) -> list[float]:
+        raise AssertionError("all of it is kept")
+
+    kernel, x = fill_kernel(), np.zeros(300, np.float32)
+    all_, some = (
+        deuteron.autotune(configs, ["n"], do_bench=refuse, cache_results=True)(kernel)
+        for configs in (BLOCKS, BLOCKS[1:])
+    )
+    results = TuningResults(kernel, all_.tuning_key({"x": x, "n": 300}), deuteron.get_device("cpu"))
+    results.remember({c: (t, t, t) for c, t in zip(BLOCKS, (1.0, 0.9, 2.0), strict=True)}, BLOCKS[:1])
+    all_[grid](x, 300)
+    assert all_.best_config == BLOCKS[0]
+    some[grid](x, 300)
+    assert some.best_config == BLOCKS[1]
 
 
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
