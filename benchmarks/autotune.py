@@ -2,11 +2,12 @@
 
 python benchmarks/autotune.py [--device cpu] [--before CHECKOUT] [--quick] [--out FILE]
 
-Two searches: six configurations of a vector add that takes about 2 us on a GPU, and twenty of a bf16 matmul 2048^3 (f32 256^3
-on a CPU). Every figure is taken in a process of its own: ``cold`` with an empty cache folder, ``warm`` with the one that the
-cold search left, where the code is there and the timing is repeated. Loading the libraries and launching a first kernel come
-before the clock starts. Then one process each times all configurations in interleaved rounds, and says how much slower the
-chosen ones are than the best. ``--before`` names a checkout of another commit, whose searches are measured beside these.
+Two searches: six configurations of a vector add that takes about 2 us on a GPU, and twenty of a bf16 matmul 2048^3 (f32
+256^3 on a CPU). Every figure is taken in a process of its own: ``cold`` with an empty cache folder, ``warm`` with the
+one that the cold search left, where the code is there and the timing is repeated. Loading the libraries and launching a
+first kernel come before the clock starts. Then one process each times all configurations in interleaved rounds, and
+says how much slower the chosen ones are than the best. ``--before`` names a checkout of another commit, whose searches
+are measured beside these.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ CASES = {"six adds": len(ADDS), "twenty matmuls": len(MATMULS)}
 
 @dataclass
 class Figures:
-    """One package on one case: seconds of each search, the places of the chosen configurations in the list, and their times
-    over that of the best, all medians of interleaved launches."""
+    """One package on one case: seconds of each search, the places of the chosen configurations in the list, and their
+    times over that of the best, all medians of interleaved launches."""
 
     cold: list[float] = field(default_factory=list)
     warm: list[float] = field(default_factory=list)

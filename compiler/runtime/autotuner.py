@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Autotuner(Runner):
     """A kernel with configurations. Launches as the kernel itself does, without the tuned parameters.
 
-    After a launch ``best_config`` is the configuration it used and ``cache`` maps every tuning key to its best configuration.
-    ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms: of many launches for those that came
-    close, of few for those that were clearly behind. ``failures`` says why configurations cannot run.
+    After a launch ``best_config`` is the configuration it used and ``cache`` maps every tuning key to its best
+    configuration. ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms: of many launches
+    for those that came close, of few for those that were clearly behind. ``failures`` says why configurations cannot
+    run.
     """
 
     def __init__(
@@ -295,12 +296,12 @@ def autotune(
 ) -> Callable[[Runner | JITFunction], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.
 
-    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k`` (a number
-    or a share). ``reset_to_zero`` and ``restore_value`` name arrays (or arguments that are None) to reset between launches of
-    a search. Candidates compile in parallel and are timed in alternating rounds; those clearly behind leave early, and
-    medians decide. That takes at most ``warmup`` milliseconds of wall time, and ``rep`` a configuration, with cache flushes
-    and resets, except that each is timed three times. ``do_bench(call, quantiles=...)`` replaces the timing.
-    ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
+    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k``
+    (a number or a share). ``reset_to_zero`` and ``restore_value`` name arrays (or arguments that are None) to reset
+    between launches of a search. Candidates compile in parallel and are timed in alternating rounds; those clearly
+    behind leave early, and medians decide. That takes at most ``warmup`` milliseconds of wall time, and ``rep`` a
+    configuration, with cache flushes and resets, except that each is timed three times. ``do_bench(call,
+    quantiles=...)`` replaces the timing. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
     """
 
     def decorate(fn: Runner | JITFunction) -> Autotuner:

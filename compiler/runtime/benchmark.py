@@ -54,10 +54,11 @@ def do_bench(
 ) -> float | list[float]:
     """Milliseconds that ``fn`` takes.
 
-    ``warmup`` and ``rep`` are milliseconds of wall time before and while timing, with flushes and the cost of launching. On a
-    GPU each launch is timed by events with the L2 cache flushed before it; on a CPU by the wall clock, caches as they are.
-    ``quantiles`` (0 to 1) returns those instead of what ``return_mode`` names; ``all`` returns every time. ``grad_to_none``:
-    tensors whose ``.grad`` is cleared before each launch. There are 3 to 10,000 timed launches, whatever they take.
+    ``warmup`` and ``rep`` are milliseconds of wall time before and while timing, with flushes and the cost of
+    launching. On a GPU each launch is timed by events with the L2 cache flushed before it; on a CPU by the wall clock,
+    caches as they are. ``quantiles`` (0 to 1) returns those instead of what ``return_mode`` names; ``all`` returns
+    every time. ``grad_to_none``: tensors whose ``.grad`` is cleared before each launch. There are 3 to 10,000 timed
+    launches, whatever they take.
 
     Raises:
         LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.

@@ -45,6 +45,6 @@ class Heuristics(Runner):
 
 
 def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | JITFunction], Heuristics]:
-    """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a schedule
-    option such as ``num_warps``."""
+    """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a
+    schedule option such as ``num_warps``."""
     return lambda fn: Heuristics(fn, values)

@@ -1,7 +1,8 @@
 """Several launches timed against each other in alternating rounds, within a budget of wall time.
 
-Rounds alternate, so that a drift of the clocks meets all contestants alike. They are queued in growing batches with one wait
-for the device after each; after a batch those that are clearly behind leave, so most of the time goes to the closest ones.
+Rounds alternate, so that a drift of the clocks meets all contestants alike. They are queued in growing batches with one
+wait for the device after each; after a batch those that are clearly behind leave, so most of the time goes to the
+closest ones.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from .devices import Device, Timer
 _HOPELESS = 1.5
 #: The same while warming up, where there may be one time of each.
 _HOPELESS_COLD = 3.0
-#: A gain of less than this part is not worth more timing: half of what repeated medians on an idle GPU differ by.
+#: A gain of less than this part is not worth more timing.
 _TIE = 0.005
 #: Timed rounds at least, whatever they take; and at most, when medians are exact enough for any choice.
 _FEWEST, _MOST = 3, 2_000
 #: Launches between two waits for the device: about what a driver queues before launching blocks.
 _BATCH = 1_000
-#: Half the width of a 95 % interval of ranks around the median of n values is this times sqrt(n) (normal approximation).
+#: Half the width, in ranks, of a 95 % interval of the median of n values is this times sqrt(n) (normal approximation).
 _RANKS = 0.98
 #: Below this number the smallest and the largest value hold the median with less than 95 %: 1 - 2**(1 - n).
 _FEWEST_FOR_INTERVAL = 6
@@ -34,7 +35,7 @@ _now = time.perf_counter_ns
 
 @dataclass(eq=False)
 class Contestant:
-    """One of the launches: its times in milliseconds, and wall time in nanoseconds spent on it and needed by a round of it."""
+    """One of the launches: its times in milliseconds, and the wall time spent on it and needed by a round of it."""
 
     call: Callable[[], object]
     times: list[float] = field(default_factory=list)
@@ -56,8 +57,8 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a race found: the times of each call in milliseconds, and the calls (by index) that nobody left behind, fastest
-    median first."""
+    """What a race found: the times of each call in milliseconds, and the calls (by index) that nobody left behind,
+    fastest median first."""
 
     times: list[list[float]]
     finalists: list[int]
@@ -73,10 +74,11 @@ def race(
 ) -> Outcome:
     """Time ``calls``, each launched once before, in alternating rounds until the order of the fastest is known.
 
-    On a GPU every launch finds the L2 cache flushed and is timed by events. ``warmup_ms`` of wall time passes before the
-    timed rounds, once for all, because alternating keeps the device warm. No call takes more wall time than ``rep_ms`` and
-    its part of ``warmup_ms``, with everything that belongs to it (flushes, ``before``, launching, and the launch that the
-    caller made), except that each is timed three times at least. ``before`` runs untimed before each launch.
+    On a GPU every launch finds the L2 cache flushed and is timed by events. ``warmup_ms`` of wall time passes before
+    the timed rounds, once for all, because alternating keeps the device warm. No call takes more wall time than
+    ``rep_ms`` and its part of ``warmup_ms``, with everything that belongs to it (flushes, ``before``, launching, and
+    the launch that the caller made), except that each is timed three times at least. ``before`` runs untimed before
+    each launch.
     """
     budget_ns = (warmup_ms / len(calls) + rep_ms) * 1e6
     runners = [Contestant(call) for call in calls]

@@ -1,4 +1,4 @@
-"""One search of ``@autotune``: compile the candidates in parallel, find those that run, time them against each other."""
+"""One search of ``@autotune``: compile the candidates in parallel, then time those that run against each other."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ class Benchmark(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration in a search: ``build`` compiles it and may run in another thread, ``call`` is one launch with it."""
+    """A configuration in a search: ``build`` compiles it, possibly in another thread, ``call`` is one launch."""
 
     build: Callable[[], object]
     call: Callable[[], object]
 
 
 class Search:
-    """Times configurations on one device. ``timings`` holds all of them, ``failures`` why some cannot run, and ``finalists``
-    those timed until the budget ended or nobody was left to compare with: only these are comparable to the last per cent."""
+    """Times configurations on one device. ``timings`` holds all of them, ``failures`` why some cannot run, and
+    ``finalists`` those timed until the budget ended or nobody was left to compare with: only these are comparable to
+    the last per cent."""
 
     def __init__(
         self,

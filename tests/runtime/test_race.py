@@ -1,4 +1,4 @@
-"""Races, do_bench and waves of compilation, on a device whose time is virtual: every launch, flush and wait has a price."""
+"""Races, do_bench and waves of compilation, on a device of virtual time: every launch, flush and wait has a price."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from deuteron.compiler.runtime.search import Candidate, Search
 from deuteron.compiler.runtime.tuning_results import FAILED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-#: What an H200 takes: zeroing 240 MB, a launch from Python, waiting for the device.
+#: Roughly what an H200 takes: zeroing 240 MB, a launch from Python, waiting for the device.
 FLUSH_NS, LAUNCH_NS, WAIT_NS = 65_000, 6_000, 15_000
 
 
