@@ -352,7 +352,10 @@ def test_the_interpreter_is_not_timed() -> None:
     x = np.zeros(100, np.float32)
     with knobs.interpret.scope(True):
         kernel[grid](x, 100)
+        made_here = tuned(BLOCKS, watch)
     assert set(x) == {1.0}
+    made_here[grid](x, 100)  # a kernel made under the interpreter stays there
+    assert set(x) == {2.0}
     assert watch.blocks == []
 
 
