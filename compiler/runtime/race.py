@@ -1,8 +1,8 @@
 """Several launches timed against each other in alternating rounds, within a budget of wall time.
 
 Rounds alternate, so that a drift of the clocks meets all contestants alike. They are queued in growing batches with one
-wait for the device after each; after a batch those that are clearly behind leave, so most of the time goes to the
-closest ones.
+wait for the device after each; after a batch those that are clearly behind leave, and so do those that have used up
+their time, which remain candidates for the choice. So most of the time goes to the closest ones.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TIE = 0.005
 _FEWEST, _MOST = 3, 2_000
 #: Launches between two waits for the device: about what a driver queues before launching blocks.
 _BATCH = 1_000
-#: Half the width, in ranks, of a 95 % interval of the median of n values is this times sqrt(n) (normal approximation).
-_RANKS = 0.98
-#: Below this number the smallest and the largest value hold the median with less than 95 %: 1 - 2**(1 - n).
-_FEWEST_FOR_INTERVAL = 6
+#: Half the width, in ranks, of a 99 % interval of the median of n values is this times sqrt(n) (normal approximation).
+_RANKS = 1.29
+#: Below this number the smallest and the largest value hold the median with less than 99 %: 1 - 2**(1 - n).
+_FEWEST_FOR_INTERVAL = 8
 
 _now = time.perf_counter_ns
 
@@ -42,11 +42,15 @@ class Contestant:
     spent_ns: float = 0.0
     round_ns: float = 0.0
 
+    def affords(self, budget_ns: float) -> int:
+        """Rounds that a budget of wall time leaves."""
+        return int((budget_ns - self.spent_ns) / max(self.round_ns, 1.0))
+
     def median(self) -> float:
         return statistics.median(self.times)
 
     def interval(self) -> tuple[float, float]:
-        """Bounds of the median with 95 % confidence, by order statistics: no assumption on the noise."""
+        """Bounds of the median with 99 % confidence, by order statistics: no assumption on the noise."""
         count = len(self.times)
         if count < _FEWEST_FOR_INTERVAL:
             return 0.0, math.inf
@@ -83,19 +87,21 @@ def race(
     budget_ns = (warmup_ms / len(calls) + rep_ms) * 1e6
     runners = [Contestant(call) for call in calls]
     rounds = _Rounds(device, before)
-    running, done, look = _warm_up(runners, rounds, warmup_ms * 1e6), 0, _FEWEST
-    while len(running) > 1 or done < _FEWEST:
-        affordable = min(int((budget_ns - r.spent_ns) / max(r.round_ns, 1.0)) for r in running)
-        count = min(look - done, _BATCH // len(running) + 1, max(affordable, _FEWEST - done))
-        if count < 1 or done >= _MOST:
-            break
+    running, spent = _warm_up(runners, rounds, warmup_ms * 1e6), []
+    done, look = 0, _FEWEST
+    while done < _FEWEST or (len(running) > 1 and done < _MOST):
+        affordable = min(r.affords(budget_ns) for r in running)
+        count = min(look - done, _BATCH // len(running) + 1, max(affordable, _FEWEST - done, 1))
         rounds.run(running, count)
         done += count
         if done == look:
-            look *= 2
+            look += look // 2
             running = _still_in_it(running)
-    running = sorted(running, key=Contestant.median)
-    return Outcome([r.times for r in runners], [runners.index(r) for r in running])
+        if done >= _FEWEST:
+            spent += [r for r in running if r.affords(budget_ns) < 1]
+            running = [r for r in running if r not in spent]
+    finalists = sorted(_still_in_it(running + spent), key=Contestant.median)
+    return Outcome([r.times for r in runners], [runners.index(r) for r in finalists])
 
 
 def _warm_up(runners: Sequence[Contestant], rounds: _Rounds, warmup_ns: float) -> list[Contestant]:

@@ -134,7 +134,7 @@ def test_races_keep_to_the_budget(device: VirtualDevice, ns: float, count: int, 
     most = min(100 / each, 2_000)
     assert all(0.6 * most - 2 <= len(times) <= 1.3 * most for times in outcome.times)  # the budget is used
     assert device.flushes == device.launches - count + 1
-    assert device.waits <= 12 + device.launches / 900
+    assert device.waits <= 20 + device.launches / 900
 
 
 def test_each_is_timed_three_times_however_long_it_takes(device: VirtualDevice) -> None:
@@ -151,7 +151,7 @@ def test_those_clearly_behind_leave_early(device: VirtualDevice) -> None:
     outcome, spent = spent_ms(device, launches)
     rounds = [len(t) for t in outcome.times]
     assert rounds[0] >= rounds[2] >= rounds[3] >= rounds[4]
-    assert max(rounds[3:]) <= 12
+    assert max(rounds[3:]) <= 20
     assert set(outcome.finalists) <= {0, 1}
     assert spent < 0.5 * 6 * 125
     assert all(outcome.times)  # those that left have times to show
@@ -200,13 +200,13 @@ def test_rounds_alternate_and_one_alone_is_quick(device: VirtualDevice) -> None:
 
 def test_intervals_hold_the_median(device: VirtualDevice) -> None:
     rng = random.Random(5)
-    for count in (6, 12, 100):
+    for count in (8, 12, 100):
         inside = 0
         for _ in range(2_000):
             low, high = Contestant(print, [rng.expovariate(1) for _ in range(count)]).interval()
             inside += low <= np.log(2) <= high
-        assert inside >= 0.94 * 2_000
-    assert Contestant(print, [1.0] * 5).interval() == (0.0, float("inf"))
+        assert inside >= 0.98 * 2_000
+    assert Contestant(print, [1.0] * 7).interval() == (0.0, float("inf"))
 
 
 @pytest.mark.parametrize(("ns", "most"), [(2_000, 125), (200_000, 125), (20_000_000, 145), (1e9, 5_100)])
