@@ -96,7 +96,9 @@ def race(
         done += count
         if done == look:
             look += look // 2
-            running = _still_in_it(running)
+            # Noise comes in bursts, so the evidence of a moment is not enough, however many launches fit in it.
+            long_enough = rounds.wall_ns >= (warmup_ms + rep_ms) * 1e6
+            running = _still_in_it(running) if long_enough else _not_hopeless(running, _HOPELESS)
         if done >= _FEWEST:
             spent += [r for r in running if r.affords(budget_ns) < 1]
             running = [r for r in running if r not in spent]
@@ -115,8 +117,7 @@ def _warm_up(runners: Sequence[Contestant], rounds: _Rounds, warmup_ns: float) -
     more = min(int(warmup_ns / max(all_ns, 1.0)) - 2, _BATCH // len(runners) + 1)
     if more > 0:
         rounds.run(runners, more)
-    limit = _HOPELESS_COLD * min(r.median() for r in runners)
-    running = [r for r in runners if r.median() <= limit]
+    running = _not_hopeless(runners, _HOPELESS_COLD)
     for runner in running:
         runner.times.clear()
     return running
@@ -126,8 +127,13 @@ def _still_in_it(running: Sequence[Contestant]) -> list[Contestant]:
     """Those that may yet turn out to be faster than the leader by more than a tie."""
     leader = min(running, key=Contestant.median)
     worst = leader.interval()[1]
-    limit = _HOPELESS * leader.median()
-    return [r for r in running if r is leader or (r.median() <= limit and r.interval()[0] < (1 - _TIE) * worst)]
+    close = _not_hopeless(running, _HOPELESS)
+    return [r for r in close if r is leader or r.interval()[0] < (1 - _TIE) * worst]
+
+
+def _not_hopeless(running: Sequence[Contestant], factor: float) -> list[Contestant]:
+    limit = factor * min(r.median() for r in running)
+    return [r for r in running if r.median() <= limit]
 
 
 class _Rounds:
@@ -138,6 +144,7 @@ class _Rounds:
         self._before = before
         self._flush = device.name != "cpu"
         self._timers: list[Timer] = []
+        self.wall_ns = 0.0
         if self._flush:
             device.flush_l2()  # the first one allocates
             device.synchronize()
@@ -153,7 +160,9 @@ class _Rounds:
             runner.times += [ns / 1e6 for ns in times]
             runner.round_ns = sum(times) / count
             kernels_ns += sum(times)
-        shared_ns = max(_now() - begin - kernels_ns, 0.0) / (count * len(runners))
+        wall_ns = _now() - begin
+        self.wall_ns += wall_ns
+        shared_ns = max(wall_ns - kernels_ns, 0.0) / (count * len(runners))
         for runner in runners:
             runner.round_ns += shared_ns
             runner.spent_ns += runner.round_ns * count
