@@ -158,6 +158,17 @@ def test_those_clearly_behind_leave_early(device: VirtualDevice) -> None:
     assert all(outcome.times)  # those that left have times to show
 
 
+def test_who_has_used_up_the_time_stays_a_candidate(device: VirtualDevice) -> None:
+    # All swing so widely that nobody is behind with confidence, but the slower ones need more time a round.
+    swings = [iter(range(10**9)) for _ in range(3)]
+    means = [5e6, 5.8e6, 6.6e6]
+    launches = [device.kernel(lambda s=s, m=m: m * (0.5 + next(s) % 2)) for s, m in zip(swings, means, strict=True)]
+    outcome, _ = spent_ms(device, launches)
+    rounds = [len(t) for t in outcome.times]
+    assert rounds[0] >= rounds[1] > rounds[2] >= 8  # the last one alone has nobody to be compared with
+    assert sorted(outcome.finalists) == [0, 1, 2]
+
+
 def test_a_tie_is_called_before_the_budget_ends(device: VirtualDevice) -> None:
     launches = [device.kernel(lambda: 200_000.0) for _ in range(6)]
     _, spent = spent_ms(device, launches)
