@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels
-# against torch and Triton, the profiler against Proton, and the main job on cuda:0. Each step has its own time-out, so
-# that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
+# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels and
+# autotuning against Triton (and torch), the profiler against Proton, and the main job on cuda:0. Each step has its own
+# time-out, so that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
 OUT=${OUT:-gpu-results}
@@ -31,9 +31,10 @@ step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p
 step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
+step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
-for name in tests kernels profiler launch demo; do
+for name in tests kernels profiler launch autotune demo; do
     echo "== $name"
     tail -n 45 "$OUT/$name.log"
 done

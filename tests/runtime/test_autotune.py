@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import deuteron.language as tl
 from deuteron import Config
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, LaunchError, OutOfResources
-from deuteron.compiler.runtime.tuning.results import FAILED
+from deuteron.compiler.runtime.tuning.results import FAILED, TuningResults
 
 
 def fill_kernel() -> deuteron.JITFunction:
@@ -144,7 +145,7 @@ def test_pruning() -> None:
     seen: list[Any] = []
 
     def early(configs: list[Config], arguments: dict[str, Any], **kwargs: Any) -> list[Config]:
-        seen.append((len(configs), arguments["n"], kwargs))
+        seen.append((len(configs), arguments, kwargs))
         return [c for c in configs if c.kwargs["BLOCK"] != 64]
 
     def model(n: int, BLOCK: int, num_warps: int, **_: Any) -> float:
@@ -153,11 +154,15 @@ def test_pruning() -> None:
 
     watch = Stopwatch(float)
     more = [*BLOCKS, Config({"BLOCK": 1024})]
-    prune = {"early_config_prune": early, "perf_model": model, "top_k": 2}
+    prune: dict[str, Any] = {"early_config_prune": early, "perf_model": model, "top_k": 2}
     kernel = tuned(more, watch, prune_configs_by=prune)
-    kernel[grid](np.zeros(300, np.float32), 300, ADD=1)
-    assert seen == [(4, 300, {"ADD": 1})]
+    x = np.zeros(300, np.float32)
+    kernel[grid](x, 300, ADD=1)
+    assert seen == [(4, {"x": x, "n": 300}, {"ADD": 1})]
     assert watch.blocks == [1024, 256]
+    kernel[grid](x, n=300, ADD=2)  # the same key: no other search
+    kernel.warmup(x, n=300, ADD=2)
+    assert seen[1:] == [(4, {"x": x}, {"n": 300, "ADD": 2})]
     share = tuned(more, Stopwatch(float), prune_configs_by={"perf_model": model, "top_k": 0.25})
     share[grid](np.zeros(300, np.float32), 300)
     assert share.best_config == more[-1]
@@ -166,6 +171,66 @@ def test_pruning() -> None:
         nothing[grid](np.zeros(300, np.float32), 300)
     with pytest.raises(LaunchError, match="no entry 'early_prune'"):
         tuned(BLOCKS, watch, prune_configs_by={"early_prune": early})
+
+
+def test_none_is_nothing_to_reset() -> None:
+    @deuteron.jit
+    def optional(x, bias, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        y = tl.load(x + i, mask=i < n) + 1
+        if bias is not None:
+            y += tl.load(bias + i, mask=i < n)
+        tl.store(x + i, y, mask=i < n)
+
+    x = np.full(300, 5, np.float32)
+    for options in (
+        {"restore_value": ["x", "bias"], "reset_to_zero": None},
+        {"restore_value": None, "reset_to_zero": ["x", "bias"]},
+    ):
+        kernel = deuteron.autotune(BLOCKS, ["n"], do_bench=lambda call, quantiles: call() and 1.0, **options)(optional)
+        kernel[grid](x, None, 300)
+        assert set(x) == {6.0 if options["restore_value"] else 1.0}
+
+
+def test_candidates_compile_once_and_in_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deuteron.compiler.runtime.launch import launcher
+
+    compiled: list[tuple[int, int]] = []
+    compile_variant = launcher.compile_variant
+
+    def note(variant: Any) -> Any:
+        compiled.append((variant.constants["BLOCK"], threading.get_ident()))
+        return compile_variant(variant)
+
+    monkeypatch.setattr(launcher, "compile_variant", note)
+    kernel = deuteron.autotune(BLOCKS, ["n"], warmup=0.1, rep=0.1)(
+        deuteron.heuristics({"ADD": lambda args: args["BLOCK"]})(fill_kernel())
+    )
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert sorted(block for block, _ in compiled) == [64, 128, 256]
+    assert threading.get_ident() not in {thread for _, thread in compiled}
+
+
+def test_hooks_of_configurations_shape_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook may change what an argument is, such as the block of a descriptor; what it leaves is compiled ahead."""
+    from deuteron.compiler.runtime.launch import launcher
+
+    compiled: list[str] = []
+    compile_variant = launcher.compile_variant
+    monkeypatch.setattr(
+        launcher,
+        "compile_variant",
+        lambda variant: compiled.append(str(variant.signature["x"])) or compile_variant(variant),
+    )
+    x = deuteron.get_device("cpu").array(np.zeros(300, np.float32))
+
+    def widen(arguments: dict[str, Any]) -> None:
+        arguments["x"].__init__(np.zeros(300, np.float64))
+
+    configs = [Config(c.kwargs, pre_hook=widen) for c in BLOCKS]
+    deuteron.autotune(configs, ["n"], warmup=0.1, rep=0.1)(fill_kernel())[grid](x, 300)
+    assert len(compiled) == 3
+    assert all(text.startswith("*f64") for text in compiled)
 
 
 @pytest.mark.parametrize("option", ["key", "reset_to_zero", "restore_value"])
@@ -204,6 +269,25 @@ def test_results_are_kept_per_configuration(private_cache: Path) -> None:
     assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
 
 
+def test_kept_results_remember_who_was_behind() -> None:
+    """A lucky median of few launches does not beat those that were timed to the end, unless they are gone."""
+
+    def refuse(call: Callable[[], object], *, quantiles: Sequence[float]) -> list[float]:
+        raise AssertionError("all of it is kept")
+
+    kernel, x = fill_kernel(), np.zeros(300, np.float32)
+    all_, some = (
+        deuteron.autotune(configs, ["n"], do_bench=refuse, cache_results=True)(kernel)
+        for configs in (BLOCKS, BLOCKS[1:])
+    )
+    results = TuningResults(kernel, all_.tuning_key({"x": x, "n": 300}), deuteron.get_device("cpu"))
+    results.remember({c: (t, t, t) for c, t in zip(BLOCKS, (1.0, 0.9, 2.0), strict=True)}, BLOCKS[:1])
+    all_[grid](x, 300)
+    assert all_.best_config == BLOCKS[0]
+    some[grid](x, 300)
+    assert some.best_config == BLOCKS[1]
+
+
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     with knobs.print_autotuning.scope(True):
         tuned(BLOCKS, Stopwatch(float))[grid](np.zeros(300, np.float32), 300)
@@ -221,8 +305,13 @@ def test_heuristics_see_arguments_and_each_other() -> None:
     x = np.zeros(100, np.float32)
     kernel[grid](x, 100)
     assert set(x) == {129.0}
+    seen: list[int] = []
+    warps = deuteron.heuristics({**rules, "num_warps": lambda args: 8 if args["BLOCK"] > 64 else 4})(fill_kernel())
+    for n in (100, 30):
+        seen.append(warps[grid](np.zeros(n, np.float32), n).metadata.num_warps)
+    assert seen == [8, 4]
     wrong = deuteron.heuristics({"BLOK": lambda args: 1})(fill_kernel())
-    with pytest.raises(LaunchError, match="'BLOK' is not a parameter") as caught:
+    with pytest.raises(LaunchError, match="'BLOK' is not a parameter or schedule option") as caught:
         wrong[grid](x, 100)
     assert caught.value.hint == "did you mean 'BLOCK'?"
 
@@ -263,7 +352,10 @@ def test_the_interpreter_is_not_timed() -> None:
     x = np.zeros(100, np.float32)
     with knobs.interpret.scope(True):
         kernel[grid](x, 100)
+        made_here = tuned(BLOCKS, watch)
     assert set(x) == {1.0}
+    made_here[grid](x, 100)  # a kernel made under the interpreter stays there
+    assert set(x) == {2.0}
     assert watch.blocks == []
 
 

@@ -124,6 +124,17 @@ def test_autotune_resets_arrays_on_the_device(gpu: Any) -> None:
     assert set(x.to_numpy()) == {0.0}
 
 
+def test_autotune_bounds_the_launches_of_tiny_kernels(gpu: Any) -> None:
+    launches: list[int] = []
+    configs = [deuteron.Config({"BLOCK": b}, pre_hook=lambda a: launches.append(a["BLOCK"])) for b in (64, 128, 256)]
+    x = gpu.array(np.zeros(1000, np.float32))
+    kernel = deuteron.autotune(configs, ["n"])(deuteron.JITFunction(add.fn))
+    kernel[grid](x, x, x, 1000)
+    assert set(launches) == {64, 128, 256}
+    assert len(launches) <= 3 * (2_000 + 1_000)
+    assert all(0 < low <= median <= high < 1 for median, low, high in kernel.configs_timings.values())
+
+
 def test_too_many_resources_are_refused_before_the_launch(gpu: Any) -> None:
     kernel = deuteron.compile(
         add, {"x": "*f32", "y": "*f32", "out": "*f32", "n": "i32"}, {"BLOCK": 64}, target=gpu.target

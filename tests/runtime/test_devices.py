@@ -17,7 +17,7 @@ import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
 from deuteron.compiler.runtime.cuda.launch import bf16_bits, packing
-from deuteron.compiler.runtime.tuning.benchmark import quantile, race
+from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
 
 CPU = deuteron.get_device("cpu")
@@ -169,25 +169,6 @@ def test_do_bench_clears_gradients() -> None:
     tensor = Tensor()
     deuteron.testing.do_bench(lambda: None, 0.01, 0.01, grad_to_none=[tensor])
     assert tensor.grad is None
-
-
-def test_races_alternate() -> None:
-    order: list[str] = []
-
-    def runner(name: str, seconds: float):
-        def run() -> None:
-            order.append(name)
-            time.sleep(seconds)
-
-        return run
-
-    calls = [runner("a", 0.001), runner("b", 0.001), runner("c", 0.01)]
-    times = race(calls, CPU, warmup_ms=0, rep_ms=80)
-    turns = "".join(order)
-    assert "abcabcabcabcabc" in turns
-    assert len(times[2]) == 5  # hopeless after the first rounds
-    assert len(times[0]) > 5
-    assert all(t >= 1 for t in times[0])
 
 
 @pytest.mark.parametrize("q", [0.0, 0.2, 0.5, 0.8, 1.0])

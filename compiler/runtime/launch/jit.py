@@ -157,6 +157,12 @@ class JITFunction(Inlinable):
         launch = specialize(self, arguments, options, placeholders=True)
         return compile_for_launch(self, launch)
 
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+        """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
+        arguments, options = self.bind(args, kwargs)
+        self._check_options(options)
+        return specialize(self, arguments, options)
+
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Arguments by parameter name, and the remaining keywords.
 
@@ -222,7 +228,7 @@ class JITFunction(Inlinable):
         self._check_options(options)
         arguments = dict(zip(self.arg_names, args, strict=True))
         launch = specialize(self, arguments, options)
-        if knobs.interpret.get() or self._interpret:
+        if self.interpreted:
             made: Callable[..., CompiledKernel | None] = InterpretedLaunch(self, launch)
         else:
             made = Launcher(self, launch, compile_for_launch(self, launch))
@@ -277,6 +283,11 @@ class JITFunction(Inlinable):
             raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether launches run the Python function itself, under the interpreter."""
+        return knobs.interpret.get() or self._interpret
 
     @property
     def debug(self) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .jit import JITFunction
+    from .specialize import Launch
 
 
 class Runner:
@@ -33,6 +34,11 @@ class Runner:
     @abstractmethod
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch on a grid, or only compile."""
+
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+        """What the kernel at the bottom would launch for these arguments; raises LaunchError where they do not fit."""
+        made: Launch = self.fn.specialized(args, kwargs)
+        return made
 
     def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Ready to be called with the arguments of a launch."""

@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ... import knobs
-from ...errors import AssemblerError, CompileTimeAssertionFailure, LaunchError, OutOfResources
+from ...errors import LaunchError
 from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
 from ..devices import Device, default_device, get_device
+from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
 from ..variant.constants import constant_text
 from ..variant.variant import nearest
-from .benchmark import quantile, race
 from .config import Config
-from .results import FAILED, QUANTILES, Timing, TuningResults, as_timing
+from .results import FAILED, Timing, TuningResults
+from .search import Benchmark, Candidate, Search
 
 if TYPE_CHECKING:
     from ..launch.jit import JITFunction
-
-#: Errors that make a configuration unusable rather than the kernel wrong.
-UNUSABLE = (OutOfResources, AssemblerError, CompileTimeAssertionFailure)
-
-
-class Benchmark(Protocol):
-    """A replacement for the built-in timing, as Triton takes it."""
-
-    def __call__(self, kernel_call: Callable[[], object], *, quantiles: Sequence[float]) -> float | Sequence[float]: ...
 
 
 class Autotuner(Runner):
     """A kernel with configurations. Launches as the kernel itself does, without the tuned parameters.
 
-    After a launch ``best_config`` is the configuration it used, ``cache`` maps every tuning key to its best configuration,
-    and ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms.
+    After a launch ``best_config`` is the configuration it used and ``cache`` maps every tuning key to its best
+    configuration. ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms: of many launches
+    for those that came close, of few for those that were clearly behind. ``failures`` says why configurations cannot
+    run.
     """
 
     def __init__(
@@ -86,7 +80,7 @@ class Autotuner(Runner):
         if warmup:
             return [
                 self.fn.run(*args, grid=grid, warmup=True, **kwargs, **config.all_kwargs())
-                for config in self.prune(arguments, kwargs)
+                for config in self.prune(args, kwargs)
             ]
         config = self._choose(args, kwargs, grid, arguments)
         self.best_config = config
@@ -106,9 +100,8 @@ class Autotuner(Runner):
             return self.configs[0]
         key = self.tuning_key(arguments)
         if key not in self.cache:
-            candidates = self.prune(arguments, kwargs)
-            interpreting = knobs.interpret.get()
-            if interpreting or len(candidates) == 1:
+            candidates = self.prune(args, kwargs)
+            if self.base_fn.interpreted or len(candidates) == 1:
                 self.cache[key] = candidates[0]  # timing an interpreter says nothing
             else:
                 self.cache[key] = self._search(candidates, key, args, kwargs, grid, arguments)
@@ -150,15 +143,18 @@ class Autotuner(Runner):
 
     # ---- pruning ---------------------------------------------------------------------------------------------
 
-    def prune(self, arguments: Mapping[str, object], kwargs: Mapping[str, object]) -> list[Config]:
+    def prune(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Config]:
         """The configurations worth timing, as ``prune_configs_by`` says; never none.
+
+        Positional arguments reach the user's functions by name in ``named_args``, the others as keywords, as in Triton.
 
         Raises:
             LaunchError: ``early_config_prune`` left nothing.
         """
         candidates = self.configs
+        named_args = dict(zip(self.arg_names, args, strict=False))
         if self._early_prune is not None:
-            candidates = list(self._early_prune(self.configs, dict(arguments), **kwargs))
+            candidates = list(self._early_prune(self.configs, dict(named_args), **kwargs))
             if not candidates:
                 raise LaunchError(
                     f"autotune of {self.__name__}: early_config_prune left no configuration",
@@ -170,7 +166,7 @@ class Autotuner(Runner):
         if isinstance(top_k, float) and top_k <= 1.0:
             top_k = int(len(self.configs) * top_k)
         model = self._perf_model
-        predicted = {c: model(**{**arguments, **c.all_kwargs()}) for c in candidates}
+        predicted = {c: model(**{**named_args, **kwargs, **c.all_kwargs()}) for c in candidates}
         return sorted(candidates, key=lambda c: float(predicted[c]))[: max(1, int(top_k))]
 
     # ---- searching -------------------------------------------------------------------------------------------
@@ -186,19 +182,27 @@ class Autotuner(Runner):
     ) -> Config:
         start = time.perf_counter()
         device = _device_of(arguments)
-        self.failures = {}
         results = TuningResults(self.base_fn, key, device)
         kept = [c for c in candidates if self._persistent(c)]
-        timings = results.recall(kept)
+        timings, finalists = results.recall(kept)
         fresh = [c for c in candidates if c not in timings]
-        restore = [saved(arguments[n]) for n in self.restore_value]
-        calls = {c: self._call(c, args, kwargs, grid, arguments) for c in fresh}
-        timings |= self._time(calls, device, lambda: self._reset(arguments, restore))
+        restore = [saved(arguments[n]) for n in self.restore_value if arguments.get(n) is not None]
+        search = Search(
+            device,
+            warmup_ms=self.warmup_ms,
+            rep_ms=self.rep_ms,
+            before=(lambda: self._reset(arguments, restore)) if self.reset_to_zero or restore else None,
+            do_bench=self.do_bench,
+        )
+        self.failures = search.failures
+        search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
         self._reset(arguments, restore)
-        results.remember({c: timings[c] for c in fresh if c in kept})
+        results.remember({c: search.timings[c] for c in fresh if c in kept}, search.finalists)
+        contenders = [*(finalists or timings), *search.finalists]
+        timings |= search.timings
         self.configs_timings = timings
         self.bench_time = time.perf_counter() - start
-        best = min(candidates, key=lambda c: timings[c])
+        best = min(contenders or candidates, key=lambda c: timings[c])
         if timings[best] == FAILED:
             lines = [f"  {c}: {self.failures.get(c, 'failed')}" for c in candidates]
             raise LaunchError(
@@ -208,15 +212,15 @@ class Autotuner(Runner):
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
         return best
 
-    def _call(
+    def _candidate(
         self,
         config: Config,
         args: tuple[object, ...],
         kwargs: dict[str, object],
         grid: Any,
         arguments: dict[str, object],
-    ) -> Callable[[], object]:
-        """One launch with a configuration, hooks included."""
+    ) -> Candidate:
+        """What the search needs of a configuration: compiling it, and one launch with it, hooks included."""
         options = config.all_kwargs()
         everything = {**arguments, **options}
 
@@ -235,46 +239,15 @@ class Autotuner(Runner):
                 self.post_hook(everything, exception=None)
             return launched
 
-        return call
-
-    def _time(
-        self,
-        calls: Mapping[Config, Callable[[], object]],
-        device: Device,
-        before: Callable[[], object],
-    ) -> dict[Config, Timing]:
-        """Timings of all calls; configurations that cannot run are found first, by one launch each."""
-        timings: dict[Config, Timing] = {}
-        usable: list[Config] = []
-        for config, call in calls.items():
-            try:
-                before()
-                call()
-                usable.append(config)
-            except UNUSABLE as error:
-                timings[config] = FAILED
-                self.failures[config] = f"{type(error).__name__}: {error.message}"
-        device.synchronize()
-        if self.do_bench is not None:
-            for config in usable:
-                before()
-                timings[config] = as_timing(self.do_bench(calls[config], quantiles=QUANTILES))
-            return timings
-        if usable:
-            samples = race(
-                [calls[c] for c in usable],
-                device,
-                warmup_ms=self.warmup_ms,
-                rep_ms=self.rep_ms,
-                before=before if self.reset_to_zero or self.restore_value else None,
-            )
-            for config, times in zip(usable, samples, strict=True):
-                timings[config] = as_timing([quantile(times, q) for q in QUANTILES])
-        return timings
+        if config.pre_hook is not None:
+            config.pre_hook(dict(everything))  # it may shape arguments, such as the block of a descriptor
+        launch = self.specialized(args, {**kwargs, **options})
+        return Candidate(lambda: compile_for_launch(self.base_fn, launch), call)
 
     def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
         for name in self.reset_to_zero:
-            zero(arguments[name])
+            if arguments.get(name) is not None:
+                zero(arguments[name])
         for put_back in restore:
             put_back()
 
@@ -323,10 +296,12 @@ def autotune(
 ) -> Callable[[Runner | JITFunction], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.
 
-    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k`` (a number
-    or a share). ``reset_to_zero`` and ``restore_value`` name arrays to reset between launches of a search. ``warmup`` and
-    ``rep`` are milliseconds per configuration. ``do_bench(call, quantiles=...)`` replaces the timing, which is by
-    medians over alternating rounds. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
+    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k``
+    (a number or a share). ``reset_to_zero`` and ``restore_value`` name arrays (or arguments that are None) to reset
+    between launches of a search. Candidates compile in parallel and are timed in alternating rounds; those clearly
+    behind leave early, and medians decide. That takes at most ``warmup`` milliseconds of wall time, and ``rep`` a
+    configuration, with cache flushes and resets, except that each is timed three times. ``do_bench(call,
+    quantiles=...)`` replaces the timing. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
     """
 
     def decorate(fn: Runner | JITFunction) -> Autotuner:

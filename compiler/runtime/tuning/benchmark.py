@@ -1,10 +1,11 @@
-"""Timing of launches: one function alone, or several against each other in alternating rounds."""
+"""Timing of one function: Triton's ``testing.do_bench``."""
 
 from __future__ import annotations
 
 import math
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
@@ -13,13 +14,12 @@ from ..devices import Device, Timer, default_device, get_device
 
 ReturnMode = Literal["mean", "median", "min", "max", "all"]
 
-#: Launches whose mean gives the first estimate of a duration.
+#: Launches whose mean gives the first estimate of a duration, unless one takes the warm-up's time alone.
 _ESTIMATE_LAUNCHES = 5
 #: Bounds on the number of timed launches, whatever their duration.
 _FEWEST, _MOST = 3, 10_000
-#: In a race, one that is this much slower than the best after the first rounds is not timed further.
-_HOPELESS = 1.5
-_FIRST_ROUNDS = 5
+
+_now = time.perf_counter_ns
 
 
 class Clearable(Protocol):
@@ -54,10 +54,11 @@ def do_bench(
 ) -> float | list[float]:
     """Milliseconds that ``fn`` takes.
 
-    ``warmup`` and ``rep`` are milliseconds of launches before and while timing. On a GPU each launch is timed by events with
-    the L2 cache flushed before it; on a CPU by the wall clock, caches as they are. ``quantiles`` (0 to 1) returns those
-    instead of what ``return_mode`` names; ``all`` returns every time. ``grad_to_none``: tensors whose ``.grad`` is cleared
-    before each launch.
+    ``warmup`` and ``rep`` are milliseconds of wall time before and while timing, with flushes and the cost of
+    launching. On a GPU each launch is timed by events with the L2 cache flushed before it; on a CPU by the wall clock,
+    caches as they are. ``quantiles`` (0 to 1) returns those instead of what ``return_mode`` names; ``all`` returns
+    every time. ``grad_to_none``: tensors whose ``.grad`` is cleared before each launch. There are 3 to 10,000 timed
+    launches, whatever they take.
 
     Raises:
         LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.
@@ -67,11 +68,11 @@ def do_bench(
     where = get_device(device) if isinstance(device, str) else device or benchmark_device()
     fn()
     where.synchronize()
-    estimate = max(_estimate_ns(fn, where), 1)
-    for _ in range(_count(warmup, estimate)):
+    each_ns, spent_ns = _estimate(fn, where, warmup * 1e6)
+    for _ in range(min(int((warmup * 1e6 - spent_ns) / each_ns), _MOST)):
         fn()
     timers = []
-    for _ in range(_count(rep, estimate)):
+    for _ in range(int(min(max(rep * 1e6 / each_ns, _FEWEST), _MOST))):
         for tensor in grad_to_none or ():
             tensor.grad = None
         timers.append(_timed(fn, where))
@@ -89,50 +90,6 @@ _SUMMARIES: dict[str, Callable[[list[float]], float]] = {
     "min": min,
     "max": max,
 }
-
-
-def race(
-    calls: Sequence[Callable[[], object]],
-    device: Device,
-    *,
-    warmup_ms: float,
-    rep_ms: float,
-    before: Callable[[], object] | None = None,
-) -> list[list[float]]:
-    """Milliseconds of each of ``calls``, timed in turns so that a drift of the clocks meets all alike.
-
-    Every call gets ``rep_ms`` of timed launches, but those that are far behind after a few rounds get no more. ``before`` runs
-    untimed before each launch.
-    """
-    estimates = []
-    for call in calls:
-        if before:
-            before()
-        call()
-        device.synchronize()
-        estimates.append(max(_estimate_ns(call, device, before), 1))
-        for _ in range(_count(warmup_ms, estimates[-1]) // 4):
-            call()
-    times: list[list[float]] = [[] for _ in calls]
-    wanted = [_count(rep_ms, e) for e in estimates]
-    running = set(range(len(calls)))
-    rounds, next_look = 0, _FIRST_ROUNDS
-    while running:
-        pending: list[tuple[int, Timer]] = []
-        for i in sorted(running):
-            if before:
-                before()
-            pending.append((i, _timed(calls[i], device)))
-        device.synchronize()
-        for i, timer in pending:
-            times[i].append(timer.elapsed_ns() / 1e6)
-        rounds += 1
-        running = {i for i in running if rounds < wanted[i]}
-        if rounds == next_look:  # each look sorts all times: doubling the distance keeps short launches short
-            next_look *= 2
-            medians = [statistics.median(t) for t in times]
-            running = {i for i in running if medians[i] <= _HOPELESS * min(medians)}
-    return times
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -156,16 +113,18 @@ def _timed(fn: Callable[[], object], device: Device) -> Timer:
     return timer
 
 
-def _estimate_ns(fn: Callable[[], object], device: Device, before: Callable[[], object] | None = None) -> float:
-    """Rough duration of one call, from a few in a row."""
-    total = 0
-    for _ in range(_ESTIMATE_LAUNCHES):
-        if before:
-            before()
-        timer = _timed(fn, device)
-        total += timer.elapsed_ns()
-    return total / _ESTIMATE_LAUNCHES
-
-
-def _count(milliseconds: float, each_ns: float) -> int:
-    return int(min(max(milliseconds * 1e6 / each_ns, _FEWEST), _MOST))
+def _estimate(fn: Callable[[], object], device: Device, warmup_ns: float) -> tuple[float, float]:
+    """Nanoseconds of wall time that a timed launch of ``fn`` takes, and that finding out took."""
+    if device.name != "cpu":
+        device.flush_l2()  # the first one allocates
+        device.synchronize()
+    begin = _now()
+    for count in (1, _ESTIMATE_LAUNCHES - 1):
+        first = _now()
+        for _ in range(count):
+            _timed(fn, device)
+        device.synchronize()
+        end = _now()
+        if end - begin >= warmup_ns / 2:
+            break
+    return max((end - first) / count, 1.0), end - begin

@@ -1,22 +1,24 @@
-"""``@heuristics``: compile-time values computed from the arguments of each launch."""
+"""``@heuristics``: compile-time values and schedule options computed from the arguments of each launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LaunchError
+from ...options import SCHEDULE_OPTIONS
 from ..launch.runner import Runner
 from ..variant.variant import nearest
 
 if TYPE_CHECKING:
     from ..launch.jit import JITFunction
+    from ..launch.specialize import Launch
 
 Rule = Callable[[dict[str, object]], object]
 
 
 class Heuristics(Runner):
-    """A kernel, some of whose compile-time parameters are computed at launch."""
+    """A kernel, some of whose compile-time parameters and schedule options are computed at launch."""
 
     def __init__(self, fn: Runner | JITFunction, values: Mapping[str, Rule]) -> None:
         super().__init__(fn)
@@ -24,16 +26,25 @@ class Heuristics(Runner):
 
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Compute the values, each of which sees the arguments and the values before it, and launch."""
+        return self.fn.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
+
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+        return super().specialized(args, self._with_values(args, kwargs))
+
+    def _with_values(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        known = (*self.arg_names, *SCHEDULE_OPTIONS)
+        made = dict(kwargs)
         for name, rule in self.values.items():
-            if name not in self.arg_names:
+            if name not in known:
                 raise LaunchError(
-                    f"heuristics of {self.__name__}: {name!r} is not a parameter",
-                    hint=nearest(name, self.arg_names),
+                    f"heuristics of {self.__name__}: {name!r} is not a parameter or schedule option",
+                    hint=nearest(name, known),
                 )
-            kwargs[name] = rule({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
-        return self.fn.run(*args, grid=grid, warmup=warmup, **kwargs)
+            made[name] = rule({**dict(zip(self.arg_names, args, strict=False)), **made})
+        return made
 
 
 def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | JITFunction], Heuristics]:
-    """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter."""
+    """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a
+    schedule option such as ``num_warps``."""
     return lambda fn: Heuristics(fn, values)

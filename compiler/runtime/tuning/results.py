@@ -45,17 +45,20 @@ class TuningResults:
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def recall(self, configs: Iterable[Config]) -> dict[Config, Timing]:
-        """The timings that are kept, of these configurations."""
-        found = {}
+    def recall(self, configs: Iterable[Config]) -> tuple[dict[Config, Timing], list[Config]]:
+        """The timings that are kept, of these configurations, and which of them were finalists of their search."""
+        found: dict[Config, Timing] = {}
+        finalists = []
         for config in configs:
             entry = autotune_cache().get(self._entry_key(config))
             times = entry.header.get("timing_ms") if entry is not None else None
-            if isinstance(times, list):
+            if entry is not None and isinstance(times, list):
                 found[config] = as_timing(times)
-        return found
+                if entry.header.get("finalist"):
+                    finalists.append(config)
+        return found, finalists
 
-    def remember(self, timings: Mapping[Config, Timing]) -> None:
+    def remember(self, timings: Mapping[Config, Timing], finalists: Sequence[Config]) -> None:
         """Keep these timings; failures are not kept, since another machine state may not have them."""
         for config, timing in timings.items():
             if timing == FAILED:
@@ -66,6 +69,7 @@ class TuningResults:
                 "config": str(config),
                 "device": self._device.properties.name,
                 "timing_ms": list(timing),
+                "finalist": config in finalists,
             }
             autotune_cache().put(self._entry_key(config), Entry(header, {}))
 
