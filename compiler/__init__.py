@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from .errors import DeviceError as DeviceError
     from .errors import LaunchError as LaunchError
     from .errors import OutOfResources as OutOfResources
-    from .frontend.source import Argument as Argument
-    from .frontend.source import KernelSource as KernelSource
     from .language import cdiv as cdiv
     from .language import next_power_of_2 as next_power_of_2
     from .language.inline import constexpr_function as constexpr_function
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
     from .options import Schedule as Schedule
-    from .runtime.devices import Device as Device
-    from .runtime.devices import DeviceProperties as DeviceProperties
+    from .runtime.device import Device as Device
+    from .runtime.device import DeviceProperties as DeviceProperties
     from .runtime.devices import get_device as get_device
     from .runtime.devices import list_devices as list_devices
     from .runtime.launch.compile import compile as compile
@@ -40,11 +38,13 @@ if TYPE_CHECKING:
     from .runtime.tuning.heuristics import Heuristics as Heuristics
     from .runtime.tuning.heuristics import heuristics as heuristics
     from .runtime.variant.metadata import KernelMetadata as KernelMetadata
+    from .source.kernel import Argument as Argument
+    from .source.kernel import KernelSource as KernelSource
     from .target import Target as Target
 
 _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
-    "frontend.source": "Argument KernelSource",
+    "source.kernel": "Argument KernelSource",
     "language": "cdiv next_power_of_2",
     "language.inline": "constexpr_function",
     "options": "SCHEDULE_OPTIONS Schedule",
@@ -53,7 +53,8 @@ _HOMES = {
     "runtime.launch.compile": "compile",
     "runtime.launch.compiled": "CompiledKernel",
     "runtime.tuning.config": "Config",
-    "runtime.devices": "Device DeviceProperties get_device list_devices",
+    "runtime.device": "Device DeviceProperties",
+    "runtime.devices": "get_device list_devices",
     "runtime.tuning.heuristics": "Heuristics heuristics",
     "runtime.launch.hooks": "LaunchEvent LaunchHook add_launch_hook remove_launch_hook",
     "runtime.launch.jit": "JITFunction jit",

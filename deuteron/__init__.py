@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from deuteron.compiler import jit as jit
     from deuteron.compiler import list_devices as list_devices
     from deuteron.compiler import next_power_of_2 as next_power_of_2
+    from deuteron.compiler.version import __version__ as __version__
     from deuteron.tuner import tuned as tuned
-
-__version__ = "0.1.0"
 
 _FROM_COMPILER = (
     "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv compile "
     "constexpr_function get_device heuristics jit list_devices next_power_of_2"
 )
-_WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler") | {"tuned": "deuteron.tuner"}
+_WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
+_WHERE |= {"tuned": "deuteron.tuner", "__version__": "deuteron.compiler.version"}
 _MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")
 
-__all__ = ["__version__", "language", "testing", *sorted(_WHERE)]
+__all__ = ["language", "testing", *sorted(_WHERE)]
 
 
 def __getattr__(name: str) -> object:

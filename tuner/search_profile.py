@@ -13,7 +13,7 @@ from .trial import Trial
 from .workloads import Problem
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import DeviceProperties
+    from deuteron.compiler.runtime.device import DeviceProperties
     from deuteron.profiler import Profile
 
 FILE_NAME = "search.hatchet"

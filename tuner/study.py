@@ -35,7 +35,7 @@ from .trial import Trial
 from .workloads import Problem
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import Device, DeviceProperties
+    from deuteron.compiler.runtime.device import Device, DeviceProperties
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 

@@ -20,7 +20,7 @@ from .workloads.spec import parse_dim_source
 
 if TYPE_CHECKING:
     from deuteron.compiler import JITFunction
-    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.device import Device
     from deuteron.compiler.runtime.launch.grid import Grid, GridFunction
     from deuteron.compiler.runtime.launch.runner import Runner
 

@@ -13,8 +13,8 @@ from ..language.constexpr import constexpr
 from ..language.context import current
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
+from ..source.modules import LANGUAGE_TYPES
 from .frame import Frame
-from .modules import LANGUAGE_TYPES
 
 
 def call(

@@ -9,11 +9,11 @@ from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, shapes
 from ..language.tensor import tensor
-from . import constants
+from ..source import constants
+from ..source.modules import LanguageModule, suggest
 from .calls import call
 from .dispatch import evaluate, expression
 from .frame import Frame
-from .namespace import LanguageModule, suggest
 
 
 @expression(ast.Constant)

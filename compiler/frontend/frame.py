@@ -11,9 +11,9 @@ from ..errors import CompilationError, UnknownName, UnsupportedSyntax
 from ..ir.builder import Builder
 from ..ir.core import Block
 from ..language.tensor import tensor
-from .namespace import suggest
+from ..source.kernel import KernelSource
+from ..source.modules import suggest
 from .python_builtins import PYTHON_BUILTINS
-from .source import KernelSource
 
 #: Variables, and what early exits leave behind (see names.py), by name.
 Scope = dict[str, object]

@@ -12,14 +12,14 @@ from ..language.context import activate
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
 from ..signature import parse_argument_type
+from ..source.kernel import Argument, KernelSource, source_of
+from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
 from . import branches, expressions, loops, statements
-from .constants import evaluate_constant
 from .dispatch import evaluate, execute
 from .exits import close, goes_on, leave
 from .frame import Budget, Frame
 from .names import RETURNED, VALUE
-from .source import Argument, KernelSource
 
 #: The modules whose rules compile statements and expressions; importing them registers the rules.
 RULES = (branches, expressions, loops, statements)
@@ -100,7 +100,7 @@ class Compilation:
         """Inline a jit function at the current place."""
         if not isinstance(function, Inlinable):
             raise UnsupportedSyntax(f"{function!r} is not a jit function")
-        callee = function.source
+        callee = source_of(function)
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
         frame = Frame(callee, self.builder, self.budget, bind(callee, args, kwargs))

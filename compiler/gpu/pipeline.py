@@ -6,12 +6,16 @@ from ..ir.core import Function
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
+from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Homes
 from .relayout import Relayout
 from .scratch import allocate
 from .values import Costs
 from .verify import verify_gpu
+
+#: The modules whose rules say how operations take layouts; importing them registers the rules.
+RULES = (relayout_rules,)
 
 
 def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> Function:

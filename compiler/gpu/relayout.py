@@ -8,7 +8,7 @@ without need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from ..errors import CompilationError
@@ -31,8 +31,11 @@ from ..tile.elementwise import Constant
 from ..tile.shape import Broadcast, ExpandDims, Join, Permute, Reshape, Split
 from .homes import Homes
 from .ops import ConvertLayout
-from .relayout_rules import RULES
 from .values import Costs, is_view
+
+#: Re-emits one operation; relayout_rules.py fills the table.
+Rule = Callable[["Relayout", Op], None]
+RULES: dict[type[Op], Rule] = {}
 
 
 class Relayout:

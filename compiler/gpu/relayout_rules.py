@@ -1,9 +1,11 @@
-"""How each operation with a wish about layouts is re-emitted; everything else follows the general case."""
+"""How each operation with a wish about layouts is re-emitted; everything else follows the general case.
+
+Importing this module registers the rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
@@ -15,15 +17,11 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
+from .relayout import RULES, Relayout, Rule
 from .scan import scan_layout
 from .tensorcore import choose, multiply_add_layout, needs_wide_accumulator
 
-if TYPE_CHECKING:
-    from .relayout import Relayout
-
-Rule = Callable[["Relayout", Op], None]
 OpT = TypeVar("OpT", bound=Op)
-RULES: dict[type[Op], Rule] = {}
 
 
 def _rule(

@@ -252,11 +252,6 @@ class Function:
     def walk(self) -> Iterator[Op]:
         return self.body.walk()
 
-    def __str__(self) -> str:
-        from .printer import print_function
-
-        return print_function(self)
-
 
 def _kind(hint: object) -> FieldKind:
     if hint is Value:

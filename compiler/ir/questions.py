@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .types import Element, Pointer, Scalar
+    from typing import Self
 
 
 class ScalarQuestions:
@@ -19,8 +19,8 @@ class ScalarQuestions:
         bits: int
 
     @property
-    def scalar(self) -> Scalar:
-        return self  # type: ignore[return-value]
+    def scalar(self) -> Self:
+        return self
 
     @property
     def primitive_bitwidth(self) -> int:
@@ -114,15 +114,15 @@ class PointerQuestions:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        pointee: Element
+        pointee: Any
         const: bool
 
     @property
-    def scalar(self) -> Pointer:
-        return self  # type: ignore[return-value]
+    def scalar(self) -> Self:
+        return self
 
     @property
-    def element_ty(self) -> Element:
+    def element_ty(self) -> Any:
         """What kernels call the pointee."""
         return self.pointee
 
@@ -152,17 +152,17 @@ class TileQuestions:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        elem: Element
+        elem: Any
         shape: tuple[int, ...]
 
     @property
-    def element_ty(self) -> Element:
+    def element_ty(self) -> Any:
         """A tile's element type; what a scalar pointer points to."""
-        return self.elem if self.shape or not self.elem.is_ptr() else self.elem.element_ty  # type: ignore[union-attr]
+        return self.elem if self.shape or not self.elem.is_ptr() else self.elem.element_ty
 
     @property
     def primitive_bitwidth(self) -> int:
-        return self.elem.primitive_bitwidth
+        return int(self.elem.primitive_bitwidth)
 
     def get_block_shapes(self) -> tuple[int, ...]:
         return self.shape

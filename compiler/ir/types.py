@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..errors import IRError, TypeMismatch
+from ..layout import LinearLayout
 from .questions import PointerQuestions, ScalarQuestions, TileQuestions
-
-if TYPE_CHECKING:
-    from ..layout import LinearLayout
 
 #: Largest number of elements in one tile (Triton's TRITON_MAX_TENSOR_NUMEL).
 MAX_TILE_ELEMENTS = 1 << 20
@@ -213,10 +211,4 @@ def parse_type(text: str) -> Tile:
     if not (m := _TILE.fullmatch(text)):
         raise IRError(f"cannot read the type {text!r}")
     shape = tuple(int(n) for n in m[1][:-1].split("x"))
-    return Tile(parse_element(m[2]), shape, _parse_layout(m[3]) if m[3] else None)
-
-
-def _parse_layout(text: str) -> LinearLayout:
-    from ..layout import LinearLayout
-
-    return LinearLayout.parse(text)
+    return Tile(parse_element(m[2]), shape, LinearLayout.parse(m[3]) if m[3] else None)

@@ -1,15 +1,10 @@
-"""Functions written in the kernel language itself."""
+"""Functions written in the kernel language itself. What their text means is for compiler/source/ to say."""
 
 from __future__ import annotations
 
 import types
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from .constexpr import unwrap
-
-if TYPE_CHECKING:
-    from ..frontend.source import KernelSource
 
 
 class Inlinable:
@@ -18,10 +13,6 @@ class Inlinable:
     def python(self) -> types.FunctionType | None:
         """The Python function behind it, for kernels that run as Python; None where there is only text."""
         return None
-
-    @property
-    def source(self) -> KernelSource:
-        raise TypeError(f"{type(self).__name__} must define source")
 
 
 class LibraryFunction(Inlinable):
@@ -37,16 +28,6 @@ class LibraryFunction(Inlinable):
 
     def python(self) -> types.FunctionType:
         return self.function
-
-    @cached_property
-    def _parsed(self) -> KernelSource:
-        from ..frontend.source import KernelSource
-
-        return KernelSource.from_function(self.function)
-
-    @property
-    def source(self) -> KernelSource:
-        return self._parsed
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.function(*args, **kwargs)
@@ -72,12 +53,6 @@ class ConstexprFunction(Inlinable):
 
     def python(self) -> types.FunctionType:
         return self.function
-
-    @cached_property
-    def source(self) -> KernelSource:
-        from ..frontend.source import KernelSource
-
-        return KernelSource.from_function(self.function)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self.function(*map(unwrap, args), **{k: unwrap(v) for k, v in kwargs.items()})

@@ -11,7 +11,7 @@ from .convert import Conversion, Identity, RegisterPermute, plan_conversion
 from .errors import LayoutError
 from .f2 import LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
-from .linear import LinearLayout, Place
+from .linear import TOKEN_PATTERN, LinearLayout, Place
 from .matrix import MatrixAccess, plan_matrix_access
 from .shared import (
     SharedLayout,
@@ -21,7 +21,6 @@ from .shared import (
 )
 from .shuffle import Exchange, ShuffleRound, WarpShuffle
 from .swizzle import SharedMemory
-from .text import TOKEN_PATTERN
 from .transform import (
     broadcast_layout,
     expand_dims_layout,

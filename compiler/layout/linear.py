@@ -11,6 +11,7 @@ keeps one int per hardware bit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -101,15 +102,15 @@ class LinearLayout:
 
     @classmethod
     def parse(cls, text: str) -> LinearLayout:
-        """The layout printed as ``text`` (see ``layout/text.py`` for the grammar); raises LayoutError."""
-        from .text import parse_layout
-
+        """The layout of a token as ``str`` prints it; raises LayoutError for text that does not follow the grammar."""
         return parse_layout(text)
 
     def __str__(self) -> str:
-        from .text import format_layout
-
-        return format_layout(self)
+        parts = ["x".join(map(str, self.shape))]
+        for letter, bases in zip("rlwb", (self.register, self.lane, self.warp, self.block), strict=True):
+            if bases:
+                parts.append(f"{letter}={','.join(_format_basis(basis) for basis in bases)}")
+        return f"#ll[{';'.join(parts)}]"
 
     def __hash__(self) -> int:
         return self._hash
@@ -366,3 +367,44 @@ def _free_bits(layout: LinearLayout) -> tuple[int, ...]:
         sum(0 if space.add(basis) else 1 << bit for bit, basis in enumerate(layout.flat_bases(dimension)))
         for dimension in DIMENSIONS
     )
+
+
+# Text -------------------------------------------------------------------------------------------------------
+#
+# One token of IR text, without spaces or quotes:
+#
+#     layout  = "#ll[" shape section* "]"
+#     shape   = [ number { "x" number } ]           tile sizes; nothing for a rank-0 tile
+#     section = ";" ("r" | "l" | "w" | "b") "=" basis { "," basis }
+#     basis   = "_" | number { "." number }         "_" is the zero vector: a broadcast bit
+#
+# Sections stand in the order r, l, w, b (register, lane, warp, block bits, lowest bit first); an empty one is left out.
+# ``#ll[16x8;r=0.1,8.0;l=0.2,0.4,1.0,2.0,4.0;w=_]`` is an mma accumulator copied to two warps.
+
+TOKEN_PATTERN = r"#ll\[[0-9x;=,._rlwb]*\]"
+_FORM = re.compile(r"#ll\[([0-9x]*)(?:;r=([^;]+))?(?:;l=([^;]+))?(?:;w=([^;]+))?(?:;b=([^;]+))?\]")
+
+
+def _format_basis(basis: Coordinates) -> str:
+    return ".".join(map(str, basis)) if any(basis) else "_"
+
+
+@lru_cache(maxsize=4096)
+def parse_layout(text: str) -> LinearLayout:
+    """The layout of a token; raises LayoutError for text that does not follow the grammar."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise LayoutError(f"{text!r} is not a layout", hint="the form is #ll[16x8;r=0.1,8.0;l=0.2,...;w=16.0]")
+    try:
+        shape = tuple(int(size) for size in match[1].split("x")) if match[1] else ()
+        bases = [
+            [_parse_basis(basis, len(shape)) for basis in section.split(",")] if section else []
+            for section in match.groups()[1:]
+        ]
+    except ValueError:
+        raise LayoutError(f"{text!r} has a malformed number") from None
+    return LinearLayout.from_bases(shape, *bases)
+
+
+def _parse_basis(text: str, rank: int) -> Coordinates:
+    return (0,) * rank if text == "_" else tuple(int(part) for part in text.split("."))

@@ -12,7 +12,7 @@ import typer
 from .errors import CommandError
 
 if TYPE_CHECKING:
-    from deuteron.compiler.frontend.assume import Assumptions
+    from deuteron.compiler.source.assume import Assumptions
 
 
 class Stage(StrEnum):
@@ -54,7 +54,7 @@ def compile_kernel(
     Example: `deuteron compile examples/matmul.py:matmul_kernel --target cuda:90a --emit ptx --dtype f16`
     """
     from deuteron.compiler import compile as compile_source
-    from deuteron.compiler.frontend.assume import assume
+    from deuteron.compiler.source.assume import assume
 
     from .kernel_file import read_kernel
     from .pairs import parse_pairs, parse_value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from deuteron.compiler.errors import DeuteronError
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.device import Device
 
 #: Triton's module -> ours. The root is deuteron itself: ``triton.jit`` is ``deuteron.jit``.
 ALIASES = {

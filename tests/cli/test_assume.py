@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.frontend.assume import assume
-from deuteron.compiler.frontend.source import KernelSource
-from deuteron.compiler.frontend.usage import usage_of
+from deuteron.compiler.source.assume import assume
+from deuteron.compiler.source.kernel import KernelSource
+from deuteron.compiler.source.usage import usage_of
 
 HEAD = "import deuteron as triton\nimport deuteron.language as tl\n\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deuteron.compiler.runtime.devices import Device
+from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent
 from deuteron.compiler.runtime.launch.jit import JITFunction

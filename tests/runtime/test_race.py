@@ -15,7 +15,7 @@ import pytest
 import deuteron
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import OutOfResources
-from deuteron.compiler.runtime.devices import Clocks, Device, DeviceProperties
+from deuteron.compiler.runtime.device import Clocks, Device, DeviceProperties
 from deuteron.compiler.runtime.tuning import benchmark, compile_ahead
 from deuteron.compiler.runtime.tuning import race as racing
 from deuteron.compiler.runtime.tuning.compile_ahead import waves

@@ -18,7 +18,7 @@ from ..workloads.tolerance import Comparison, Expected, compare_all
 if TYPE_CHECKING:
     import numpy as np
 
-    from deuteron.compiler.runtime.devices import Device, DeviceArray, DeviceProperties
+    from deuteron.compiler.runtime.device import Device, DeviceArray, DeviceProperties
     from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
 Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"

@@ -18,7 +18,7 @@ from ..workloads.spec import read_shape
 from .check import Checker
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.device import Device
     from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
 # Compiled kernels are small next to tensors; this only bounds a search of very many configurations.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..json_fields import Fields, JsonObject, expect_integer
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import DeviceProperties
+    from deuteron.compiler.runtime.device import DeviceProperties
 
 GIB = 1 << 30
 # Drivers reserve a varying part of the memory; boards differ by 8 GiB and more.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..json_fields import Fields, JsonObject
 
 if TYPE_CHECKING:
-    from deuteron.compiler.runtime.devices import Device
+    from deuteron.compiler.runtime.device import Device
 
 # Digests are shown by their beginning; versions and builds are shorter than this.
 _SHOWN = 40

@@ -19,8 +19,8 @@ from ..space import Parameter, Space
 from .spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
-    from deuteron.compiler.frontend.source import Argument, KernelSource
-    from deuteron.compiler.frontend.usage import Usage
+    from deuteron.compiler.source.kernel import Argument, KernelSource
+    from deuteron.compiler.source.usage import Usage
 
 ROLE_SUFFIXES = ("input", "output", "inout")
 DTYPES = ("f32", "f16", "bf16", "f64")
@@ -60,7 +60,7 @@ def infer_workload(
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
-    from deuteron.compiler.frontend.usage import usage_of
+    from deuteron.compiler.source.usage import usage_of
 
     given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
     reader = _Inference(source, usage_of(source), tuple(dims), given)
@@ -135,7 +135,7 @@ class _Inference:
 
     def constexprs(self) -> dict[str, Scalar]:
         """Those fixed by the shape or by the kernel's use of them; the space has the rest."""
-        from deuteron.compiler.frontend.assume import constexpr_for
+        from deuteron.compiler.source.assume import constexpr_for
 
         found: dict[str, Scalar] = dict(self.given.constexprs)
         for argument in self.source.arguments:
@@ -187,12 +187,12 @@ class _Inference:
     # ---- one argument -----------------------------------------------------------------------------------------
 
     def _is_pointer(self, argument: Argument) -> bool:
-        from deuteron.compiler.frontend.assume import type_for
+        from deuteron.compiler.source.assume import type_for
 
         return argument.name in self.given.tensors or type_for(argument, self.usage)[0] == "*"
 
     def _is_block(self, argument: Argument) -> bool:
-        from deuteron.compiler.frontend.assume import is_block
+        from deuteron.compiler.source.assume import is_block
 
         if argument.name in self.given.constexprs:
             return False
@@ -246,7 +246,7 @@ class _Inference:
         return tuple(value for value in values if isinstance(value, int | float | str | bool))
 
     def _sizes(self, argument: Argument) -> tuple[int, ...]:
-        from deuteron.compiler.frontend.assume import literal_configs
+        from deuteron.compiler.source.assume import literal_configs
 
         spelled_out = sorted(
             {value for config in literal_configs(self.source) if isinstance(value := config.get(argument.name), int)}

@@ -18,8 +18,8 @@ from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
 
 if TYPE_CHECKING:
-    from deuteron.compiler.frontend.source import KernelSource
-    from deuteron.compiler.runtime.devices import DeviceProperties
+    from deuteron.compiler.runtime.device import DeviceProperties
+    from deuteron.compiler.source.kernel import KernelSource
 
 MAX_GRID = 2**31 - 1
 _NO_LIMIT = 1 << 40
@@ -72,7 +72,7 @@ class Problem:
     @cached_property
     def source(self) -> KernelSource:
         """The kernel, parsed; raises the compiler's errors."""
-        from deuteron.compiler.frontend.source import KernelSource
+        from deuteron.compiler.source.kernel import KernelSource
 
         kernel = self.spec.kernel
         return KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
@@ -155,7 +155,7 @@ class Problem:
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
         """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
         depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
-        from deuteron.compiler.frontend.usage import usage_of
+        from deuteron.compiler.source.usage import usage_of
 
         constexprs = {a.name for a in self.source.arguments if a.constexpr}
         used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch

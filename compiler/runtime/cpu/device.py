@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...errors import LaunchError
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
-from ..devices import Clocks, Device, DeviceProperties
+from ..device import Clocks, Device, DeviceProperties
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from ...errors import LaunchError
 from ...target import Target
 from ..arrays.dtypes import canonical_dtype, item_bytes, numpy_dtype
 from ..cpu.device import check_same
-from ..devices import Clocks, Device, DeviceProperties
+from ..device import Clocks, Device, DeviceProperties
 from . import driver as cuda
 from .nvml import Nvml
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
 from ...signature import ArgumentType
 from ...target import Target
-from ..devices import Device
+from ..device import Device
 from ..launch.hooks import LaunchEvent
-from ..launch.loading import GridShape
+from ..launch.loaded import GridShape, Loadable
 from . import driver as cuda
 from .device import CudaDevice
-
-if TYPE_CHECKING:
-    from ..launch.compiled import CompiledKernel
 
 # struct's letters for kernel parameters; i1 travels as a byte.
 _LETTERS = {
@@ -71,7 +68,7 @@ def packing(signature: list[ArgumentType]) -> tuple[struct.Struct, list[int]]:
     return struct.Struct("@" + _CONFIG + "".join(letters)), offsets
 
 
-def load_on_cuda(kernel: CompiledKernel, device: Device) -> LoadedOnCuda:
+def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
     """Load a cubin on a GPU; raises OutOfResources or DeviceError when the GPU cannot run it."""
     if not isinstance(device, CudaDevice) or kernel.kind != "cuda":
         raise DeviceError(
@@ -88,7 +85,7 @@ def load_on_cuda(kernel: CompiledKernel, device: Device) -> LoadedOnCuda:
     return LoadedOnCuda(kernel, device)
 
 
-def _check_architecture(kernel: CompiledKernel, device: CudaDevice) -> None:
+def _check_architecture(kernel: Loadable, device: CudaDevice) -> None:
     """Cubins run on their own major architecture, the same or a later minor one; those with a letter on their own only."""
     wanted = Target.parse(kernel.target)
     major, minor = device.properties.compute_capability or (0, 0)
@@ -107,7 +104,7 @@ def _check_architecture(kernel: CompiledKernel, device: CudaDevice) -> None:
 class LoadedOnCuda:
     """A kernel in a GPU's memory."""
 
-    def __init__(self, kernel: CompiledKernel, device: CudaDevice) -> None:
+    def __init__(self, kernel: Loadable, device: CudaDevice) -> None:
         lib = cuda.library()
         if lib is None:
             raise DeviceError(f"{device.name} is not present: {cuda.why_no_cuda()}")

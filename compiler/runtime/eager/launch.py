@@ -12,6 +12,7 @@ from ..arrays.arguments import describe
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
+from ..launch.kernel import Kernel, Launch
 from ..variant.pipeline import Build, make_tile
 
 if TYPE_CHECKING:
@@ -19,14 +20,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..launch.jit import JITFunction
-    from ..launch.specialize import Launch
-
 
 class InterpretedLaunch:
     """Runs one specialisation of a kernel eagerly, so that ``print`` and ``pdb`` work inside it."""
 
-    def __init__(self, kernel: JITFunction, launch: Launch) -> None:
+    def __init__(self, kernel: Kernel, launch: Launch) -> None:
         self._kernel = kernel
         self._launch = launch
 
@@ -44,7 +42,7 @@ class InterpretedLaunch:
 
     def _run(self, shape: tuple[int, int, int], passed: dict[str, Any]) -> None:
         variant = self._launch.variant
-        function = self._kernel.fn
+        function = self._kernel.python()
         if function is None:  # text that is not ours to execute: its IR is interpreted
             from ...targets.interpreter import run as run_ir
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...frontend.source import KernelSource
 from ...language.inline import Inlinable
+from ...source.kernel import KernelSource
 from ..variant.variant import make_variant
 from .compiled import CompiledKernel, compile_variant
 from .runner import Runner
@@ -37,5 +37,6 @@ def compile(
         TargetError: the target is unknown.
     """
     options = {"num_warps": num_warps, "num_stages": num_stages, **schedule}
-    variant = make_variant(kernel, signature, constexprs, target, options)
+    source = kernel.base_fn if isinstance(kernel, Runner) else kernel
+    variant = make_variant(source, signature, constexprs, target, options)
     return compile_variant(variant, stop_after)

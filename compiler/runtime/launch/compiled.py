@@ -11,14 +11,16 @@ from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
 from ...signature import ArgumentType
 from ..arrays.arguments import describe, readers
-from ..devices import Device, default_device, get_device
+from ..device import Device
+from ..devices import default_device, get_device
 from ..variant.cache import Entry, variant_cache
 from ..variant.metadata import KernelMetadata
 from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .hooks import LaunchEvent, installed, launch_with_hooks
-from .loading import Loaded, load
+from .loaded import Loaded
+from .loading import load
 
 
 class Stages(Mapping[str, Artifact]):

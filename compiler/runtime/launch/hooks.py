@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..devices import Device
+    from ..device import Device
 
 
 @dataclass(slots=True)

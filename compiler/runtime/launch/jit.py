@@ -10,12 +10,11 @@ from typing import Any, overload
 
 from ... import knobs
 from ...errors import LaunchError
-from ...frontend.constants import evaluate_constant
-from ...frontend.source import KernelSource
 from ...language.constexpr import unwrap
 from ...language.context import current
-from ...language.inline import Inlinable
 from ...options import SCHEDULE_OPTIONS
+from ...source.kernel import KernelSource
+from ...source.namespace import evaluate_constant
 from ..arrays.arguments import describe, readers
 from ..eager.launch import InterpretedLaunch
 from ..variant.constants import constant_key
@@ -23,15 +22,16 @@ from ..variant.variant import nearest
 from .binding import MISSING, KernelParameter, KeyChange, annotation_dtype, make_binder
 from .compiled import CompiledKernel
 from .grid import Grid, GridFunction
+from .kernel import Kernel, Launch
 from .launcher import Launcher, compile_for_launch
-from .specialize import Launch, specialize
+from .specialize import specialize
 from .watch import Watch
 
 LaunchMetadata = Callable[..., Mapping[str, object]]
 Names = Iterable[int | str]
 
 
-class JITFunction(Inlinable):
+class JITFunction(Kernel):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
     Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory and

@@ -5,20 +5,17 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .hooks import LaunchEvent, installed, launch_with_hooks
-
-if TYPE_CHECKING:
-    from .jit import JITFunction
-    from .specialize import Launch
+from .kernel import Kernel, Launch
 
 Pick = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
-def compile_for_launch(kernel: JITFunction, launch: Launch) -> CompiledKernel:
+def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
     """The compiled variant of a launch: from this process, the disk cache or the compiler."""
     key = launch.variant.key
     made = kernel.cache.get(key)
@@ -35,7 +32,7 @@ class Launcher:
 
     __slots__ = ("_kernel", "_loaded", "_pick", "_name", "_names", "_metadata")
 
-    def __init__(self, kernel: JITFunction, launch: Launch, compiled: CompiledKernel) -> None:
+    def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
         self._pick = _picker(launch.passed, sum(not p.constexpr for p in kernel.parameters))

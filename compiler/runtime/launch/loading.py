@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from ... import knobs
 from ...errors import DeviceError
 from ..cpu.device import usable_cores
-from ..devices import Device
+from ..cuda.launch import load_on_cuda
+from ..device import Device
 from .hooks import LaunchEvent
-
-if TYPE_CHECKING:
-    from .compiled import CompiledKernel
-
-GridShape = tuple[int, int, int]
+from .loaded import GridShape, Loadable, Loaded
 
 
-class Loaded(Protocol):
-    """A kernel on one device."""
-
-    @property
-    def device(self) -> Device: ...
-
-    def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
-        """Run the kernel on machine values: addresses and numbers in signature order; the grid has no zero."""
-        ...
-
-    def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
-        """Launch for hooks: where a launch is synchronous, note when it began and ended."""
-        ...
-
-    def stream(self, stream: int | None) -> int:
-        """The stream that a launch would use."""
-        ...
-
-
-def load(kernel: CompiledKernel, device: Device) -> Loaded:
+def load(kernel: Loadable, device: Device) -> Loaded:
     """Load a kernel; raises DeviceError when the device cannot run code for its target."""
     if device.name == "cpu":
         if kernel.kind != "cpu":
@@ -45,8 +23,6 @@ def load(kernel: CompiledKernel, device: Device) -> Loaded:
                 hint='compile with target="cpu"',
             )
         return LoadedOnCpu(kernel, device)
-    from ..cuda.launch import load_on_cuda
-
     return load_on_cuda(kernel, device)
 
 
@@ -58,8 +34,8 @@ def grid_threads() -> int:
 class LoadedOnCpu:
     """A kernel in this process's memory; launches return when it has ended."""
 
-    def __init__(self, kernel: CompiledKernel, device: Device) -> None:
-        from ...targets import cpu
+    def __init__(self, kernel: Loadable, device: Device) -> None:
+        from ...targets import cpu  # lazy: loads LLVM
 
         self.device = device
         self._kernel = cpu.load(kernel.code(), kernel.name)

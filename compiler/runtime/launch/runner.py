@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .jit import JITFunction
-    from .specialize import Launch
+from .kernel import Kernel, Launch
 
 
 class Runner:
     """A decorator around a kernel, or around another such decorator."""
 
-    def __init__(self, fn: Runner | JITFunction) -> None:
+    def __init__(self, fn: Runner | Kernel) -> None:
         self.fn: Any = fn
         self.__name__: str = fn.__name__
         self.__doc__ = fn.__doc__
 
     @property
-    def base_fn(self) -> JITFunction:
+    def base_fn(self) -> Kernel:
         """The kernel at the bottom of the chain."""
         inner = self.fn
         while isinstance(inner, Runner):

@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...errors import LaunchError
 from ...signature import ArgumentType, parse_argument_type
 from ...target import Target
 from ..arrays.arguments import describe
 from ..arrays.dtypes import canonical_dtype
-from ..devices import Device, default_device, get_device
+from ..device import Device
+from ..devices import default_device, get_device
 from ..variant.constants import ConstantKey
 from ..variant.variant import Variant, make_schedule
-
-if TYPE_CHECKING:
-    from .binding import KernelParameter
-    from .jit import JITFunction
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One specialisation of a kernel: the variant, the device, and which parameters are passed at run time."""
-
-    variant: Variant
-    device: Device
-    #: Indices, among the parameters that are not ``tl.constexpr``, of those that remain run-time arguments.
-    passed: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        return self.variant.source.name
-
-    @property
-    def signature(self) -> Mapping[str, ArgumentType]:
-        return self.variant.signature
-
-    @property
-    def constants(self) -> Mapping[str, object]:
-        return self.variant.constants
+from .binding import KernelParameter
+from .kernel import Kernel, Launch
 
 
 def specialize(
-    kernel: JITFunction,
+    kernel: Kernel,
     arguments: Mapping[str, object],
     options: Mapping[str, object],
     *,
@@ -83,7 +58,7 @@ def specialize(
     return Launch(variant, device_, tuple(passed))
 
 
-def _common_device(kernel: JITFunction, arguments: Mapping[str, object], homes: Mapping[str, str]) -> Device:
+def _common_device(kernel: Kernel, arguments: Mapping[str, object], homes: Mapping[str, str]) -> Device:
     if not homes:
         return default_device()
     (first, home), *rest = homes.items()

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import LaunchError
-from ...frontend.namespace import LiveNamespace
-from ...frontend.source import KernelSource
 from ...language.inline import Inlinable, LibraryFunction
+from ...source.kernel import KernelSource, source_of
+from ...source.namespace import LiveNamespace
 
 
 class Watch:
@@ -28,7 +28,7 @@ class Watch:
             if isinstance(value, LibraryFunction):
                 continue
             if isinstance(value, Inlinable):
-                self._collect(value.source, seen)
+                self._collect(source_of(value), seen)
             if isinstance(source.namespace, LiveNamespace) and _may_change(value):
                 self.entries.append((source.namespace, name, source.namespace.raw(name)))
 

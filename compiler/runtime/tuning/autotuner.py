@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import knobs
 from ...errors import LaunchError
 from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
-from ..devices import Device, default_device, get_device
+from ..device import Device
+from ..devices import default_device, get_device
+from ..launch.kernel import Kernel
 from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
 from ..variant.constants import constant_text
@@ -18,9 +20,6 @@ from ..variant.variant import nearest
 from .config import Config
 from .results import FAILED, Timing, TuningResults
 from .search import Benchmark, Candidate, Search
-
-if TYPE_CHECKING:
-    from ..launch.jit import JITFunction
 
 
 class Autotuner(Runner):
@@ -34,7 +33,7 @@ class Autotuner(Runner):
 
     def __init__(
         self,
-        fn: Runner | JITFunction,
+        fn: Runner | Kernel,
         configs: Sequence[Config],
         key: Sequence[str],
         *,
@@ -293,7 +292,7 @@ def autotune(
     rep: float | None = None,
     do_bench: Benchmark | None = None,
     cache_results: bool = False,
-) -> Callable[[Runner | JITFunction], Autotuner]:
+) -> Callable[[Runner | Kernel], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.
 
     ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k``
@@ -304,7 +303,7 @@ def autotune(
     quantiles=...)`` replaces the timing. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
     """
 
-    def decorate(fn: Runner | JITFunction) -> Autotuner:
+    def decorate(fn: Runner | Kernel) -> Autotuner:
         return Autotuner(
             fn,
             configs,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from ...errors import LaunchError
-from ..devices import Device, Timer, default_device, get_device
+from ..device import Device, Timer
+from ..devices import default_device, get_device
 
 ReturnMode = Literal["mean", "median", "min", "max", "all"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import LaunchError
 from ...options import SCHEDULE_OPTIONS
+from ..launch.kernel import Kernel, Launch
 from ..launch.runner import Runner
 from ..variant.variant import nearest
-
-if TYPE_CHECKING:
-    from ..launch.jit import JITFunction
-    from ..launch.specialize import Launch
 
 Rule = Callable[[dict[str, object]], object]
 
@@ -20,7 +17,7 @@ Rule = Callable[[dict[str, object]], object]
 class Heuristics(Runner):
     """A kernel, some of whose compile-time parameters and schedule options are computed at launch."""
 
-    def __init__(self, fn: Runner | JITFunction, values: Mapping[str, Rule]) -> None:
+    def __init__(self, fn: Runner | Kernel, values: Mapping[str, Rule]) -> None:
         super().__init__(fn)
         self.values = dict(values)
 
@@ -44,7 +41,7 @@ class Heuristics(Runner):
         return made
 
 
-def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | JITFunction], Heuristics]:
+def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | Kernel], Heuristics]:
     """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a
     schedule option such as ``num_warps``."""
     return lambda fn: Heuristics(fn, values)

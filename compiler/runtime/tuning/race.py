@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..devices import Device, Timer
+from ..device import Device, Timer
 
 #: A contestant whose median is this many times the leader's has lost, whatever the noise.
 _HOPELESS = 1.5

@@ -9,16 +9,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...target import Target
-from ..devices import Device
+from ..device import Device
+from ..launch.kernel import Kernel
 from ..variant.cache import Entry, autotune_cache
 from ..variant.toolchain import toolchain
 from .config import Config
-
-if TYPE_CHECKING:
-    from ..launch.jit import JITFunction
 
 #: Median, 20th and 80th percentile in milliseconds; infinite for a configuration that cannot run.
 Timing = tuple[float, float, float]
@@ -29,7 +26,7 @@ FAILED: Timing = (math.inf, math.inf, math.inf)
 class TuningResults:
     """The kept timings of one kernel for one tuning key on one device."""
 
-    def __init__(self, kernel: JITFunction, key: Sequence[str], device: Device) -> None:
+    def __init__(self, kernel: Kernel, key: Sequence[str], device: Device) -> None:
         self._kernel = kernel
         self._key = list(key)
         self._device = device
@@ -37,7 +34,7 @@ class TuningResults:
 
     def _entry_key(self, config: Config) -> str:
         parts = [
-            self._kernel.cache_key,
+            self._kernel.source.hash,
             config.identity(),
             *self._key,
             self._device.properties.name,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import AssemblerError, CompileTimeAssertionFailure, OutOfResources
-from ..devices import Device
+from ..device import Device
 from .benchmark import quantile
 from .compile_ahead import waves
 from .config import Config

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import LaunchError
-from ...frontend.source import Inlinable
 from ...ir.types import Pointer, Scalar
 from ...language.constexpr import constexpr, unwrap
+from ...language.inline import Inlinable
+from ...source.kernel import source_of
 
 _PLAIN = (type(None), bool, int, float, str, tuple, Scalar, Pointer, constexpr)
 
@@ -58,7 +59,7 @@ def constant_text(value: object) -> str:
     if isinstance(value, Scalar | Pointer):
         return f"dtype {value}"
     if isinstance(value, Inlinable):
-        return f"function {value.source.hash}"
+        return f"function {source_of(value).hash}"
     return _foreign_text(value)
 
 

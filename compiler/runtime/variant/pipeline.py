@@ -11,6 +11,7 @@ from typing import TypeVar
 from ... import knobs
 from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
 from ...ir.core import Function
+from ...ir.printer import print_function
 from .metadata import KernelMetadata
 from .variant import Variant
 
@@ -72,7 +73,7 @@ def build(variant: Variant, stop_after: str | None = None) -> Build:
     work = Build(variant)
     function = make_tile(work)
     if stop_after == "tile":
-        work.artifacts["tile"] = str(function)
+        work.artifacts["tile"] = print_function(function)
     elif variant.target.kind == "cpu":
         _build_cpu(work, function, stop_after)
     else:

@@ -13,11 +13,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from deuteron import __version__
-
 from ... import knobs
 from ...target import Target
 from ...targets.assembler import assembler_identity, assembler_options
+from ...version import __version__
 
 #: Longest text of options that is kept as it is; what is longer stands as its digest, for stored keys have a limit.
 _LONGEST_OPTIONS = 100

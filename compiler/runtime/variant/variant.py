@@ -11,13 +11,13 @@ from functools import cached_property
 
 from ... import knobs
 from ...errors import LaunchError, SignatureError
-from ...frontend.constants import evaluate_constant
-from ...frontend.source import Inlinable, KernelSource
 from ...language.constexpr import unwrap
+from ...language.inline import Inlinable
 from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
 from ...signature import ArgumentType, parse_argument_type
+from ...source.kernel import KernelSource, source_of
+from ...source.namespace import evaluate_constant
 from ...target import Target
-from ..launch.runner import Runner
 from .constants import constant_text
 from .toolchain import toolchain
 
@@ -55,7 +55,7 @@ class Variant:
 
 
 def make_variant(
-    kernel: Inlinable | KernelSource | Runner,
+    kernel: Inlinable | KernelSource,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object] | None,
     target: str,
@@ -67,10 +67,8 @@ def make_variant(
         SignatureError: unknown or missing parameters, a wrong type, an unknown schedule option.
         TargetError: an unknown target.
     """
-    if isinstance(kernel, Runner):
-        kernel = kernel.base_fn
     if isinstance(kernel, Inlinable):
-        kernel = kernel.source
+        kernel = source_of(kernel)
     if not isinstance(kernel, KernelSource):
         raise SignatureError(
             f"cannot compile a {type(kernel).__name__}",

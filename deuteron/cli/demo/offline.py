@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from deuteron.compiler import Device
-    from deuteron.compiler.runtime.devices import DeviceArray
+    from deuteron.compiler.runtime.device import DeviceArray
     from deuteron.tuner import TunedKernel
 
 #: Error of a result against float64, relative to the largest element, by its dtype.

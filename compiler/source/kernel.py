@@ -9,14 +9,13 @@ import textwrap
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.inline import Inlinable, LibraryFunction
-from .namespace import LiveNamespace, Namespace, TextNamespace, suggest
-
-__all__ = ["Argument", "Inlinable", "KernelSource", "MAX_SOURCE_BYTES"]
+from .modules import suggest
+from .namespace import LiveNamespace, Namespace, TextNamespace
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
 MAX_SOURCE_BYTES = 256 * 1024
@@ -63,14 +62,12 @@ class KernelSource:
         def make(node: ast.FunctionDef) -> Inlinable:
             return TextFunction(KernelSource(node.name, filename, node, namespace, lines))
 
-        from .constants import evaluate_constant
-
-        namespace = TextNamespace(tree, make, evaluate_constant)
+        namespace = TextNamespace(tree, make)
         try:
             found = namespace.lookup(name)
         except KeyError:
             found = None
-        if not isinstance(found, Inlinable):
+        if not isinstance(found, TextFunction):
             functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
             raise UnknownName(
                 f"{filename} has no jit function {name!r}",
@@ -167,7 +164,7 @@ class KernelSource:
         for name, value in self.captured():
             if isinstance(value, Inlinable):
                 if not isinstance(value, LibraryFunction):
-                    yield from value.source._identity(seen)
+                    yield from source_of(value)._identity(seen)
             elif isinstance(value, int | float | str | tuple | None):
                 yield f"{name}={value!r}"
 
@@ -204,7 +201,15 @@ class KernelSource:
         return UnsupportedSyntax(message, location=where, source_line=self.line(where), hint=hint)
 
 
-class TextFunction(Inlinable):
+class Sourced(Inlinable):
+    """A function of the kernel language that carries its own text."""
+
+    @property
+    def source(self) -> KernelSource:
+        raise TypeError(f"{type(self).__name__} must define source")
+
+
+class TextFunction(Sourced):
     """A jit function of a source text."""
 
     def __init__(self, source: KernelSource) -> None:
@@ -213,6 +218,21 @@ class TextFunction(Inlinable):
     @property
     def source(self) -> KernelSource:
         return self._source
+
+
+def source_of(function: Inlinable) -> KernelSource:
+    """The text of a function of the kernel language; raises CompilationError where there is none."""
+    if isinstance(function, Sourced):
+        return function.source
+    python = function.python()
+    if python is None:
+        raise CompilationError(f"{function!r} has neither text nor a Python function")
+    return _parsed(python)
+
+
+@cache
+def _parsed(function: types.FunctionType) -> KernelSource:
+    return KernelSource.from_function(function)
 
 
 def _parse(text: str, filename: str) -> ast.Module:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
-from .source import KernelSource
+from .kernel import KernelSource, source_of
 
 #: Calls that read or write memory; the address is their first argument.
 _ACCESSES = {"load", "store"}
@@ -171,9 +171,9 @@ class _Reader:
             return  # not a function of this text; the compilation says so at its place
         if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction):
             return
-        inner = _Reader(callee.source, self.depth + 1).read()
+        inner = _Reader(source_of(callee), self.depth + 1).read()
         self.found.has_dot |= inner.has_dot
-        names = [a.name for a in callee.source.arguments]
+        names = [a.name for a in source_of(callee).arguments]
         given = [*zip(names, call.args, strict=False)]
         given += [(k.arg, k.value) for k in call.keywords if k.arg]
         for name, value in given:

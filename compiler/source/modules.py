@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+import difflib
 import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 
-from .namespace import LanguageModule
+from .. import language
+from ..errors import UnknownName
+from ..language import libdevice
+from ..language.constexpr import constexpr
+from ..language.control import range, static_range
+from ..language.maths import PropagateNan
+from ..language.tensor import tensor
+
+_POINTERS = "use a tile of pointers, pointer + offsets, with mask= and other="
+
+#: What to write instead of those functions of Triton that do not exist here.
+INSTEAD: Mapping[str, str] = {
+    "make_block_ptr": _POINTERS,
+    "advance": "add to a tile of pointers: pointers += step",
+    "make_tensor_descriptor": _POINTERS,
+    "load_tensor_descriptor": _POINTERS,
+    "store_tensor_descriptor": _POINTERS,
+    "dot_scaled": "multiply the operands by their scales, then use tl.dot",
+    "inline_asm_elementwise": "write it with functions of tl and libdevice",
+    "map_elementwise": "write it with tl.where",
+    "sort": "sort on the host, or take the largest element in a loop with tl.max and tl.argmax",
+    "topk": "take the largest element in a loop with tl.max and tl.argmax",
+    "flip": "load through pointers in the opposite order",
+    "gather": "load through pointers, or tl.sum(tl.where(index == position, x, 0), axis)",
+    "histogram": "use tl.sum((x[:, None] == bins[None, :]).to(tl.int32), 0) or tl.atomic_add",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LanguageModule:
+    """A module of the language as kernels see it: a fixed table of names."""
+
+    name: str
+    members: Mapping[str, object]
+
+    def member(self, name: str) -> object:
+        if name not in self.members:
+            raise UnknownName(
+                f"{self.name} has no {name!r}",
+                hint=INSTEAD.get(name) or suggest(name, self.members),
+            )
+        return self.members[name]
+
+
+def suggest(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the closest known names."""
+    close = difflib.get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(close)}?" if close else None
+
 
 _ROOTS = ("deuteron", "triton")
 
 
 @cache
 def _modules() -> dict[str, LanguageModule]:
-    from .. import language
-    from ..language import libdevice
-
     device = LanguageModule("libdevice", _public(libdevice))
     cuda = LanguageModule("deuteron.language.extra.cuda", {"libdevice": device})
     extra = LanguageModule("deuteron.language.extra", {"libdevice": device, "cuda": cuda})
@@ -60,11 +108,6 @@ class _LanguageTypes:
     """The classes of the language that kernels may name (``tl.constexpr(...)``, ``tl.range(...)``)."""
 
     def __contains__(self, candidate: object) -> bool:
-        from ..language.constexpr import constexpr
-        from ..language.control import range, static_range
-        from ..language.maths import PropagateNan
-        from ..language.tensor import tensor
-
         return any(candidate is t for t in (constexpr, range, static_range, tensor, PropagateNan))
 
 

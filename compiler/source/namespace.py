@@ -8,52 +8,17 @@ against the imports, constants and jit functions of that text, which is parsed a
 from __future__ import annotations
 
 import ast
-import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol
 
-from ..errors import UnknownName
+from ..errors import UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
-
-_POINTERS = "use a tile of pointers, pointer + offsets, with mask= and other="
-
-#: What to write instead of those functions of Triton that do not exist here.
-INSTEAD: Mapping[str, str] = {
-    "make_block_ptr": _POINTERS,
-    "advance": "add to a tile of pointers: pointers += step",
-    "make_tensor_descriptor": _POINTERS,
-    "load_tensor_descriptor": _POINTERS,
-    "store_tensor_descriptor": _POINTERS,
-    "dot_scaled": "multiply the operands by their scales, then use tl.dot",
-    "inline_asm_elementwise": "write it with functions of tl and libdevice",
-    "map_elementwise": "write it with tl.where",
-    "sort": "sort on the host, or take the largest element in a loop with tl.max and tl.argmax",
-    "topk": "take the largest element in a loop with tl.max and tl.argmax",
-    "flip": "load through pointers in the opposite order",
-    "gather": "load through pointers, or tl.sum(tl.where(index == position, x, 0), axis)",
-    "histogram": "use tl.sum((x[:, None] == bins[None, :]).to(tl.int32), 0) or tl.atomic_add",
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LanguageModule:
-    """A module of the language as kernels see it: a fixed table of names."""
-
-    name: str
-    members: Mapping[str, object]
-
-    def member(self, name: str) -> object:
-        if name not in self.members:
-            raise UnknownName(
-                f"{self.name} has no {name!r}",
-                hint=INSTEAD.get(name) or suggest(name, self.members),
-            )
-        return self.members[name]
+from . import constants
+from .modules import LANGUAGE_TYPES, LanguageModule, language_module
 
 
 class Namespace(Protocol):
@@ -64,16 +29,8 @@ class Namespace(Protocol):
         ...
 
 
-def suggest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the closest known names."""
-    close = difflib.get_close_matches(name, list(known), n=3)
-    return f"did you mean {' or '.join(close)}?" if close else None
-
-
 def admit(name: str, value: object) -> object:
     """A live global as kernels may use it; raises UnknownName for what does not belong in a kernel."""
-    from .modules import language_module
-
     if isinstance(value, constexpr):
         return value.value
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
@@ -87,8 +44,6 @@ def admit(name: str, value: object) -> object:
             hint="kernels use deuteron.language; under TRITON_INTERPRET=1 they run as Python",
         )
     if isinstance(value, type) or callable(value):
-        from .modules import LANGUAGE_TYPES
-
         if value in LANGUAGE_TYPES:
             return value
         raise UnknownName(
@@ -125,18 +80,14 @@ class TextNamespace:
         self,
         tree: ast.Module,
         make_function: Callable[[ast.FunctionDef], Inlinable],
-        evaluate: Callable[[ast.expr, Namespace], object],
     ) -> None:
         self._make_function = make_function
-        self._evaluate = evaluate
         self._known: dict[str, object] = {}
         self._pending: dict[str, ast.FunctionDef | ast.expr] = {}
         for statement in tree.body:
             self._declare(statement)
 
     def _declare(self, statement: ast.stmt) -> None:
-        from .modules import language_module
-
         match statement:
             case ast.Import(names=names):
                 for alias in names:
@@ -155,8 +106,6 @@ class TextNamespace:
                 pass  # anything else at the top level is host code, which a kernel cannot see
 
     def _import_from(self, parent: str, names: list[ast.alias]) -> None:
-        from .modules import language_module
-
         home = language_module(parent)
         for alias in names:
             found = language_module(f"{parent}.{alias.name}")
@@ -171,7 +120,7 @@ class TextNamespace:
             if isinstance(pending, ast.FunctionDef):
                 self._known[name] = self._make_function(pending)
             else:
-                self._known[name] = unwrap(self._evaluate(pending, self))
+                self._known[name] = unwrap(evaluate_constant(pending, self))
         return self._known[name]
 
 
@@ -179,3 +128,36 @@ def _is_jit(decorator: ast.expr) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
     return name in ("jit", "constexpr_function")
+
+
+def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
+    """A constant at the top level of a source text: literals, arithmetic, other constants, ``tl.constexpr(...)``.
+
+    Raises:
+        UnsupportedSyntax: the expression is anything else.
+    """
+    match node:
+        case ast.Constant(value=int() | float() | str() | bool() | None):
+            return node.value
+        case ast.Name(id=name):
+            return namespace.lookup(name)
+        case ast.Attribute(value=inner, attr=name):
+            home = evaluate_constant(inner, namespace)
+            if isinstance(home, LanguageModule):
+                return home.member(name)
+        case ast.Tuple(elts=items):
+            return tuple(evaluate_constant(item, namespace) for item in items)
+        case ast.UnaryOp(op=op, operand=operand):
+            return constants.unary(op, evaluate_constant(operand, namespace))
+        case ast.BinOp(left=left, op=op, right=right):
+            lhs, rhs = (evaluate_constant(side, namespace) for side in (left, right))
+            return constants.binary(op, lhs, rhs)
+        case ast.Call(func=function, args=[argument], keywords=[]):
+            if evaluate_constant(function, namespace) is constexpr:
+                return evaluate_constant(argument, namespace)
+        case _:
+            pass
+    raise UnsupportedSyntax(
+        f"{ast.unparse(node)!r} is not a constant",
+        hint="constants of a kernel text are literals, arithmetic on them and tl.constexpr(...)",
+    )

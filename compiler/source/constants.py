@@ -5,12 +5,8 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedSyntax
-
-if TYPE_CHECKING:
-    from .namespace import Namespace
 
 #: Integers beyond this many bits are refused; the widest type of the language has 64.
 MAX_BITS = 256
@@ -107,39 +103,3 @@ def compare(op: ast.cmpop, lhs: object, rhs: object) -> bool:
         return COMPARE[type(op)](lhs, rhs)
     except TypeError as error:
         raise UnsupportedSyntax(f"{lhs!r} and {rhs!r} at compile time: {error}") from error
-
-
-def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
-    """A constant at the top level of a source text: literals, arithmetic, other constants, ``tl.constexpr(...)``.
-
-    Raises:
-        UnsupportedSyntax: the expression is anything else.
-    """
-    from ..language.constexpr import constexpr
-    from .namespace import LanguageModule
-
-    match node:
-        case ast.Constant(value=int() | float() | str() | bool() | None):
-            return node.value
-        case ast.Name(id=name):
-            return namespace.lookup(name)
-        case ast.Attribute(value=inner, attr=name):
-            home = evaluate_constant(inner, namespace)
-            if isinstance(home, LanguageModule):
-                return home.member(name)
-        case ast.Tuple(elts=items):
-            return tuple(evaluate_constant(item, namespace) for item in items)
-        case ast.UnaryOp(op=op, operand=operand):
-            return unary(op, evaluate_constant(operand, namespace))
-        case ast.BinOp(left=left, op=op, right=right):
-            lhs, rhs = (evaluate_constant(side, namespace) for side in (left, right))
-            return binary(op, lhs, rhs)
-        case ast.Call(func=function, args=[argument], keywords=[]):
-            if evaluate_constant(function, namespace) is constexpr:
-                return evaluate_constant(argument, namespace)
-        case _:
-            pass
-    raise UnsupportedSyntax(
-        f"{ast.unparse(node)!r} is not a constant",
-        hint="constants of a kernel text are literals, arithmetic on them and tl.constexpr(...)",
-    )

@@ -1,0 +1,118 @@
+"""Devices: the one interface that launching, profiling and tuning use for a CPU and for a GPU."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProperties:
+    """What a device is; fields that its driver does not tell are None.
+
+    ``sm_count`` is the number of cores on a CPU. ``clock_khz`` and ``memory_clock_khz`` are the highest clocks.
+    """
+
+    name: str
+    kind: Literal["cpu", "cuda"]
+    uuid: str | None = None
+    pci_device_id: str | None = None
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    l2_bytes: int | None = None
+    shared_bytes_per_block: int | None = None
+    threads_per_block: int | None = None
+    clock_khz: int | None = None
+    memory_clock_khz: int | None = None
+    memory_bus_bits: int | None = None
+    power_cap_watts: float | None = None
+    driver: str | None = None
+    mig: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """A device's clocks, temperature and power at one moment; None where it does not tell."""
+
+    sm_mhz: int | None
+    memory_mhz: int | None
+    temperature_c: int | None
+    power_watts: float | None
+
+
+class Timer(Protocol):
+    """Times what is launched between ``start`` and ``stop``, on the device's own clock."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def elapsed_ns(self) -> int:
+        """Nanoseconds between the two; waits for the device."""
+        ...
+
+
+class DeviceArray(Protocol):
+    """A dense row-major array in a device's memory. ``dtype`` is a canonical name such as ``f32``."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def to_numpy(self) -> np.ndarray:
+        """A copy on the host; waits for the device."""
+        ...
+
+    def copy_from(self, source: np.ndarray) -> None:
+        """Overwrite the contents; raises LaunchError when shape or dtype differ."""
+        ...
+
+
+class Device(ABC):
+    """One place where kernels run. Obtain it from :func:`.devices.get_device`; there is one object per device."""
+
+    #: ``cpu`` or ``cuda:0``.
+    name: str
+    #: What kernels are compiled for: ``cpu`` or ``cuda:90a``.
+    target: str
+
+    @property
+    @abstractmethod
+    def properties(self) -> DeviceProperties: ...
+
+    @abstractmethod
+    def array(self, source: np.ndarray) -> DeviceArray:
+        """A copy of ``source`` in the device's memory."""
+
+    @abstractmethod
+    def empty(self, shape: Sequence[int], dtype: str) -> DeviceArray:
+        """An uninitialised array."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until everything launched has ended; raises DeviceError when something failed."""
+
+    @abstractmethod
+    def clocks(self) -> Clocks | None:
+        """The clocks now; None where they cannot be read."""
+
+    @abstractmethod
+    def timer(self) -> Timer: ...
+
+    @abstractmethod
+    def flush_l2(self) -> None:
+        """Evict what kernels left in the last-level cache, so that the next launch reads memory."""
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name}: {self.properties.name}>"

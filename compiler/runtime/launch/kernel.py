@@ -1,0 +1,85 @@
+"""A kernel as the parts of a launch see it, and one specialisation of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...signature import ArgumentType
+from ...source.kernel import Sourced
+from ..device import Device
+from ..variant.variant import Variant
+from .binding import KernelParameter
+from .compiled import CompiledKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One specialisation of a kernel: the variant, the device, and which parameters are passed at run time."""
+
+    variant: Variant
+    device: Device
+    #: Indices, among the parameters that are not ``tl.constexpr``, of those that remain run-time arguments.
+    passed: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.variant.source.name
+
+    @property
+    def signature(self) -> Mapping[str, ArgumentType]:
+        return self.variant.signature
+
+    @property
+    def constants(self) -> Mapping[str, object]:
+        return self.variant.constants
+
+
+class Kernel(Sourced):
+    """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
+
+    ``cache`` holds the variants compiled so far by their key; ``repr`` names a launch in profiles; ``launch_metadata``
+    is called with grid, launch and arguments when a profiler listens.
+    """
+
+    __name__: str
+    repr: Callable[[Launch], str] | None
+    launch_metadata: Callable[..., Mapping[str, object]] | None
+    cache: dict[str, CompiledKernel]
+
+    @property
+    @abstractmethod
+    def parameters(self) -> list[KernelParameter]:
+        """How each parameter takes part in specialisation."""
+
+    @property
+    @abstractmethod
+    def arg_names(self) -> list[str]: ...
+
+    @property
+    @abstractmethod
+    def debug(self) -> bool:
+        """Whether device assertions are compiled in."""
+
+    @property
+    @abstractmethod
+    def interpreted(self) -> bool:
+        """Whether launches run the Python function itself, under the interpreter."""
+
+    @abstractmethod
+    def read(self, parameter: KernelParameter, value: object) -> object:
+        """The type key of an argument, or its value as a constant; raises LaunchError that names it."""
+
+    @abstractmethod
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+        """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
+
+    @abstractmethod
+    def __getitem__(self, grid: Any) -> Callable[..., object]:
+        """Ready to be called with the arguments of a launch."""
+
+    @abstractmethod
+    def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
+        """Launch on a grid, or only compile."""
