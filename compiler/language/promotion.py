@@ -78,7 +78,7 @@ def _meet(a: Scalar, b: Scalar, division: bool) -> Scalar:
         return _meet_floats(a, b, division)
     if a == b:
         return a
-    if division and a.kind != b.kind:
+    if division and a.is_signed != b.is_signed:  # a boolean counts as unsigned
         raise TypeMismatch(
             f"cannot divide {a} by {b}: one is signed and the other is not",
             hint="cast one operand with .to()",

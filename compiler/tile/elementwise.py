@@ -10,12 +10,14 @@ from typing import Literal
 
 from ..ir.core import Op, Value
 from ..ir.types import I1, I64, Element, Pointer, Scalar, Tile
+from .formats import round_to
 
 
 class Constant(Op, mnemonic="constant"):
     """A tile filled with one value (a splat constant); rank 0 gives a scalar. Pointers may be 0 only.
 
-    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248.
+    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248, and floats are rounded, so that what
+    the compiler folds is what a kernel would compute.
     """
 
     value: int | float | bool
@@ -27,7 +29,7 @@ class Constant(Op, mnemonic="constant"):
             if self.value != 0:
                 raise self.fail("a pointer constant must be null")
         elif elem.kind == "float":
-            self.value = float(self.value)
+            self.value = round_to(float(self.value), elem)
         elif elem.kind == "bool":
             self.value = bool(self.value)
         else:
