@@ -73,11 +73,19 @@ class Abs(Unary, mnemonic="abs"):
 
 
 class Exp(FloatUnary, mnemonic="exp"):
-    """e**x."""
+    """e**x; unless ``precise``, f32 may be 2**(x log2(e)) with a rounded product, wrong by up to |x| units in the last
+    place.
+    """
+
+    precise: bool = False
 
 
 class Exp2(FloatUnary, mnemonic="exp2"):
     """2**x."""
+
+
+class Exp10(FloatUnary, mnemonic="exp10"):
+    """10**x."""
 
 
 class Log(FloatUnary, mnemonic="log"):
@@ -88,12 +96,20 @@ class Log2(FloatUnary, mnemonic="log2"):
     """Logarithm to base 2."""
 
 
+class Log10(FloatUnary, mnemonic="log10"):
+    """Logarithm to base 10."""
+
+
 class Sin(FloatUnary, mnemonic="sin"):
     """Sine of radians."""
 
 
 class Cos(FloatUnary, mnemonic="cos"):
     """Cosine of radians."""
+
+
+class Atan(FloatUnary, mnemonic="atan"):
+    """Arc tangent in radians."""
 
 
 class Tanh(FloatUnary, mnemonic="tanh"):
@@ -178,6 +194,14 @@ class Div(FloatBinary, mnemonic="div"):
     """lhs / rhs; ``precise`` asks for IEEE rounding, else f32 may be off by 2 ulp (PTX div.full)."""
 
     precise: bool = False
+
+
+class Pow(FloatBinary, mnemonic="pow"):
+    """lhs ** rhs with the special values of C's pow."""
+
+
+class Atan2(FloatBinary, mnemonic="atan2"):
+    """The angle in radians of the point (rhs, lhs), in [-pi, pi], with the special values of C's atan2."""
 
 
 class IntDiv(IntegerBinary, mnemonic="int_div"):

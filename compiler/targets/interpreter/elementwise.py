@@ -20,15 +20,22 @@ def _f64(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: function(x.astype(np.float64))
 
 
+def _f64s(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda x, y: function(x.astype(np.float64), y.astype(np.float64))
+
+
 UNARY: dict[type[Op], Callable[[Array], Array]] = {
     e.Neg: np.negative,
     e.Abs: np.abs,
     e.Exp: _f64(np.exp),
     e.Exp2: _f64(np.exp2),
+    e.Exp10: _f64(lambda x: np.power(10.0, x)),
     e.Log: _f64(np.log),
     e.Log2: _f64(np.log2),
+    e.Log10: _f64(np.log10),
     e.Sin: _f64(np.sin),
     e.Cos: _f64(np.cos),
+    e.Atan: _f64(np.arctan),
     e.Tanh: _f64(np.tanh),
     e.Erf: _f64(lambda x: np.asarray(_erf(x), np.float64)),
     e.Sqrt: _f64(np.sqrt),
@@ -45,6 +52,8 @@ BINARY: dict[type[Op], Callable[[Array, Array], Array]] = {
     e.Mul: np.multiply,
     e.Div: np.divide,
     e.Rem: np.fmod,
+    e.Pow: _f64s(np.power),
+    e.Atan2: _f64s(np.arctan2),
     e.And: np.bitwise_and,
     e.Or: np.bitwise_or,
     e.Xor: np.bitwise_xor,
