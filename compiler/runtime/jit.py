@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from .. import knobs
-from ..errors import LaunchError
+from ..errors import CompilationError, LaunchError, SignatureError
 from ..frontend.constants import evaluate_constant
 from ..frontend.source import KernelSource
 from ..language.constexpr import unwrap
@@ -76,10 +76,15 @@ class JITFunction(Inlinable):
 
     @functools.cached_property
     def source(self) -> KernelSource:
-        """The kernel's source; raises CompilationError where it cannot be read."""
+        """The kernel's source; raises CompilationError where it cannot be read, unless the interpreter does without."""
         if self.fn is None:
             raise TypeError("a kernel has a function or a source")
-        return KernelSource.from_function(self.fn)
+        try:
+            return KernelSource.from_function(self.fn)
+        except CompilationError:
+            if not (knobs.interpret.get() or self._interpret):
+                raise
+            return KernelSource.from_signature(self.fn)
 
     def python(self) -> types.FunctionType | None:
         return self.fn
@@ -107,6 +112,11 @@ class JITFunction(Inlinable):
         for i, argument in enumerate(self.source.launched):
             dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
+            if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
+                raise SignatureError(
+                    f"{self.__name__}: the parameter {name!r} is a constexpr and listed in do_not_specialize",
+                    hint="every value of a constexpr is a variant of its own: remove one of the two",
+                )
             made.append(
                 KernelParameter(
                     name,
@@ -279,8 +289,8 @@ class JITFunction(Inlinable):
 
     @property
     def debug(self) -> bool:
-        """Whether device assertions are compiled in: as the decorator says, else the knob."""
-        return knobs.debug.get() if self._debug is None else self._debug
+        """Whether device assertions are compiled in: if the decorator or the knob says so."""
+        return bool(self._debug) or knobs.debug.get()
 
     def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
         """Call ``hook(*args, **options)`` before every launch."""
@@ -323,7 +333,7 @@ def jit(
 
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
     ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(launch)``: the name that they
-    show. ``debug``: compile ``tl.device_assert``.
+    show. ``debug``: compile ``tl.device_assert`` (the knob TRITON_DEBUG does it for all kernels).
     """
     if fn is not None:
         return JITFunction(fn, **options)

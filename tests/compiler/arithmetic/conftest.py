@@ -306,30 +306,32 @@ def differing(found: Array, wanted: Array, zeros_alike: bool) -> Array:
 
 
 class Case:
-    """Expressions with what they shall give: run together as one kernel."""
+    """Expressions with what they shall give, values and type: run together as one kernel."""
 
     def __init__(self, **inputs: tuple[str, Array]) -> None:
         self.inputs = {name: type for name, (type, _) in inputs.items()}
         self.arrays = [in_memory(array) for _, array in inputs.values()]
+        self.size = len(self.arrays[0])
         self.lines: list[str] = []
-        self.wanted: list[tuple[Array, str, Array | None, bool]] = []
+        self.wanted: list[tuple[str, Array, str, Array | None, bool]] = []
 
     def expect(
         self, expression: str, wanted: Array, type: str, where: Array | None = None, zeros_alike: bool = False
     ) -> None:
-        """``where``: the elements that are defined."""
-        self.lines.append(f"r{len(self.wanted)} = {expression}")
-        self.wanted.append((wanted, type, where, zeros_alike))
+        """``wanted``: one number for all elements, or each. ``where``: the elements that are defined."""
+        number = len(self.wanted)
+        self.lines.append(f"made{number} = {expression}")
+        self.lines.append(f"tl.static_assert(made{number}.dtype == tl.{SPELLED[type]}, made{number}.dtype)")
+        self.lines.append(f"r{number} = tl.broadcast_to(made{number}, [{self.size}])")
+        self.wanted.append((expression, np.broadcast_to(wanted, self.size), type, where, zeros_alike))
 
     def run(self, run: Callable[..., None]) -> list[str]:
         """Every expression that came out otherwise, with an example."""
-        size = len(self.arrays[0])
-        types = [type for _, type, _, _ in self.wanted]
-        function = kernel(self.lines, self.inputs, types, size)
-        outs = [in_memory(np.zeros(size, NUMPY[type])) for type in types]
+        function = kernel(self.lines, self.inputs, [type for _, _, type, _, _ in self.wanted], self.size)
+        outs = [in_memory(np.zeros(self.size, NUMPY[type])) for _, _, type, _, _ in self.wanted]
         run(function, (1,), [*(a.copy() for a in self.arrays), *outs])
         wrong = []
-        for line, found, (wanted, type, where, zeros_alike) in zip(self.lines, outs, self.wanted, strict=True):
+        for found, (expression, wanted, type, where, zeros_alike) in zip(outs, self.wanted, strict=True):
             bad = differing(found, in_memory(wanted), zeros_alike)
             bad &= True if where is None else where
             if bad.any():
@@ -337,7 +339,7 @@ class Case:
                 given = ", ".join(
                     f"{n}: {t} = {a[i]}" for (n, t), a in zip(self.inputs.items(), self.arrays, strict=True)
                 )
-                wrong.append(f"{line}: {found[i]} instead of {wanted[i]} ({type}) for {given}; {bad.sum()} of {size}")
+                wrong.append(f"{expression} = {found[i]} instead of {wanted[i]} ({type}); {given}; {bad.sum()} wrong")
         return wrong
 
 
