@@ -7,7 +7,7 @@ tests compare each target with it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -223,23 +223,22 @@ OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>")
 
 def operate(operator: str, x: Array, a: str, y: Array, b: str, met: str) -> tuple[Array, str]:
     """``x operator y``, computed in the type ``met``, with the type of the result."""
-    with np.errstate(all="ignore"):
-        left, right = converted(x, a, met), converted(y, b, met)
-        if operator in COMPARISONS:
-            return COMPARISONS[operator](left, right), "i1"
-        if operator == "/" and not is_float(met):
-            left, right, met = converted(left, met, "f32"), converted(right, met, "f32"), "f32"
-        if is_float(met):
-            # One operation on f16 and bf16, done in f32 and rounded, is rounded once (24 >= 2 * 11 + 2).
-            wide = np.float64 if met == "f64" else np.float32
-            made = _FLOATS[operator](left.astype(wide), right.astype(wide))
-            return made if met in ("f32", "f64") else rounded(made.astype(np.longdouble), met), met
-        if operator == ">>":
-            # The sign of the left operand decides, on the bits of the common type.
-            signed = f"i{width(met)}" if is_signed(a) else met
-            left = converted(left, met, signed)
-        made = _integer_operation(operator, exact_integers(left), exact_integers(right))
-        return wrapped(made, met), met
+    left, right = converted(x, a, met), converted(y, b, met)
+    if operator in COMPARISONS:
+        return COMPARISONS[operator](left, right), "i1"
+    if operator == "/" and not is_float(met):
+        left, right, met = converted(left, met, "f32"), converted(right, met, "f32"), "f32"
+    if is_float(met):
+        # One operation on f16 and bf16, done in f32 and rounded, is rounded once (24 >= 2 * 11 + 2).
+        wide = np.float64 if met == "f64" else np.float32
+        made = _FLOATS[operator](left.astype(wide), right.astype(wide))
+        return made if met in ("f32", "f64") else rounded(made.astype(np.longdouble), met), met
+    if operator == ">>":
+        # The sign of the left operand decides, on the bits of the common type.
+        signed = f"i{width(met)}" if is_signed(a) else met
+        left = converted(left, met, signed)
+    made = _integer_operation(operator, exact_integers(left), exact_integers(right))
+    return wrapped(made, met), met
 
 
 # Values ------------------------------------------------------------------------------------------------------
@@ -341,6 +340,13 @@ class Case:
                 )
                 wrong.append(f"{expression} = {found[i]} instead of {wanted[i]} ({type}); {given}; {bad.sum()} wrong")
         return wrong
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Iterator[None]:
+    """Overflow and NaN are among the values."""
+    with np.errstate(all="ignore"):
+        yield
 
 
 @pytest.fixture(scope="session")
