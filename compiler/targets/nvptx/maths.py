@@ -7,6 +7,7 @@ bitcode library. Accuracy of the approximations: PTX ISA, sections "ex2", "lg2",
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ...ir.types import F32, F64, Scalar
 from ...llvm import maths as templates
@@ -36,7 +37,7 @@ for _kind, _name in _ROUNDINGS.items():
     _register_rounding(_kind, _name)
 
 
-def _register(kind: type[ew.FloatUnary], single: object) -> None:
+def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] | None) -> None:
     """``single``: how f32 is computed unless it shall be precise, a function of (state, x); None for the template."""
 
     @elementwise(kind)
@@ -45,8 +46,10 @@ def _register(kind: type[ew.FloatUnary], single: object) -> None:
         if scalar == F64:
             return _template(state, kind.mnemonic, scalar, args[0])
         x = convert(state, args[0], scalar, F32)
-        fast = callable(single) and not getattr(op, "precise", False)
-        y = single(state, x) if fast else _template(state, kind.mnemonic, F32, x)
+        if single is None or (isinstance(op, ew.Exp) and op.precise):
+            y = _template(state, kind.mnemonic, F32, x)
+        else:
+            y = single(state, x)
         return convert(state, y, F32, scalar)
 
 

@@ -112,7 +112,7 @@ UNARY = {
 @pytest.mark.parametrize("kind", UNARY, ids=lambda kind: kind.mnemonic)
 def test_float_unary(apply, kind, dtype):
     positive = kind in (e.Log, e.Log2, e.Log10, e.Sqrt, e.Rsqrt)
-    x = np.linspace(0.1 if positive else -5, 5, 64).astype(dtype)
+    x = np.linspace(0.1 if positive else -4, 4.5, 64).astype(dtype)
     (got,) = apply(lambda build, a: build.emit(kind(a)).result, x)
     expected = np.array([float(UNARY[kind](float(a))) for a in x])
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=ROUNDING[dtype], atol=1e-30)
@@ -149,7 +149,8 @@ BINARY = {
 def test_float_binary(apply, kind, dtype):
     left, right = pairs(np.linspace(-3, 4.3, 16).astype(dtype))
     (got,) = apply(lambda build, a, b: build.emit(kind(a, b)).result, left, right)
-    exact = [BINARY[kind](float(a), float(b)) for a, b in zip(left.flat, right.flat, strict=True)]
+    with np.errstate(invalid="ignore"):
+        exact = [BINARY[kind](float(a), float(b)) for a, b in zip(left.flat, right.flat, strict=True)]
     np.testing.assert_allclose(got.astype(np.float64).ravel(), exact, rtol=ROUNDING[dtype], atol=1e-30)
 
 
