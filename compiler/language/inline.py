@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from .constexpr import unwrap
-from .context import current
 
 if TYPE_CHECKING:
     from ..frontend.source import KernelSource
@@ -50,8 +49,7 @@ class LibraryFunction(Inlinable):
         return self._parsed
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """A call from a kernel that runs as Python, from which constexprs may come wrapped (those of other modules)."""
-        return current().call(self, [unwrap(a) for a in args], {k: unwrap(v) for k, v in kwargs.items()})
+        return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<deuteron.language.{self.__name__}>"

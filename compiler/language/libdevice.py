@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from .arithmetic import mod as fmod
 from .arithmetic import mul as mul_rn
-from .arithmetic import where
+from .arithmetic import to_tensor, where
 from .inline import library
 from .maths import (
     abs,
@@ -63,6 +63,7 @@ def round(x):
 @library
 def log1p(x):
     """log(1 + x), accurate near 0: the rounding of 1 + x is divided out (Kahan)."""
+    x = to_tensor(x)  # a number known at compile time would be divided by 0 there
     u = 1.0 + x
     return where(u == 1.0, x, where(isinf(u), u, log(u) * (x / (u - 1.0))))
 

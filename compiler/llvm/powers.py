@@ -19,8 +19,8 @@ LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 LOG2_E = (1.4426950408889634, 2.0355273740931033e-17)
 LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
 LOG10_E = (0.4342944819032518, 1.098319650216765e-17)
-LN10 = (2.302585092994046, -2.1707562233822494e-16)
 TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
+LN10 = 2.302585092994046
 
 
 def decomposed(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
@@ -81,15 +81,14 @@ def _short_float(value: tuple[float, float]) -> tuple[float, float]:
 
 
 def exp10(m: Arithmetic, x: Typed) -> Typed:
-    """10**x = 2**n e**g with n = round(x log2(10)), g = (x - n log10(2)) ln 10, whose rounding is made up for."""
+    """10**x = 2**n e**g with n = round(x log2(10)), g = (x - n log10(2)) ln 10."""
     inside = m.clamp(x, *((-46.0, 39.0) if m.real is F32 else (-325.0, 309.0)))
-    n, exponent = m.rounded(inside, LOG2_E[0] * LN10[0])
+    n, exponent = m.rounded(inside, LOG2_E[0] * LN10)
     high, low = m.real.split(*LOG10_2)
     r = m.e.fma(n, m.number(-high), inside)
     r = m.e.fma(n, m.number(-low), r)
-    g, lost = m.times_constant(r, m.number(0.0), LN10)
-    value = m.polynomial(g, c.EXP if m.real is F32 else c.EXP_64)
-    return m.scaled(m.e.fma(value, lost, value), exponent)
+    g = m.mul(r, m.number(LN10))
+    return m.scaled(m.polynomial(g, c.EXP if m.real is F32 else c.EXP_64), exponent)
 
 
 # x**y --------------------------------------------------------------------------------------------------------

@@ -48,6 +48,17 @@ def evenly(low, high):
     return sample
 
 
+def around_one(low, high):
+    """Every magnitude, and half of the arguments between -3 and 3."""
+
+    def sample(rng):
+        x = spread(low, high)(rng)
+        x[::2] = rng.uniform(-3, 3, SIZE // 2)
+        return x
+
+    return sample
+
+
 def positive(low, high):
     return lambda rng: np.abs(spread(low, high)(rng))
 
@@ -76,7 +87,7 @@ UNARY = {
     "sinh": ("libdevice.sinh(x)", np.sinh, evenly(-89, 89), evenly(-710, 710), (3.0, 3.0, 3.0)),
     "cosh": ("libdevice.cosh(x)", np.cosh, evenly(-89, 89), evenly(-710, 710), (3.0, 3.0, 3.0)),
     "erf": ("tl.erf(x)", erf, evenly(-5, 5), evenly(-6, 6), (2.0, 4.0, 2.0)),
-    "atan": ("libdevice.atan(x)", np.arctan, spread(-9, 9), spread(-18, 18), (2.0, 2.0, 2.0)),
+    "atan": ("libdevice.atan(x)", np.arctan, around_one(-9, 9), around_one(-18, 18), (1.5, 1.5, 1.5)),
     "sqrt": ("tl.sqrt(x)", np.sqrt, positive(-35, 35), positive(-300, 300), (0.5, 0.5, 0.5)),
     "rsqrt": ("tl.rsqrt(x)", lambda x: 1 / np.sqrt(x), positive(-35, 35), positive(-300, 300), (1.5, 1.5, 1.5)),
     "sigmoid": ("tl.sigmoid(x)", sigmoid, evenly(-87, 88), evenly(-708, 709), (3.0, 3.0, 64)),
