@@ -52,8 +52,7 @@ def _up_to_one(m: Arithmetic, t: Typed) -> Typed:
     high, low = m.real.split(*_QUARTER_PI)
     start = m.e.select(turned, m.number(high), zero)
     tail = m.add(tail, m.e.select(turned, m.number(low), zero))
-    total, lost = m.sum_of_two(start, r)
-    return m.add(total, m.add(lost, tail))
+    return m.add(start, m.add(r, tail))
 
 
 def _taken_from(m: Arithmetic, whole: tuple[float, float], angle: Typed) -> Typed:
