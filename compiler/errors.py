@@ -128,8 +128,8 @@ class LaunchError(DeuteronError):
     """Arguments or grid of a launch do not fit the kernel."""
 
 
-class KernelAssertionError(DeuteronError):
-    """A ``tl.device_assert`` failed while a kernel ran on the interpreter or the CPU target."""
+class KernelAssertionError(DeuteronError, RuntimeError):
+    """A ``tl.device_assert`` failed while a kernel ran. On a GPU other libraries raise RuntimeError for it: it is one."""
 
 
 class MemoryAccessError(DeuteronError):

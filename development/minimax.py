@@ -86,6 +86,18 @@ def _erfc_exponent(x: Array) -> Array:
     return -np.log(_elementwise(math.erfc)(x))
 
 
+def _atan_tail(z: Array) -> Array:
+    """(atan(r) - r) / r**3 with z = r**2."""
+    r = np.sqrt(np.maximum(z, 1e-3))
+    series = _series(z, [(-1) ** (k + 1) / (2 * k + 3) for k in range(8)])
+    return np.where(z < 1e-3, series, (np.arctan(r) - r) / r**3)
+
+
+def _atanh_rest(z: Array) -> Array:
+    """(2 atanh(s) - 2 s - 2/3 s**3) / s**5 with z = s**2: its own series is exact to f64 on [0, 0.03]."""
+    return _series(z, [2 / (2 * k + 5) for k in range(12)])
+
+
 _QUARTER = (math.pi / 4) ** 2 * 1.001
 _HALF_OCTAVE = (math.sqrt(0.5) - 1.0005, math.sqrt(2) - 0.9995)
 
@@ -98,6 +110,8 @@ FITS: dict[str, Fit] = {
     "COS_TAIL": Fit(_cos_tail, lambda z: z**2, 0.0, _QUARTER, 3),
     "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 0.626**2, 5),
     "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 1.0, 6),
+    "ATAN_TAIL": Fit(_atan_tail, lambda z: z, 0.0, 0.4143**2, 5),
+    "ATANH_REST": Fit(_atanh_rest, _one, 0.0, 0.02945, 3),
     "ERFC_EXPONENT": Fit(_erfc_exponent, lambda x: np.exp(-_erfc_exponent(x)), 0.99, 4.0, 8),
 }
 
@@ -171,6 +185,8 @@ SERIES: dict[str, Series] = {
     "EXP_64": Series(-0.3467, 0.3467, 11, lambda k: 1 / _factorial(k)),
     "EXP2_64": Series(-0.5001, 0.5001, 12, lambda k: _LN2**k / _factorial(k)),
     "ATANH_TAIL_64": Series(0.0, 0.02945, 7, lambda k: 2 / np.longdouble(2 * k + 3)),
+    "ATANH_REST_64": Series(0.0, 0.02945, 8, lambda k: 2 / np.longdouble(2 * k + 5)),
+    "ATAN_TAIL_64": Series(0.0, 0.4143**2, 13, lambda k: (-1) ** (k + 1) / np.longdouble(2 * k + 3)),
     "SIN_TAIL_64": Series(0.0, _QUARTER, 6, lambda k: (-1) ** (k + 1) / _factorial(2 * k + 3)),
     "COS_TAIL_64": Series(0.0, _QUARTER, 6, lambda k: (-1) ** k / _factorial(2 * k + 4)),
     "TANH_TAIL_64": Series(0.0, 0.626**2, 11, lambda k: _TANH[k]),

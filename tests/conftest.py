@@ -37,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="a GPU test that cannot run is an error, not a skip",
     )
+    parser.addoption(
+        "--full-matrix",
+        action="store_true",
+        help="arithmetic is tested on every pair of element types, not on a sample",
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

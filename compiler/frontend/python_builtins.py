@@ -42,16 +42,16 @@ def _abs(value: Operand) -> object:
     return maths.abs(value) if isinstance(value, tensor) else abs(value)
 
 
-_FLOAT_WORDS = ("inf", "+inf", "-inf", "nan")
-
-
-def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operand], object]:
-    def convert(value: Operand) -> object:
+def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operand | str], object]:
+    def convert(value: Operand | str) -> object:
         if isinstance(value, tensor):
             return arithmetic.cast(value, dtype)
-        if not isinstance(value, int | float) and (python is not float or value not in _FLOAT_WORDS):
-            raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
-        return python(value)
+        try:
+            if isinstance(value, int | float) or (python is float and isinstance(value, str)):
+                return python(value)
+        except (ValueError, OverflowError) as error:
+            raise TypeMismatch(f"{python.__name__}() of a kernel: {error}") from error
+        raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
 
     return builtin(convert)
 

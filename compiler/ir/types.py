@@ -32,6 +32,15 @@ class Scalar(ScalarQuestions):
     def __str__(self) -> str:
         return self.name
 
+    def __repr__(self) -> str:
+        """As Triton's: an expression that gives the type."""
+        return f"triton.language.{self.spelling}"
+
+    @property
+    def spelling(self) -> str:
+        """The name of the type in the language: ``float32``, ``int1``."""
+        return _SPELLINGS.get(self.name) or f"{self.kind}{self.bits}"
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
@@ -55,6 +64,8 @@ class Scalar(ScalarQuestions):
         value &= (1 << self.bits) - 1
         return value - (1 << self.bits) if self.is_signed and value >> (self.bits - 1) else value
 
+
+_SPELLINGS = {"i1": "int1", "bf16": "bfloat16", "f8e4m3": "float8e4nv", "f8e5m2": "float8e5"}
 
 I1 = Scalar("i1", "bool", 1)
 I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import BF16, F16, F32, I1, I64, Element, Pointer, Scalar, Tile
+from ..ir.types import (
+    BF16,
+    F16,
+    F32,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Element,
+    Pointer,
+    Scalar,
+    Tile,
+)
 from ..tile import elementwise as ew
 from ..tile import shape as sh
 from .builtin import builtin
-from .promotion import common_type, fits, scalar_type, type_of_number
+from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
 from .tensor import Operand, emit, tensor
+
+_SIGNED = {U8: I8, U16: I16, U32: I32, U64: I64}
 
 
 def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = ()) -> tensor:
@@ -110,13 +129,22 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
 def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
     """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
-    ``fp_downcast_rounding`` is "rtne" (default) or "rtz" and applies to a cast to a narrower float.
+    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float only.
     """
     type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
     x = as_tensor(x)
     if bitcast:
         return x if x.dtype == type else emit(ew.Bitcast(x.value, type))
+    if fp_downcast_rounding is not None and not (x.type.is_float and _is_narrower_float(type, scalar_of(x))):
+        raise TypeMismatch(
+            f"fp_downcast_rounding is for a cast to a narrower float, not from {x.dtype} to {type}",
+            hint="leave it out",
+        )
     return cast_to(x, type, fp_downcast_rounding or "rtne")
+
+
+def _is_narrower_float(type: Element, source: Scalar) -> bool:
+    return isinstance(type, Scalar) and type.is_float and type.bits < source.bits
 
 
 # Operators ----------------------------------------------------------------------------------------------------
@@ -240,8 +268,13 @@ def shift_left(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def shift_right(x: Operand, y: Operand) -> tensor:
-    """x >> y: arithmetic for signed, logical for unsigned x."""
+    """x >> y in the common type of both: arithmetic for signed, logical for unsigned x, whatever y is."""
     a, b = _integer_pair(x, y, ">>")
+    common = scalar_type(a.dtype)
+    if scalar_of(x).is_signed and not common.is_signed:
+        # An unsigned y made the common type unsigned; the sign of x decides all the same.
+        signed = _SIGNED[common]
+        return cast_to(emit(ew.Shr(cast_to(a, signed).value, cast_to(b, signed).value)), common)
     return emit(ew.Shr(a.value, b.value))
 
 

@@ -35,6 +35,8 @@ def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
     if not isinstance(prefix, str):
         raise TypeMismatch("the first argument of device_print must be a string")
     held = tuple(as_tensor(v).value for v in values)
+    if held:  # every target puts ": " before a value
+        prefix = prefix.rstrip().removesuffix(":")
     current().builder.emit(debug.Print(held, prefix, hex))
 
 

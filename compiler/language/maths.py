@@ -32,14 +32,26 @@ def _unary(op: type[ew.FloatUnary], x: Operand) -> tensor:
 
 @builtin
 def exp(x: Operand) -> tensor:
-    """e**x."""
+    """e**x, fast for f32: on a GPU 2**(x log2(e)) with a rounded product."""
     return _unary(ew.Exp, x)
+
+
+@builtin
+def exp_rn(x: Operand) -> tensor:
+    """e**x within one unit in the last place: libdevice's exp."""
+    return emit(ew.Exp(_float(x, "exp").value, True))
 
 
 @builtin
 def exp2(x: Operand) -> tensor:
     """2**x."""
     return _unary(ew.Exp2, x)
+
+
+@builtin
+def exp10(x: Operand) -> tensor:
+    """10**x."""
+    return _unary(ew.Exp10, x)
 
 
 @builtin
@@ -55,6 +67,12 @@ def log2(x: Operand) -> tensor:
 
 
 @builtin
+def log10(x: Operand) -> tensor:
+    """Logarithm to base 10."""
+    return _unary(ew.Log10, x)
+
+
+@builtin
 def sin(x: Operand) -> tensor:
     """Sine of radians."""
     return _unary(ew.Sin, x)
@@ -64,6 +82,28 @@ def sin(x: Operand) -> tensor:
 def cos(x: Operand) -> tensor:
     """Cosine of radians."""
     return _unary(ew.Cos, x)
+
+
+@builtin
+def atan(x: Operand) -> tensor:
+    """Arc tangent, in [-pi/2, pi/2]."""
+    return _unary(ew.Atan, x)
+
+
+@builtin
+def atan2(y: Operand, x: Operand) -> tensor:
+    """The angle of the point (x, y), in [-pi, pi]."""
+    a, b = meet(_float(y, "atan2"), _float(x, "atan2"))
+    return emit(ew.Atan2(a.value, b.value))
+
+
+@builtin
+def pow(x: Operand, y: Operand) -> tensor:  # noqa: A001 -- the language's own name
+    """x**y; negative x needs a whole y, else NaN. Two integers meet in f32."""
+    a, b = meet(x, y)
+    if not a.type.is_float:
+        a, b = cast_to(a, F32), cast_to(b, F32)
+    return emit(ew.Pow(a.value, b.value))
 
 
 @builtin

@@ -9,8 +9,6 @@ from __future__ import annotations
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
-    F8E4M3,
-    F8E5M2,
     F16,
     F32,
     F64,
@@ -78,7 +76,7 @@ def _meet(a: Scalar, b: Scalar, division: bool) -> Scalar:
         return _meet_floats(a, b, division)
     if a == b:
         return a
-    if division and a.kind != b.kind:
+    if division and a.is_signed != b.is_signed:  # a boolean counts as unsigned
         raise TypeMismatch(
             f"cannot divide {a} by {b}: one is signed and the other is not",
             hint="cast one operand with .to()",
@@ -114,9 +112,7 @@ def spelled(type: Element) -> str:
     """An element type as kernels write it: ``tl.float32``."""
     if isinstance(type, Pointer):
         return f"tl.pointer_type({spelled(type.pointee)})"
-    if type in (BF16, F8E4M3, F8E5M2):
-        return {"bf16": "tl.bfloat16", "f8e4m3": "tl.float8e4nv"}.get(type.name, "tl.float8e5")
-    return f"tl.{'int' if type.kind == 'bool' else type.kind}{type.bits}"
+    return f"tl.{type.spelling}"
 
 
 _SPELLINGS = {spelled(type).removeprefix("tl.") for type in SCALARS.values()}

@@ -7,12 +7,15 @@ Written in the language itself. The same (seed, offset) gives the same number on
 
 from __future__ import annotations
 
+from ..errors import TypeMismatch
 from ..ir.types import I32, U32, U64
-from .arithmetic import to_tensor, where
+from .arithmetic import as_tensor, where
+from .builtin import builtin
 from .constexpr import constexpr
 from .control import static_range
 from .inline import library
 from .maths import cos, log, maximum, sin, sqrt, umulhi
+from .tensor import Operand, tensor
 
 N_ROUNDS_DEFAULT = constexpr(10)
 
@@ -27,6 +30,17 @@ _UINT64 = U64
 #: Largest f32 below 2**-31: uint_to_uniform_float stays below 1.
 _SCALE = constexpr(4.6566127342e-10)
 _TWO_PI = constexpr(6.283185307179586)
+
+
+@builtin
+def _whole(x: Operand, what: str) -> tensor:
+    """``x`` as a tensor; raises TypeMismatch unless it holds integers."""
+    x = as_tensor(x)
+    if not x.type.is_integer:
+        raise TypeMismatch(
+            f"the {what} of random numbers is an integer, got {x.type}", hint="cast it with .to(tl.int32)"
+        )
+    return x
 
 
 @library
@@ -47,13 +61,13 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 @library
 def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
     """Four u32 random numbers for a 64-bit ``seed`` and a counter of four 32-bit integers."""
-    key = to_tensor(seed).to(_UINT64)
+    key = _whole(seed, "seed").to(_UINT64)
     low = (key & 0xFFFFFFFF).to(_UINT32)
     high = ((key >> 32) & 0xFFFFFFFF).to(_UINT32)
-    c0 = to_tensor(c0).to(_UINT32)
-    c1 = to_tensor(c1).to(_UINT32)
-    c2 = to_tensor(c2).to(_UINT32)
-    c3 = to_tensor(c3).to(_UINT32)
+    c0 = _whole(c0, "offset").to(_UINT32)
+    c1 = _whole(c1, "offset").to(_UINT32)
+    c2 = _whole(c2, "offset").to(_UINT32)
+    c3 = _whole(c3, "offset").to(_UINT32)
     return philox_impl(c0, c1, c2, c3, low, high, n_rounds)
 
 

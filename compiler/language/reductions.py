@@ -7,7 +7,7 @@ from typing import overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Block
-from ..ir.types import I32, U32, Scalar, Tile
+from ..ir.types import F32, I32, U32, Scalar, Tile
 from ..tile import reduction
 from . import combine, shapes
 from .arithmetic import broadcast_to_shape, cast_to, promote_bf16
@@ -74,9 +74,16 @@ def associative_scan(
 
 @builtin
 def widen_integers(x: tensor) -> tensor:
-    """Integers below 32 bits as 32 bits: sums of them would overflow."""
+    """Integers below 32 bits as 32 bits of the same sign (booleans are unsigned): sums of them would overflow."""
     if isinstance(x.dtype, Scalar) and x.dtype.is_integer and x.dtype.bits < 32:
-        return cast_to(x, I32 if x.dtype.kind != "uint" else U32)
+        return cast_to(x, I32 if x.dtype.is_signed else U32)
+    return x
+
+
+def _comparable(x: tensor) -> tensor:
+    """Numbers below 32 bits as f32 or i32, in which every one of them can be written."""
+    if isinstance(x.dtype, Scalar) and x.dtype.bits < 32:
+        return cast_to(x, F32 if x.dtype.is_float else I32)
     return x
 
 
@@ -100,24 +107,31 @@ def sum(  # noqa: A001 -- the language's own name
     return reduce(x, axis, combine.add, keep_dims)
 
 
+def _need_integers(x: tensor, what: str) -> None:
+    if not x.type.is_integer:
+        raise TypeMismatch(f"{what} takes integers, got {x.type}")
+
+
 @builtin
 def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> object:
-    """Exclusive or along ``axis``."""
+    """Exclusive or of integers along ``axis``, in their own type."""
+    _need_integers(input, "xor_sum")
     return reduce(input, axis, combine.xor, keep_dims)
 
 
 @builtin
 def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> object:
-    """Bitwise or along ``axis``."""
+    """Bitwise or of integers along ``axis``, in their own type."""
+    _need_integers(input, "reduce_or")
     return reduce(input, axis, combine.or_, keep_dims)
 
 
 def _extremum(
     input: tensor, axis: int | None, indices: bool, keep_dims: bool, plain: object, indexed: object
 ) -> object:
-    x = promote_bf16(widen_integers(input))
     if not indices:
-        return reduce(x, axis, plain, keep_dims)
+        return reduce(_comparable(input), axis, plain, keep_dims)
+    x = promote_bf16(input)
     flat = shapes.ravel(x) if axis is None else x
     place = 0 if axis is None else axis
     return reduce((flat, index_along(flat, place)), place, indexed, keep_dims)
@@ -131,7 +145,11 @@ def max(  # noqa: A001 -- the language's own name
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> object:
-    """Largest element along ``axis``; with ``return_indices`` also its position (the first of equal ones)."""
+    """Largest element along ``axis``: f32 or i32 for elements below 32 bits.
+
+    With ``return_indices`` the element (bf16 as f32, others in their own type) and its i32 position, the first of equal
+    ones.
+    """
     return _extremum(input, axis, return_indices, keep_dims, combine.larger, combine.larger_first)
 
 
@@ -143,14 +161,18 @@ def min(  # noqa: A001 -- the language's own name
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> object:
-    """Smallest element along ``axis``; with ``return_indices`` also its position (the first of equal ones)."""
+    """Smallest element along ``axis``: f32 or i32 for elements below 32 bits.
+
+    With ``return_indices`` the element (bf16 as f32, others in their own type) and its i32 position, the first of equal
+    ones.
+    """
     return _extremum(input, axis, return_indices, keep_dims, combine.smaller, combine.smaller_first)
 
 
 @builtin
 def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     """Position of the largest element along ``axis``, i32."""
-    x = promote_bf16(widen_integers(input))
+    x = promote_bf16(input)
     pair = (x, index_along(x, axis))
     return reduce(pair, axis, combine.larger_first, keep_dims)[1]
 
@@ -158,19 +180,19 @@ def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 @builtin
 def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
     """Position of the smallest element along ``axis``, i32."""
-    x = promote_bf16(widen_integers(input))
+    x = promote_bf16(input)
     pair = (x, index_along(x, axis))
     return reduce(pair, axis, combine.smaller_first, keep_dims)[1]
 
 
 @builtin
 def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> object:
-    """Prefix sums along ``axis``."""
-    x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
+    """Prefix sums along ``axis``. bf16 is summed in f32, integers below 32 bits in 32; ``dtype`` chooses another type."""
+    x = cast_to(promote_bf16(input), dtype) if dtype is not None else widen_integers(promote_bf16(input))
     return associative_scan(x, axis, combine.add, reverse)
 
 
 @builtin
 def cumprod(input: tensor, axis: int = 0, reverse: bool = False) -> object:
-    """Prefix products along ``axis``."""
-    return associative_scan(widen_integers(input), axis, combine.multiply, reverse)
+    """Prefix products along ``axis``: of bf16 in f32, of anything else in its own type."""
+    return associative_scan(promote_bf16(input), axis, combine.multiply, reverse)

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from .arithmetic import where
 from .builtin import builtin
 from .constexpr import constexpr
 from .inline import library
-from .maths import exp, minimum
+from .maths import abs, exp, minimum
 from .reductions import max as largest
 from .reductions import sum as total
 from .tensor import Operand, tensor
@@ -29,8 +30,9 @@ def next_power_of_2(n: int) -> int:
 
 @library
 def sigmoid(x):
-    """1 / (1 + exp(-x))."""
-    return 1 / (1 + exp(-x))
+    """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) for negative x: the smallest results are denormal, not 0."""
+    e = exp(-abs(x))
+    return where(x < 0, e, 1) / (1 + e)
 
 
 @library

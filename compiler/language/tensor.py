@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Op, Value
@@ -14,6 +15,34 @@ if TYPE_CHECKING:
 
 #: What an operand may be: a tensor, or a number known at compile time.
 Number = int | float | bool
+
+
+class Shape(tuple[int, ...]):
+    """A shape as kernels see it: equal to the list of its sizes, too, also where a kernel runs as Python."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> Shape: ...
+    def __getitem__(self, place: SupportsIndex | slice) -> int | Shape:
+        found = tuple.__getitem__(self, place)
+        return Shape(found) if isinstance(found, tuple) else found
+
+
+@lru_cache(maxsize=4096)
+def shape_of(sizes: tuple[int, ...]) -> Shape:
+    """``sizes`` as a Shape."""
+    return Shape(sizes)
 
 
 class tensor:  # noqa: N801 -- the language's own name
@@ -35,7 +64,7 @@ class tensor:  # noqa: N801 -- the language's own name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.value.type.shape
+        return shape_of(self.value.type.shape)
 
     @property
     def dtype(self) -> Element:

@@ -111,6 +111,25 @@ class KernelSource:
             len(lines[0]) - len(lines[0].lstrip()),
         )
 
+    @staticmethod
+    def from_signature(function: types.FunctionType) -> KernelSource:
+        """The parameters of a Python function without text, such as ``exec`` makes: it runs as Python, nothing else."""
+        signature = inspect.signature(function)
+        parameters = [
+            p.replace(
+                annotation=p.annotation if p.annotation is p.empty else _spelled(p.annotation),
+                default=p.empty if p.default is p.empty else None,
+            )
+            for p in signature.parameters.values()
+        ]
+        made = signature.replace(parameters=parameters, return_annotation=signature.empty)
+        text = f"def {function.__name__}{made}:\n    raise NotImplementedError\n"
+        (node,) = _parse(text, function.__code__.co_filename).body
+        if not isinstance(node, ast.FunctionDef):
+            raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
+        lines = tuple(text.splitlines())
+        return KernelSource(function.__name__, function.__code__.co_filename, node, LiveNamespace(function), lines)
+
     @cached_property
     def text(self) -> str:
         """The function itself without its decorators, normalised."""
@@ -257,6 +276,11 @@ def _text(annotation: ast.expr | None) -> str | None:
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return annotation.value
     return ast.unparse(annotation)
+
+
+def _spelled(annotation: object) -> str:
+    """An annotation object as the text that it was."""
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
 
 
 def _is_constexpr(annotation: ast.expr | None) -> bool:

@@ -10,12 +10,14 @@ from typing import Literal
 
 from ..ir.core import Op, Value
 from ..ir.types import I1, I64, Element, Pointer, Scalar, Tile
+from .formats import round_to
 
 
 class Constant(Op, mnemonic="constant"):
     """A tile filled with one value (a splat constant); rank 0 gives a scalar. Pointers may be 0 only.
 
-    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248.
+    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248, and floats are rounded, so that what
+    the compiler folds is what a kernel would compute.
     """
 
     value: int | float | bool
@@ -27,7 +29,7 @@ class Constant(Op, mnemonic="constant"):
             if self.value != 0:
                 raise self.fail("a pointer constant must be null")
         elif elem.kind == "float":
-            self.value = float(self.value)
+            self.value = round_to(float(self.value), elem)
         elif elem.kind == "bool":
             self.value = bool(self.value)
         else:
@@ -71,11 +73,19 @@ class Abs(Unary, mnemonic="abs"):
 
 
 class Exp(FloatUnary, mnemonic="exp"):
-    """e**x."""
+    """e**x; unless ``precise``, f32 may be 2**(x log2(e)) with a rounded product, wrong by up to |x| units in the last
+    place.
+    """
+
+    precise: bool = False
 
 
 class Exp2(FloatUnary, mnemonic="exp2"):
     """2**x."""
+
+
+class Exp10(FloatUnary, mnemonic="exp10"):
+    """10**x."""
 
 
 class Log(FloatUnary, mnemonic="log"):
@@ -86,12 +96,20 @@ class Log2(FloatUnary, mnemonic="log2"):
     """Logarithm to base 2."""
 
 
+class Log10(FloatUnary, mnemonic="log10"):
+    """Logarithm to base 10."""
+
+
 class Sin(FloatUnary, mnemonic="sin"):
     """Sine of radians."""
 
 
 class Cos(FloatUnary, mnemonic="cos"):
     """Cosine of radians."""
+
+
+class Atan(FloatUnary, mnemonic="atan"):
+    """Arc tangent in radians."""
 
 
 class Tanh(FloatUnary, mnemonic="tanh"):
@@ -176,6 +194,14 @@ class Div(FloatBinary, mnemonic="div"):
     """lhs / rhs; ``precise`` asks for IEEE rounding, else f32 may be off by 2 ulp (PTX div.full)."""
 
     precise: bool = False
+
+
+class Pow(FloatBinary, mnemonic="pow"):
+    """lhs ** rhs with the special values of C's pow."""
+
+
+class Atan2(FloatBinary, mnemonic="atan2"):
+    """The angle in radians of the point (rhs, lhs), in [-pi, pi], with the special values of C's atan2."""
 
 
 class IntDiv(IntegerBinary, mnemonic="int_div"):

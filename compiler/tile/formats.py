@@ -1,8 +1,11 @@
-"""The floating-point formats narrower than 64 bits."""
+"""The floating-point formats narrower than 64 bits, and rounding a number to one."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+from ..ir.types import Scalar
 
 
 class FloatFormat(NamedTuple):
@@ -25,3 +28,17 @@ FORMATS: dict[str, FloatFormat] = {
     "f8e4m3": FloatFormat(4, -9, 448.0, True),
     "f8e5m2": FloatFormat(3, -16, 57344.0, True),
 }
+
+
+def round_to(value: float, type: Scalar) -> float:
+    """``value`` rounded to nearest, ties to even, as ``type``; 8-bit floats saturate, wider ones go to infinity."""
+    if type.bits == 64 or value != value or value == 0:
+        return value
+    precision, smallest, largest, saturates = FORMATS[type.name]
+    size = abs(value)
+    if size < 2 * largest:
+        exponent = max(math.frexp(size)[1] - precision, smallest)
+        size = math.ldexp(round(math.ldexp(size, -exponent)), exponent)
+    if size > largest:
+        size = largest if saturates else math.inf
+    return math.copysign(size, value)

@@ -81,6 +81,13 @@ def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, 
     return (made,)
 
 
+#: The float types of each kind of atomic, beside the integers.
+_FLOATS = {
+    "add": ", float16, bfloat16, float32 or float64",
+    **dict.fromkeys(("max", "min", "xchg"), ", float32 or float64"),
+}
+
+
 class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     """Read, combine, write as one step; the result is what was there. Masked-off results are undefined."""
 
@@ -95,6 +102,12 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
         made = _check_atomic(self, self.mask)
         if self.kind not in RMW_KINDS:
             raise self.fail(f"unknown atomic {self.kind!r}", hint=", ".join(RMW_KINDS))
+        elem = made[0].elem
+        if isinstance(elem, Scalar) and elem.bits == 16 and not (elem.is_float and self.kind == "add"):
+            raise self.fail(
+                f"atomic_{self.kind} of {elem} does not exist",
+                hint=f"use memory of int32, uint32, int64, uint64{_FLOATS.get(self.kind, '')}",
+            )
         if made[0].is_float and self.kind not in ("add", "max", "min", "xchg"):
             raise self.fail(f"atomic_{self.kind} does not take floats")
         return made

@@ -11,7 +11,7 @@ import numpy as np
 
 from .parse import Step, split_commas
 from .tensorcore import multiply
-from .values import Array, Operand, SimulationError, operand
+from .values import Array, Operand, SimulationError, operand, unsigned
 
 if TYPE_CHECKING:
     from .machine import Warp
@@ -190,6 +190,15 @@ def _towards_zero(x: Array, dtype: np.dtype[np.generic]) -> Array:
     return np.where(too_far, np.nextafter(near, dtype.type(0)), near).astype(dtype)
 
 
+def _integers_towards_zero(x: Array) -> Array:
+    """Integers as f32 by their upper 24 bits."""
+    made = []
+    for number in x.tolist():
+        short = max(0, abs(number).bit_length() - 24)
+        made.append(float(abs(number) >> short << short) * (-1 if number < 0 else 1))
+    return np.array(made, np.float32)
+
+
 def _pair(low: Array, high: Array, dtype: type[np.generic]) -> Array:
     raw = np.stack([low.astype(dtype).view(np.uint8), high.astype(dtype).view(np.uint8)], axis=1)
     return np.ascontiguousarray(raw).view(np.int16)[:, 0]
@@ -210,6 +219,10 @@ _E4M3, _E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 _CONVERSIONS: dict[str, Callable[..., Array]] = {
     "cvt.rna.tf32.f32": _round_to_tf32,
     "cvt.rz.f16.f32": lambda x: _towards_zero(x, np.dtype(np.float16)).view(np.int16),
+    "cvt.rz.f32.s32": lambda x: _integers_towards_zero(x),
+    "cvt.rz.f32.u32": lambda x: _integers_towards_zero(unsigned(x)),
+    "cvt.rz.f32.s64": lambda x: _integers_towards_zero(x),
+    "cvt.rz.f32.u64": lambda x: _integers_towards_zero(unsigned(x)),
     "cvt.rz.f32.f64": lambda x: _towards_zero(x, np.dtype(np.float32)),
     "cvt.rn.f16x2.e4m3x2": _eight_bit_to_half,
     "cvt.rn.satfinite.e4m3x2.f32": lambda hi, lo: _pair(_saturated(lo, _E4M3), _saturated(hi, _E4M3), _E4M3),

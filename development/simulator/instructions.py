@@ -101,10 +101,10 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
 def _binary(opcode: str, rest: str) -> Compute:
     first, second = split_commas(rest)
     type, left = typed(first)
-    # One-bit integers wrap: addition and subtraction are exclusive or.
-    operation = "xor" if type == "i1" and opcode in ("add", "sub") else opcode
-    x, y, compute = operand(type, left), operand(type, second), _BINARY[operation]
+    x, y, compute = operand(type, left), operand(type, second), _BINARY[opcode]
     dtype = split_type(type)[1]
+    if type == "i1":  # in bytes, of which the last bit stays
+        return lambda warp: (compute(x(warp.env).view(np.int8), y(warp.env).view(np.int8)) & 1).astype(dtype)
     return lambda warp: compute(x(warp.env), y(warp.env)).astype(dtype)
 
 

@@ -6,7 +6,11 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
+
+from deuteron.compiler.ir.types import BF16, F16, F32, F64
+from deuteron.compiler.targets.interpreter.numbers import fused
 
 from .parse import Step, split_commas
 from .values import Array, SimulationError, operand, split_type, unsigned
@@ -22,6 +26,16 @@ def _round_even(x: Array) -> Array:
     return np.rint(x)
 
 
+def _fma(x: Array, y: Array, z: Array) -> Array:
+    return fused(x, y, z, _FLOATS[x.dtype])
+
+
+_FLOATS = {
+    np.dtype(np.float16): F16,
+    np.dtype(ml_dtypes.bfloat16): BF16,
+    np.dtype(np.float32): F32,
+    np.dtype(np.float64): F64,
+}
 _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.fabs": np.abs,
     "llvm.floor": np.floor,
@@ -39,8 +53,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.umin": lambda x, y: np.minimum(unsigned(x), unsigned(y)).view(x.dtype),
     "llvm.umax": lambda x, y: np.maximum(unsigned(x), unsigned(y)).view(x.dtype),
     "llvm.abs": lambda x, _: np.abs(x),
-    "llvm.fma": lambda x, y, z: (x.astype(np.float64) * y + z).astype(x.dtype),
-    "llvm.fmuladd": lambda x, y, z: (x.astype(np.float64) * y + z).astype(x.dtype),
+    "llvm.fma": _fma,
     "llvm.copysign": np.copysign,
     "llvm.nvvm.div.full": lambda x, y: x / y,
     "llvm.nvvm.ex2.approx.f": np.exp2,

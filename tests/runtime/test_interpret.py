@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import KernelAssertionError
+from deuteron.compiler.errors import CompilationError, KernelAssertionError
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.language.extra import libdevice
 
 SEEN: list[Any] = []
 
@@ -137,3 +139,54 @@ def test_without_the_variable_python_is_refused(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "program.py:10" in done.stderr
+
+
+SCALE = tl.constexpr(3.0)
+LIMITS = types.SimpleNamespace(low=tl.constexpr(0.5))
+
+
+@deuteron.jit
+def shapes(x, y):
+    at = tl.arange(0, 4)
+    value = tl.load(x + at)
+    if value.shape == [4] and value.shape[:1] == [4]:
+        value += 1
+    if value.shape != [8]:
+        value += 1
+    if value.shape == (4,) and value[:, None].shape == [4, 1]:
+        value += 2
+    tl.store(y + at, value)
+
+
+def test_a_shape_equals_a_list() -> None:
+    y = np.zeros(4, np.float32)
+    shapes[(1,)](np.zeros(4, np.float32), y)
+    np.testing.assert_array_equal(y, 4)
+
+
+@deuteron.jit
+def powers(x, y):
+    at = tl.arange(0, 4)
+    value = tl.load(x + at)
+    tl.store(
+        y + at,
+        libdevice.pow(value, SCALE) + libdevice.round(LIMITS.low) + libdevice.log1p(SCALE) + libdevice.log1p(0.0),
+    )
+
+
+def test_constexprs_of_any_module_reach_libdevice() -> None:
+    x, y = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    powers[(1,)](x, y)
+    np.testing.assert_allclose(y, x**3 + 1 + np.log1p(3.0), rtol=1e-6)
+
+
+def test_a_kernel_without_source_text_runs() -> None:
+    namespace: dict[str, Any] = {"deuteron": deuteron, "tl": tl}
+    text = "@deuteron.jit\ndef made(x, n, BLOCK: tl.constexpr = 4):\n    at = tl.arange(0, BLOCK)\n"
+    exec(text + "    tl.store(x + at, n, mask=at < 3)\n", namespace)  # noqa: S102
+    x = np.zeros(4, np.float32)
+    namespace["made"][(1,)](x, 7)
+    np.testing.assert_array_equal(x, [7, 7, 7, 0])
+    with knobs.interpret.scope(False), pytest.raises(CompilationError, match="source of made is not available"):
+        exec(text + "    tl.store(x + at, n)\n", namespace)  # noqa: S102
+        namespace["made"][(1,)](x, 7)

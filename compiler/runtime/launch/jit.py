@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from ... import knobs
-from ...errors import LaunchError
+from ...errors import CompilationError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.context import current
 from ...options import SCHEDULE_OPTIONS
@@ -77,10 +77,15 @@ class JITFunction(Kernel):
 
     @functools.cached_property
     def source(self) -> KernelSource:
-        """The kernel's source; raises CompilationError where it cannot be read."""
+        """The kernel's source; raises CompilationError where it cannot be read, unless the interpreter does without."""
         if self.fn is None:
             raise TypeError("a kernel has a function or a source")
-        return KernelSource.from_function(self.fn)
+        try:
+            return KernelSource.from_function(self.fn)
+        except CompilationError:
+            if not (knobs.interpret.get() or self._interpret):
+                raise
+            return KernelSource.from_signature(self.fn)
 
     def python(self) -> types.FunctionType | None:
         return self.fn
@@ -108,6 +113,11 @@ class JITFunction(Kernel):
         for i, argument in enumerate(self.source.launched):
             dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
+            if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
+                raise SignatureError(
+                    f"{self.__name__}: the parameter {name!r} is a constexpr and listed in do_not_specialize",
+                    hint="every value of a constexpr is a variant of its own: remove one of the two",
+                )
             made.append(
                 KernelParameter(
                     name,
@@ -291,8 +301,8 @@ class JITFunction(Kernel):
 
     @property
     def debug(self) -> bool:
-        """Whether device assertions are compiled in: as the decorator says, else the knob."""
-        return knobs.debug.get() if self._debug is None else self._debug
+        """Whether device assertions are compiled in: if the decorator or the knob says so."""
+        return bool(self._debug) or knobs.debug.get()
 
     def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
         """Call ``hook(*args, **options)`` before every launch."""
@@ -335,7 +345,7 @@ def jit(
 
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
     ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(launch)``: the name that they
-    show. ``debug``: compile ``tl.device_assert``.
+    show. ``debug``: compile ``tl.device_assert`` (the knob TRITON_DEBUG does it for all kernels).
     """
     if fn is not None:
         return JITFunction(fn, **options)

@@ -120,7 +120,7 @@ def _check_constants(kernel: KernelSource, constants: Mapping[str, object]) -> N
 
 
 def make_schedule(options: Mapping[str, object]) -> Schedule:
-    """The schedule that these options give, with defaults from the knobs.
+    """The schedule that these options give, with defaults from the knobs. The debug knob wins over ``debug=False``.
 
     Raises:
         SignatureError: an option is unknown or of the wrong type.
@@ -128,7 +128,6 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     """
     base = Schedule(
         enable_fp_fusion=knobs.default_fp_fusion.get(),
-        debug=knobs.debug.get(),
     )
     for name, value in options.items():
         if name not in SCHEDULE_OPTIONS:
@@ -137,7 +136,8 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
         optional = name == "maxnreg" and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
-    return replace(base, **options)  # type: ignore[arg-type]
+    made: Schedule = replace(base, **options)  # type: ignore[arg-type]
+    return replace(made, debug=made.debug or knobs.debug.get())
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

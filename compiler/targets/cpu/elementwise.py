@@ -252,9 +252,9 @@ def rsqrt(e: Emitter, op: Op, x: Typed) -> Typed:
     return _in_float(e, _scalar(op), compute, x)
 
 
-@rules(ops.Exp, ops.Exp2, ops.Log, ops.Log2, ops.Sin, ops.Cos, ops.Tanh, ops.Erf)
-def function(e: Emitter, op: Op, x: Typed) -> Typed:
-    elem = _scalar(op)
-    if is_narrow(elem) or x.element == "float":
-        return _in_float(e, elem, lambda a: maths.emit(e, op.mnemonic, a), x)
-    return maths.emit(e, op.mnemonic, x)
+@rules(
+    *(ops.Exp, ops.Exp2, ops.Exp10, ops.Log, ops.Log2, ops.Log10, ops.Sin, ops.Cos, ops.Atan, ops.Tanh, ops.Erf),
+    *(ops.Pow, ops.Atan2),
+)
+def function(e: Emitter, op: Op, *operands: Typed) -> Typed:
+    return _in_float(e, _scalar(op), lambda *wide: maths.emit(e, op.mnemonic, *wide), *operands)

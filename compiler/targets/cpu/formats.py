@@ -178,7 +178,20 @@ def integer_to_float(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:
         return e.cast(opcode, x, compute_element(to))
     if source.bits <= 16:
         return narrow(e, e.cast(opcode, x, "float"), to)
+    if source.bits == 64:
+        x = _odd_beyond_doubles(e, x, source)
     return narrow(e, double_to_odd_float(e, e.cast(opcode, x, "double")), to)
+
+
+def _odd_beyond_doubles(e: Emitter, x: Typed, source: Scalar) -> Typed:
+    """64-bit integers of more than 53 bits rounded to an odd multiple of 2**11, which f64 holds exactly."""
+    low, unit, zero = (constant(x.type, v) for v in ((1 << 11) - 1, 1 << 11, 0))
+    lost = e.compare("ne", e.binary("and", x, low), zero)
+    kept = e.binary("and", x, constant(x.type, -(1 << 11)))
+    odd = e.binary("or", kept, e.select(lost, unit, zero))
+    size = e.intrinsic("abs", x, extra=[Typed("i1", "false")]) if source.is_signed else x
+    large = e.compare("ne", e.binary("lshr", size, constant(x.type, 53)), zero)
+    return e.select(large, odd, x)
 
 
 def float_to_integer(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 
 import numpy as np
 
 from ...ir.core import Op
 from ...ir.types import Pointer, Scalar
 from ...tile import elementwise as e
-from .numbers import Array, dtype_of, rounded, widened
+from .numbers import Array, dtype_of, fused, odd_float, rounded, widened
 from .program import Program, evaluates
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -21,15 +20,22 @@ def _f64(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: function(x.astype(np.float64))
 
 
+def _f64s(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda x, y: function(x.astype(np.float64), y.astype(np.float64))
+
+
 UNARY: dict[type[Op], Callable[[Array], Array]] = {
     e.Neg: np.negative,
     e.Abs: np.abs,
     e.Exp: _f64(np.exp),
     e.Exp2: _f64(np.exp2),
+    e.Exp10: _f64(lambda x: np.power(10.0, x)),
     e.Log: _f64(np.log),
     e.Log2: _f64(np.log2),
+    e.Log10: _f64(np.log10),
     e.Sin: _f64(np.sin),
     e.Cos: _f64(np.cos),
+    e.Atan: _f64(np.arctan),
     e.Tanh: _f64(np.tanh),
     e.Erf: _f64(lambda x: np.asarray(_erf(x), np.float64)),
     e.Sqrt: _f64(np.sqrt),
@@ -46,6 +52,8 @@ BINARY: dict[type[Op], Callable[[Array, Array], Array]] = {
     e.Mul: np.multiply,
     e.Div: np.divide,
     e.Rem: np.fmod,
+    e.Pow: _f64s(np.power),
+    e.Atan2: _f64s(np.arctan2),
     e.And: np.bitwise_and,
     e.Or: np.bitwise_or,
     e.Xor: np.bitwise_xor,
@@ -158,34 +166,8 @@ def select(op: e.Select, program: Program) -> Sequence[Array]:
 
 @evaluates(e.Fma)
 def fma(op: e.Fma, program: Program) -> Sequence[Array]:
-    scalar = op.x.type.scalar
-    x, y, z = (program.get(v).astype(np.float64) for v in (op.x, op.y, op.z))
-    if scalar.bits == 64:
-        return (np.asarray(_exact_fma(x, y, z), np.float64),)
-    with np.errstate(all="ignore"):
-        product = x * y  # exact: twice 24 bits fit in 53
-        total = product + z
-        back = total - product
-        error = (product - (total - back)) + (z - back)
-        # Rounding to odd keeps what the second rounding, to the narrow type, has to know (Boldo, Melquiond 2008).
-        bits = total.view(np.int64)
-        inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
-        towards = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
-        return (rounded(np.where(inexact, towards, total), scalar),)
-
-
-def _fma64(x: float, y: float, z: float) -> float:
-    plain = x * y + z
-    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
-        return plain
-    exact = Fraction(x) * Fraction(y) + Fraction(z)
-    try:
-        return float(exact) if exact else plain
-    except OverflowError:
-        return math.copysign(math.inf, exact)
-
-
-_exact_fma = np.frompyfunc(_fma64, 3, 1)
+    x, y, z = (program.get(v) for v in (op.x, op.y, op.z))
+    return (fused(x, y, z, op.x.type.scalar),)
 
 
 @evaluates(e.Cast)
@@ -197,9 +179,9 @@ def cast(op: e.Cast, program: Program) -> Sequence[Array]:
         if to.kind == "bool":
             return (np.asarray(widened(x, source) != 0),)
         if to.is_float:
-            wide = x if source.bits == 64 and to.bits == 64 else x.astype(np.float64)
-            if not source.is_float and to.bits == 32:
-                return (np.asarray(x.astype(np.float32)),)
+            if not source.is_float and to.bits >= 32:
+                return (np.asarray(x.astype(dtype_of(to))),)
+            wide = x.astype(np.float64) if source.is_float or source.bits < 64 else odd_float(x)
             return (rounded(wide, to, to_zero=op.rounding == "rtz" and source.is_float),)
         return (np.asarray(widened(x, source).astype(dtype_of(to))),)
 

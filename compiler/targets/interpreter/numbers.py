@@ -6,6 +6,8 @@ or square root that equals rounding the exact result. Mathematical functions are
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -60,6 +62,47 @@ def rounded(x: Array, scalar: Scalar, *, to_zero: bool = False) -> Array:
         else:
             kept = np.where(np.abs(kept) > largest, np.copysign(np.inf, kept), kept)
         return np.asarray(kept.astype(dtype))
+
+
+def odd_float(x: Array) -> Array:
+    """64-bit integers as f64 rounded to odd: rounding the result once more, to a narrow type, is rounding once."""
+    low = x.dtype.type((1 << 11) - 1)
+    kept = (x & ~low) | np.where(x & low, low + x.dtype.type(1), x.dtype.type(0))
+    large = np.abs(x.astype(np.float64)) >= 2.0**53
+    return np.asarray(np.where(large, kept, x).astype(np.float64))
+
+
+def fused(x: Array, y: Array, z: Array, scalar: Scalar) -> Array:
+    """x * y + z of the float type ``scalar``, rounded once."""
+    x, y, z = (v.astype(np.float64) for v in (x, y, z))
+    with np.errstate(all="ignore"):
+        if scalar.bits == 64:
+            return np.asarray(_exact_fma(x, y, z), np.float64)
+        product = x * y  # exact: twice 24 bits fit in 53
+        total = product + z
+        back = total - product
+        error = (product - (total - back)) + (z - back)
+        # Rounding to odd keeps what the second rounding, to the narrow type, has to know (Boldo, Melquiond 2008).
+        bits = total.view(np.int64)
+        inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
+        towards = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+        return rounded(np.where(inexact, towards, total), scalar)
+
+
+def _fma64(x: float, y: float, z: float) -> float:
+    plain = x * y + z
+    if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+        return plain
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    if not exact:
+        return plain
+    try:
+        return math.copysign(float(abs(exact)), 1 if exact > 0 else -1)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+_exact_fma = np.frompyfunc(_fma64, 3, 1)
 
 
 def as_tf32(x: Array) -> Array:

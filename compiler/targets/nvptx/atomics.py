@@ -58,12 +58,6 @@ def _choose(state: Lowering, op: AtomicRMW, elem: Scalar) -> _Instruction:
                 )
             return _Instruction("add.noftz", elem.name, "i16")
         return _Instruction("add", elem.name, register_type(elem))
-    if bits == 16:
-        raise UnsupportedOp(
-            f"atomic_{op.kind} of {elem} does not exist in PTX",
-            location=op.location,
-            hint="use 32 bits",
-        )
     word = f"i{bits}"
     match op.kind:
         case "and" | "or" | "xor":

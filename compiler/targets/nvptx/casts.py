@@ -41,9 +41,35 @@ def convert(state: Lowering, x: str, source: Scalar, to: Scalar, rounding: str =
 
 def _integer_to_float(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
     if to not in (F16, F32, F64):
-        return convert(state, _integer_to_float(state, x, source, F32), F32, to)
+        return convert(state, _integer_to_odd(state, x, source), F32, to)
     opcode = "sitofp" if source.is_signed else "uitofp"
     return state.text.op(f"{opcode} {register_type(source)} {x} to {register_type(to)}")
+
+
+def _integer_to_odd(state: Lowering, x: str, source: Scalar) -> str:
+    """An integer as f32, exactly or rounded to odd."""
+    name, sign = register_type(source), "s" if source.is_signed else "u"
+    if source.bits < 32:  # exact
+        return state.text.op(f"{sign}itofp {name} {x} to float")
+    letter = "l" if source.bits == 64 else "r"
+    text = f"cvt.rz.f32.{sign}{source.bits} $0, $1;"
+    short = state.text.asm(["float"], text, f"=f,{letter}", [(name, x)], effects=False)[0]
+    back = state.text.op(f"fpto{sign}i float {short} to {name}")
+    return _made_odd(state, short, state.text.op(f"icmp ne {name} {back}, {x}"))
+
+
+def _double_to_odd(state: Lowering, x: str) -> str:
+    """f64 as f32, exactly or rounded to odd, so that rounding it again to fewer bits is rounding once."""
+    short = _truncate(state, x, F64, F32)
+    back = state.text.op(f"fpext float {short} to double")
+    return _made_odd(state, short, state.text.op(f"fcmp one double {back}, {x}"))
+
+
+def _made_odd(state: Lowering, short: str, inexact: str) -> str:
+    """``short``, which was rounded towards zero, with its last bit set where that lost something."""
+    bits = state.text.op(f"bitcast float {short} to i32")
+    odd = state.text.op(f"or i32 {bits}, {state.text.op(f'zext i1 {inexact} to i32')}")
+    return state.text.op(f"bitcast i32 {odd} to float")
 
 
 def _float_to_integer(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
@@ -60,10 +86,14 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     if source in _EIGHT_BIT:
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
     if to in _EIGHT_BIT:
-        return _narrow_to_eight_bit(state, convert(state, x, source, F32), to)
-    if source.bits == to.bits or (source == F64 and to == BF16):
-        # f16 <-> bf16, and f64 -> bf16, go through f32.
+        if rounding == "rtz":
+            raise UnsupportedOp(f"rounding to {to} towards zero is not available on cuda", hint="use rtne")
+        wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
+        return _narrow_to_eight_bit(state, wide, to)
+    if source.bits == to.bits:  # f16 <-> bf16
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
+    if source == F64 and to == BF16 and rounding == "rtne":
+        return convert(state, _double_to_odd(state, x), F32, to)
     if to.bits > source.bits:
         return state.text.op(f"fpext {register_type(source)} {x} to {register_type(to)}")
     if rounding == "rtz":

@@ -7,6 +7,7 @@ bitcode library. Accuracy of the approximations: PTX ISA, sections "ex2", "lg2",
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ...ir.types import F32, F64, Scalar
 from ...llvm import maths as templates
@@ -36,22 +37,34 @@ for _kind, _name in _ROUNDINGS.items():
     _register_rounding(_kind, _name)
 
 
-def _register(kind: type[ew.FloatUnary], single: object) -> None:
-    """``single``: how f32 is computed, a function of (state, x); None for the template."""
+def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] | None) -> None:
+    """``single``: how f32 is computed unless it shall be precise, a function of (state, x); None for the template."""
 
     @elementwise(kind)
     def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
         scalar, _ = kind_of(op.x)
         if scalar == F64:
-            return _template(state, kind.mnemonic, args[0], scalar)
+            return _template(state, kind.mnemonic, scalar, args[0])
         x = convert(state, args[0], scalar, F32)
-        y = single(state, x) if callable(single) else _template(state, kind.mnemonic, x, F32)
+        if single is None or (isinstance(op, ew.Exp) and op.precise):
+            y = _template(state, kind.mnemonic, F32, x)
+        else:
+            y = single(state, x)
         return convert(state, y, F32, scalar)
 
 
-def _template(state: Lowering, name: str, x: str, scalar: Scalar) -> str:
+def _template(state: Lowering, name: str, scalar: Scalar, *operands: str) -> str:
     type = "double" if scalar == F64 else "float"
-    return templates.emit(Emitter(state.text, contract=True), name, Typed(type, x)).name
+    return templates.emit(Emitter(state.text, contract=True), name, *(Typed(type, x) for x in operands)).name
+
+
+def _register_of_two(kind: type[ew.FloatBinary]) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatBinary, args: list[str]) -> str:
+        scalar, _ = kind_of(op.lhs)
+        wide = F64 if scalar == F64 else F32
+        operands = (convert(state, x, scalar, wide) for x in args)
+        return convert(state, _template(state, kind.mnemonic, wide, *operands), wide, scalar)
 
 
 def _exp2(state: Lowering, x: str) -> str:
@@ -71,6 +84,11 @@ _register(ew.Sin, None)
 _register(ew.Cos, None)
 _register(ew.Tanh, None)
 _register(ew.Erf, None)
+_register(ew.Exp10, None)
+_register(ew.Log10, None)
+_register(ew.Atan, None)
+_register_of_two(ew.Pow)
+_register_of_two(ew.Atan2)
 
 
 @elementwise(ew.Sqrt)

@@ -300,5 +300,5 @@ def load(op: memory.Load, *operands: AxisInfo) -> Sequence[AxisInfo]:
     return (unknown(op.result.type),) if op.volatile else elementwise(op, *operands)
 
 
-for _op in (*e.FloatUnary.__subclasses__(), e.Not, e.Div, e.MulHigh, e.Fma):
+for _op in (*e.FloatUnary.__subclasses__(), e.Not, e.Div, e.Pow, e.Atan2, e.MulHigh, e.Fma):
     RULES.setdefault(_op, elementwise)

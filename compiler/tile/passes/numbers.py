@@ -13,23 +13,9 @@ from collections.abc import Callable
 from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
-from ..formats import FORMATS
+from ..formats import round_to
 
 Number = int | float
-
-
-def round_to(value: float, type: Scalar) -> float:
-    """``value`` rounded to nearest, ties to even, as ``type``; 8-bit floats saturate, wider ones go to infinity."""
-    if type.bits == 64 or value != value or value == 0:
-        return value
-    precision, smallest, largest, saturates = FORMATS[type.name]
-    size = abs(value)
-    if size < 2 * largest:
-        exponent = max(math.frexp(size)[1] - precision, smallest)
-        size = math.ldexp(round(math.ldexp(size, -exponent)), exponent)
-    if size > largest:
-        size = largest if saturates else math.inf
-    return math.copysign(size, value)
 
 
 def _quotient(a: Number, b: Number) -> Number | None:

@@ -166,7 +166,13 @@ TOLERANCE = {"f32": 2.5e-7, "f64": 2e-15, "f16": 1e-3, "bf16": 8e-3}
 
 
 @pytest.mark.parametrize("name", list(TOLERANCE))
-@pytest.mark.parametrize("kind", [e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(e.Exp, e.Exp2, e.Exp10, e.Log, e.Log2, e.Log10, e.Sin, e.Cos, e.Atan, e.Tanh, e.Erf),
+        *(e.Sqrt, e.Rsqrt),
+    ],
+)
 def test_functions(both, same, kind, name):
     x = np.random.default_rng(0).uniform(-8, 8, 64).astype(DTYPES[name])
     x[: len(SPECIAL)] = np.array(SPECIAL).astype(x.dtype)

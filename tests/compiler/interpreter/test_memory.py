@@ -273,8 +273,8 @@ func @f(%x: *T, %v: *T, %old: *T) {{
 )  # fmt: skip
 @pytest.mark.parametrize("element", ["i32", "u64", "f32", "bf16", "f16", "f64"])
 def test_atomics(kind, start, seen, end, element):
-    if element[0] in "bf" and kind in ("and", "or", "xor"):
-        return
+    if element[0] in "bf" and kind in ("and", "or", "xor") or "16" in element and kind != "add":
+        return  # there are no such atomics
     dtype = {"bf16": ml_dtypes.bfloat16, "i32": "int32", "u64": "uint64"}.get(element, f"float{element[1:]}")
     x, old = np.array([start], dtype), np.zeros(4, dtype)
     run(atomic(kind, element), (1,), [x, np.array([5, 3, 9, 2], dtype), old])

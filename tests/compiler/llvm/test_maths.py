@@ -50,6 +50,7 @@ def build(name: str, element: str, lanes: int) -> Callable[[np.ndarray], np.ndar
 REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sin": np.sin, "cos": np.cos,
     "tanh": np.tanh,
+    "exp10": lambda x: np.longdouble(10) ** x, "log10": np.log10, "atan": np.arctan,
     "erf": lambda x: np.array([math.erf(v) for v in x.astype(np.float64)], np.longdouble),
 }  # fmt: skip
 
@@ -59,7 +60,7 @@ def samples(name: str, element: str) -> np.ndarray:
     rng = np.random.default_rng(0)
     n = 4000
     wide = 37 if element == "float" else 300
-    if name in ("log", "log2"):
+    if name in ("log", "log2", "log10"):
         parts = [
             10.0 ** rng.uniform(-wide, wide, n),
             rng.uniform(0.6, 1.6, n),
@@ -70,7 +71,7 @@ def samples(name: str, element: str) -> np.ndarray:
         parts = [rng.uniform(-30, 30, n), rng.uniform(-1e6, 1e6, n), np.pi / 2 * np.arange(n)]
         parts.append(rng.uniform(-1, 1, n) * 10.0 ** rng.uniform(4, wide, n))
     else:
-        largest = {"exp": 88, "exp2": 127, "tanh": 12, "erf": 5}[name]
+        largest = {"exp": 88, "exp2": 127, "exp10": 37, "tanh": 12, "erf": 5, "atan": 30}[name]
         if element == "double" and name.startswith("exp"):
             largest *= 8
         parts = [rng.uniform(-largest, largest, n), rng.normal(0, 1e-3, n)]
@@ -107,8 +108,11 @@ SPECIAL = {
         (2e3, INF),
         (-2e3, 0),
     ],
+    "exp10": [(0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (2.0, 100), (400, INF), (-400, 0)],
     "log": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (-INF, NAN), (NAN, NAN), (1.0, 0)],
     "log2": [(0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0), (8.0, 3), (0.25, -2)],
+    "log10": [(0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0), (100.0, 2)],
+    "atan": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN), (1.0, math.pi / 4)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "cos": [(0.0, 1), (-0.0, 1), (INF, NAN), (-INF, NAN), (NAN, NAN)],
     "tanh": [(0.0, 0.0), (-0.0, -0.0), (INF, 1), (-INF, -1), (NAN, NAN), (50.0, 1)],

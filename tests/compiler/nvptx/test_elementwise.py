@@ -21,9 +21,9 @@ from deuteron.compiler.tile import shape as s
 SIZE = 128
 FLOAT_UNARY = (
     e.Neg, e.Abs, e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt, e.Floor, e.Ceil,
-    e.RoundEven, e.Trunc,
+    e.RoundEven, e.Trunc, e.Exp10, e.Log10, e.Atan,
 )  # fmt: skip
-FLOAT_BINARY = (e.Add, e.Sub, e.Mul, e.Div, e.Rem, e.Min, e.Max)
+FLOAT_BINARY = (e.Add, e.Sub, e.Mul, e.Div, e.Rem, e.Min, e.Max, e.Pow, e.Atan2)
 INTEGER_BINARY = (
     e.Add, e.Sub, e.Mul, e.IntDiv, e.Rem, e.And, e.Or, e.Xor, e.Min, e.Max, e.Shl, e.Shr,
 )  # fmt: skip
@@ -36,6 +36,7 @@ def _arithmetic(scalar: Scalar) -> Iterator[Make]:
         yield from (lambda x, y, kind=kind: kind(x, y) for kind in FLOAT_BINARY)
         yield from (lambda x, y, kind=kind: kind(x, y, True) for kind in (e.Div, e.Min, e.Max))
         yield lambda x, y: e.Sqrt(x, True)
+        yield lambda x, y: e.Exp(x, True)
         yield lambda x, y: e.Fma(x, y, x)
     else:
         yield from (lambda x, y, kind=kind: kind(x) for kind in (e.Neg, e.Not, e.Abs))

@@ -1,0 +1,230 @@
+"""Mathematical functions on every target, measured in units in the last place against 80-bit arithmetic.
+
+The bounds are what the documentation of the language may promise. The simulator of GPU code takes the hardware's own
+approximations as exact, so f32 there says what the compiler adds to them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+SIZE = 512
+DTYPES = {"f32": np.float32, "f64": np.float64}
+Wide = np.longdouble
+_PI = Wide("3.14159265358979323846264338327950288")
+
+
+def erf(x):
+    """Kummer's series, of positive terms: 2/sqrt(pi) exp(-x**2) sum 2**n x**(2n+1) / (2n+1)!!."""
+    a = np.minimum(np.abs(x), Wide(8))
+    term, total = a, a.copy()
+    for n in range(1, 400):
+        term = term * (2 * a * a / (2 * n + 1))
+        total = total + term
+    return np.copysign(np.where(np.isnan(x), x, np.minimum(2 / np.sqrt(_PI) * np.exp(-a * a) * total, 1)), x)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def spread(low, high):
+    """Magnitudes from 10**low to 10**high, both signs."""
+    return lambda rng: rng.uniform(1, 10, SIZE) * 10.0 ** rng.uniform(low, high, SIZE) * rng.choice([-1.0, 1.0], SIZE)
+
+
+def evenly(low, high):
+    """Half evenly, half close to 0, if 0 is inside."""
+
+    def sample(rng):
+        x = rng.uniform(low, high, SIZE)
+        if low < 0 < high:
+            x[::2] *= 10.0 ** rng.uniform(-6, 0, SIZE // 2)
+        return x
+
+    return sample
+
+
+def around_one(low, high):
+    """Every magnitude, and half of the arguments between -3 and 3."""
+
+    def sample(rng):
+        x = spread(low, high)(rng)
+        x[::2] = rng.uniform(-3, 3, SIZE // 2)
+        return x
+
+    return sample
+
+
+def positive(low, high):
+    return lambda rng: np.abs(spread(low, high)(rng))
+
+
+def near_one(rng):
+    x = positive(-30, 30)(rng)
+    x[::3] = 1 + rng.normal(0, 0.2, len(x[::3])) * 10.0 ** rng.uniform(-4, 0, len(x[::3]))
+    return np.abs(x)
+
+
+# name: (expression, exact, argument in f32, argument in f64, bounds: f32 and f64 in code for CPUs, f32 in code for GPUs).
+# exp and sigmoid of f32 on a GPU are ex2.approx(x * log2(e)), as in Triton: the product's rounding grows with |x|.
+UNARY = {
+    "exp": ("tl.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 64)),
+    "precise exp": ("libdevice.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 1.0)),
+    "exp2": ("tl.exp2(x)", np.exp2, evenly(-126, 127), evenly(-1022, 1023), (1.0, 1.0, 2.5)),
+    "exp10": ("libdevice.exp10(x)", lambda x: 10**x, evenly(-37, 38), evenly(-307, 308), (1.5, 1.5, 1.5)),
+    "expm1": ("libdevice.expm1(x)", np.expm1, evenly(-30, 88), evenly(-60, 700), (3.0, 3.0, 3.0)),
+    "log": ("tl.log(x)", np.log, near_one, near_one, (1.0, 1.0, 1.0)),
+    "log2": ("tl.log2(x)", np.log2, near_one, near_one, (1.5, 1.5, 1.5)),
+    "log10": ("libdevice.log10(x)", np.log10, near_one, near_one, (1.5, 1.5, 1.5)),
+    "log1p": ("libdevice.log1p(x)", np.log1p, positive(-9, 9), positive(-18, 18), (3.0, 3.0, 3.0)),
+    "sin": ("tl.sin(x)", np.sin, spread(-5, 6), spread(-9, 12), (1.5, 2.0, 1.5)),
+    "cos": ("tl.cos(x)", np.cos, spread(-5, 6), spread(-9, 12), (1.5, 2.0, 1.5)),
+    "tanh": ("libdevice.tanh(x)", np.tanh, evenly(-12, 12), evenly(-25, 25), (2.0, 2.0, 2.0)),
+    "sinh": ("libdevice.sinh(x)", np.sinh, evenly(-89, 89), evenly(-710, 710), (3.0, 3.0, 3.0)),
+    "cosh": ("libdevice.cosh(x)", np.cosh, evenly(-89, 89), evenly(-710, 710), (3.0, 3.0, 3.0)),
+    "erf": ("tl.erf(x)", erf, evenly(-5, 5), evenly(-6, 6), (2.0, 4.0, 2.0)),
+    "atan": ("libdevice.atan(x)", np.arctan, around_one(-9, 9), around_one(-18, 18), (1.5, 1.5, 1.5)),
+    "sqrt": ("tl.sqrt(x)", np.sqrt, positive(-35, 35), positive(-300, 300), (0.5, 0.5, 0.5)),
+    "rsqrt": ("tl.rsqrt(x)", lambda x: 1 / np.sqrt(x), positive(-35, 35), positive(-300, 300), (1.5, 1.5, 1.5)),
+    "sigmoid": ("tl.sigmoid(x)", sigmoid, evenly(-87, 88), evenly(-708, 709), (3.0, 3.0, 64)),
+}
+BINARY = {
+    "pow": (
+        "libdevice.pow(x, y)", np.power,
+        lambda rng: (near_one(rng), rng.uniform(-1, 1, SIZE)), lambda rng: (near_one(rng), rng.uniform(-9, 9, SIZE)),
+        (1.0, 1.0, 1.0),
+    ),
+    "pow of large powers": (
+        "libdevice.pow(x, y)", np.power,
+        lambda rng: (rng.uniform(0.5, 2, SIZE), rng.uniform(-126, 127, SIZE)),
+        lambda rng: (rng.uniform(0.5, 2, SIZE), rng.uniform(-1022, 1023, SIZE)),
+        (1.0, 1.0, 1.0),
+    ),
+    "atan2": (
+        "libdevice.atan2(x, y)", np.arctan2,
+        lambda rng: (spread(-9, 9)(rng), spread(-9, 9)(rng)), lambda rng: (spread(-18, 18)(rng), spread(-18, 18)(rng)),
+        (2.0, 2.0, 2.0),
+    ),
+    "fmod": (
+        "libdevice.fmod(x, y)", np.fmod,
+        lambda rng: (spread(-3, 3)(rng), spread(-3, 3)(rng)), lambda rng: (spread(-3, 3)(rng), spread(-3, 3)(rng)),
+        (0.0, 0.0, 0.0),
+    ),
+    "div_rn": (
+        "libdevice.div_rn(x, y)", np.divide,
+        lambda rng: (spread(-9, 9)(rng), spread(-9, 9)(rng)), lambda rng: (spread(-9, 9)(rng), spread(-9, 9)(rng)),
+        (0.5, 0.5, 0.5),
+    ),
+}  # fmt: skip
+FUNCTIONS = UNARY | BINARY
+
+
+@pytest.fixture
+def evaluate(reference, run_on_target):
+    """``evaluate(expressions, type, *arguments)``: their values."""
+
+    def call(expressions, type, *arguments):
+        names = ["x", "y"][: len(arguments)]
+        lines = [f"r{i} = {expression}" for i, expression in enumerate(expressions)]
+        function = reference.kernel(lines, dict.fromkeys(names, type), [type] * len(lines), len(arguments[0]))
+        outs = [np.zeros(len(arguments[0]), DTYPES[type]) for _ in lines]
+        run_on_target(function, (1,), [*(a.copy() for a in arguments), *outs])
+        return outs
+
+    return call
+
+
+def errors(found, exact, dtype):
+    """Distances in units in the last place of the exact result; below the normal numbers the unit stays."""
+    unit = np.spacing(np.abs(exact).astype(dtype)).astype(Wide)
+    both = np.isinf(found) & np.isinf(exact.astype(dtype)) & (np.sign(found) == np.sign(exact))
+    return np.where(both, 0, np.abs(found.astype(Wide) - exact) / unit)
+
+
+@pytest.mark.parametrize("type", DTYPES)
+def test_accuracy(request, evaluate, type):
+    gpu = "simulated" in request.node.name or "cuda" in request.node.name
+    bad = []
+    for count, table in ((1, UNARY), (2, BINARY)):
+        groups = list(table.items())
+        rng = np.random.default_rng(17)
+        for name, (expression, exact, *samples, bounds) in groups:
+            drawn = samples[type == "f64"](rng)
+            arguments = [v.astype(DTYPES[type]) for v in (drawn if count == 2 else (drawn,))]
+            (found,) = evaluate([expression], type, *arguments)
+            bound = bounds[1] if type == "f64" else bounds[2 if gpu else 0]
+            wanted = exact(*(a.astype(Wide) for a in arguments))
+            off = errors(found, wanted, DTYPES[type])
+            worst = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
+            print(f"{name:20} {type} {float(off[worst]):6.2f} of {bound}")
+            if not off[worst] <= bound:
+                given = ", ".join(repr(float(a[worst])) for a in arguments)
+                bad.append(
+                    f"{name}({given}) = {found[worst]!r}, {off[worst]:.2f} units from {wanted[worst]!r} (> {bound})"
+                )
+    assert not bad, "\n".join(bad)
+
+
+INF, NAN = math.inf, math.nan
+SPECIAL = {
+    "libdevice.exp10(x)": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (3.0, 1000), (400.0, INF), (-400.0, 0)],
+    "libdevice.log10(x)": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0.0), (1000.0, 3)],
+    "libdevice.atan(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN), (1.0, math.pi / 4)],
+    "libdevice.sinh(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN)],
+    "libdevice.cosh(x)": [(0.0, 1), (INF, INF), (-INF, INF), (NAN, NAN)],
+    "libdevice.expm1(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN)],
+    "libdevice.log1p(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-1.0, -INF), (-2.0, NAN), (NAN, NAN)],
+    "tl.sigmoid(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0), (NAN, NAN)],
+    "libdevice.round(x)": [(0.5, 1), (-0.5, -1), (2.5, 3), (-2.5, -3), (0.25, 0.0), (-0.25, -0.0), (INF, INF), (NAN, NAN)],
+    "libdevice.rint(x)": [(0.5, 0.0), (-0.5, -0.0), (1.5, 2), (2.5, 2), (-INF, -INF), (NAN, NAN)],
+    "libdevice.trunc(x)": [(1.9, 1), (-1.9, -1), (-0.5, -0.0), (INF, INF), (NAN, NAN)],
+    "tl.floor(x)": [(1.9, 1), (-1.1, -2), (-0.0, -0.0), (INF, INF), (NAN, NAN)],
+    "tl.ceil(x)": [(1.1, 2), (-1.9, -1), (-0.5, -0.0), (INF, INF), (NAN, NAN)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type", DTYPES)
+def test_special_values(evaluate, type):
+    for expression, pairs in SPECIAL.items():
+        x, wanted = (np.array([*v, *([v[0]] * (16 - len(v)))], DTYPES[type]) for v in zip(*pairs, strict=True))
+        (found,) = evaluate([expression], type, x)
+        np.testing.assert_array_equal(found, wanted, err_msg=expression)
+        numbers = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(wanted)[numbers], err_msg=expression)
+
+
+@pytest.mark.parametrize("type", DTYPES)
+@pytest.mark.parametrize(("expression", "exact"), [("libdevice.pow(x, y)", "pow"), ("libdevice.atan2(x, y)", "atan2")])
+def test_special_values_of_two(evaluate, type, expression, exact):
+    """Every pair of zeros, ones, odd and even numbers, infinities and NaN, against C's own function."""
+    sides = [0.0, 1.0, 2.0, 3.0, 0.5, 1e30, INF]
+    sides = [*sides, *(-v for v in sides), NAN]
+    x, y = (v.ravel() for v in np.meshgrid(sides, sides))
+    x, y = (np.resize(v, 256).astype(DTYPES[type]) for v in (x, y))
+    (found,) = evaluate([expression], type, x, y)
+    # float_power and arctan2 of f64 are C's.
+    wanted = {"pow": np.float_power, "atan2": np.arctan2}[exact](x.astype(np.float64), y.astype(np.float64))
+    wanted = wanted.astype(DTYPES[type])
+    np.testing.assert_allclose(found, wanted, rtol=4 * np.finfo(DTYPES[type]).eps)
+    numbers = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(wanted)[numbers])
+
+
+def test_the_smallest_results_are_denormal(evaluate):
+    x = np.full(16, -89.4, np.float32)
+    (found,) = evaluate(["tl.sigmoid(x)"], "f32", x)
+    np.testing.assert_allclose(found, math.exp(-89.4), rtol=2e-4)
+    (found,) = evaluate(["tl.sigmoid(x)"], "f64", np.full(16, -720.0))
+    np.testing.assert_allclose(found, math.exp(-720.0), rtol=1e-9)
+
+
+def test_halves_are_computed_in_f32(reference, run_on_target):
+    x = np.linspace(-4, 4, 64).astype(np.float16)
+    case = reference.Case(x=("f16", x))
+    case.expect("libdevice.atan(x)", np.arctan(x.astype(np.float64)).astype(np.float16), "f16")
+    case.expect("libdevice.exp10(x)", (10 ** x.astype(np.float64)).astype(np.float16), "f16")
+    assert not case.run(run_on_target)
