@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +27,13 @@ from deuteron.tuner.events import (
 )
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.measure.statistics import median_interval
+from deuteron.tuner.measure.stopping import is_settled, next_look
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
 from deuteron.tuner.trial import Trial
 from deuteron.tuner.workloads import builtin_workload
+
+LOOKS = list(itertools.accumulate(range(40), lambda rounds, _: next_look(rounds)))
 
 
 class FakeEvaluator:
@@ -87,7 +91,12 @@ class FakeEvaluator:
         self.races.append((fresh, [config_key(c) for c in configs]))
         if any(self.crash_in_race(config) for config in configs):
             return Raced("crashed", "the child process was ended by SIGSEGV")
-        times = [[self.sample(config) for _ in range(rounds)] for config in configs]
+        times: list[list[float]] = [[] for _ in configs]
+        for done in range(1, rounds + 1):
+            for config, values in zip(configs, times, strict=True):
+                values.append(self.sample(config))
+            if fresh and done in LOOKS and is_settled(times):
+                break
         return Raced("ok", None, times, [None] * len(configs), 1500, "a fake")
 
     def close(self) -> None:
