@@ -77,6 +77,7 @@ def decide(
         default_time_ns=base.time_ns,
         speedup=decision.speedup,
         verdict=decision.verdict,
+        challenger=decision.challenger,
         trials=0,
         checked=winner.reference is not None,
         dims_from_arguments=dict(spec.dims_from_arguments),

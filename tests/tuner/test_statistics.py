@@ -137,6 +137,10 @@ def test_a_gain_below_the_margin_is_the_same_however_sure() -> None:
     assert verdict(Interval(0.989, 0.985, 0.993, 10_000)) == "FASTER"
     assert verdict(Interval(1.008, 1.004, 1.012, 10_000)) == "SAME"
     assert verdict(Interval(0.992, 0.98, 0.999, 10_000)) == "AMBIGUOUS"
+    # not precise, and a gain of half a percent is not excluded
+    assert verdict(Interval(0.985, 0.975, 0.996, 10_000)) == "AMBIGUOUS"
+    assert verdict(Interval(0.985, 0.975, 0.994, 10_000)) == "FASTER"
+    assert verdict(Interval(1.015, 1.004, 1.025, 10_000)) == "AMBIGUOUS"
 
 
 positive = st.floats(0.5, 2.0)
