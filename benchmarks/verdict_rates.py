@@ -120,7 +120,7 @@ def final(machine: Machine, ratio: float, finalists: int, seed: int) -> tuple[st
         seed=seed,
         enough=is_settled,
     ).times
-    trials = []
+    trials: list[Trial] = []
     for values in times:
         found = paired_ratio(values, times[0], familywise(finalists))
         metrics = {

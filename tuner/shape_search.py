@@ -18,6 +18,7 @@ from .trial import Trial, utc_now
 from .workloads import Problem
 
 # Screening times of different moments differ by clocks and neighbours: what may be within this of the best may be it.
+# That is judged by the low ends of their intervals: what a neighbour disturbed for most of its samples is not lost.
 RACE_WIDTH = 1.3
 RACERS = 8
 RACE_ROUNDS = (40, 40, 80)
@@ -193,12 +194,11 @@ class ShapeSearch:
                 hint="the failed trials have the details",
             )
         base = self._baseline()
-        best_ns = _median(successes[0])
+        limit = RACE_WIDTH * _median(successes[0])
         close = [
             trial
-            for trial in successes
-            if trial.time_ns is not None
-            and trial.time_ns.low <= RACE_WIDTH * best_ns
+            for trial in sorted(successes, key=_low)
+            if _low(trial) <= limit
             and "duplicate_of" not in trial.metrics
             and config_key(trial.config) != config_key(base)
         ]
@@ -371,6 +371,10 @@ def complete_group(trials: Sequence[Trial], phase: str) -> list[Trial]:
 
 def _median(trial: Trial) -> float:
     return trial.time_ns.median if trial.time_ns is not None else float("inf")
+
+
+def _low(trial: Trial) -> float:
+    return trial.time_ns.low if trial.time_ns is not None else float("inf")
 
 
 def _outcome(trial: Trial) -> Outcome:

@@ -205,7 +205,12 @@ def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pyte
     made.prepare(prepared | {"seed": 1, "default": default})
     checks: list[object] = []
     checker, _ = made._ready()
-    monkeypatch.setattr(checker, "check", lambda config: checks.append(config) or Comparison(0.0))
+
+    def check(config: object) -> Comparison:
+        checks.append(config)
+        return Comparison(0.0)
+
+    monkeypatch.setattr(checker, "check", check)
     race = {"configs": [default, default], "rounds": 30, "seconds": 1.0, "seed": 1}
     made.race(race | {"final": False})
     assert asked == [(2, None, 30)] and checks == []

@@ -28,7 +28,7 @@ from deuteron.tuner.events import (
     event_from_json,
 )
 from deuteron.tuner.job import Budget, JobSpec
-from deuteron.tuner.measure.statistics import median_interval, paired_ratio
+from deuteron.tuner.measure.statistics import Interval, median_interval, paired_ratio
 from deuteron.tuner.measure.stopping import is_settled, next_look
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
@@ -159,6 +159,7 @@ def test_finds_the_best_and_says_how_sure(tmp_path: Path) -> None:
     assert record.default_config == {"ROWS": 1, "TILES": 1}
     assert record.verdict == "FASTER" and record.checked
     assert record.speedup.low <= 1.3 <= record.speedup.high
+    assert record.challenger == record.speedup
     assert record.trials == 25  # the whole space
     assert evaluator.closed
     assert [type(e) for e in run.events[:2]] == [JobStarted, ShapeStarted]
@@ -186,6 +187,7 @@ def test_nothing_beats_the_default(tmp_path: Path) -> None:
     (record,) = Run(job(), FakeEvaluator(flat), tmp_path).records
     assert record.config == record.default_config == {"ROWS": 1, "TILES": 1}
     assert (record.speedup.median, record.verdict) == (1.0, "SAME")
+    assert record.challenger is not None and 0.99 < record.challenger.low < record.challenger.high < 1.01
 
 
 def test_a_gain_below_the_margin_keeps_the_default(tmp_path: Path) -> None:
@@ -236,6 +238,19 @@ def test_who_drops_out_of_a_race_is_compared_in_its_own_rounds(tmp_path: Path) -
     for trial in run.trials:
         if trial.phase == "race":
             assert trial.metrics["ratio"] == pytest.approx(three_groups(trial.config) / 1100, rel=0.01)
+
+
+def test_bad_luck_while_screening_does_not_exclude_the_best(tmp_path: Path) -> None:
+    """A neighbour made most of its samples slow, but not all: it may be the best, and the race finds out."""
+    best = {"ROWS": 4, "TILES": 2}
+
+    class Unlucky(FakeEvaluator):
+        def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+            screened = super().screen(config, best_ns)
+            return replace(screened, time_ns=Interval(1500, 1000, 9000, 30)) if dict(config) == best else screened
+
+    (record,) = Run(job(), Unlucky(bowl), tmp_path).records
+    assert record.config == best
 
 
 def test_lucky_noise_does_not_replace_the_default(tmp_path: Path) -> None:
