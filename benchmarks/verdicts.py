@@ -159,7 +159,7 @@ def main() -> None:
         for seed in range(options.searches):
             found.append(search(twins, options.elements, seed))
             print(f"{seed + 1}/{options.searches}: {found[-1].verdict}", end="   \r", file=sys.stderr)
-    print(f"{options.searches} searches among {TWINS} twins of {options.elements} elements on {platform.processor()}, ")
+    print(f"{options.searches} searches among {TWINS} twins of {options.elements} elements on {platform.machine()}")
     report(found)
     if options.out is not None:
         options.out.write_text(
