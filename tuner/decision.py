@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .errors import JobError
 from .measure.statistics import Interval, Verdict, verdict
@@ -12,25 +13,38 @@ from .trial import Trial
 from .workloads import Problem
 
 
-def choose(final: Sequence[Trial]) -> tuple[Trial, Interval, Verdict]:
-    """The trial whose configuration is stored, its speed-up over the default (the first trial), and what the final says
-    of the best challenger. A challenger is taken only if the final calls it FASTER; of several the one with the best
-    ratio. So what is stored is never known to be slower than the default, nor merely lucky.
+@dataclass(frozen=True)
+class Decision:
+    """What a final decides. ``stored``: the trial whose configuration is kept, and ``speedup`` its speed-up over the
+    default, exactly 1 for the default itself. ``verdict`` is about the best challenger, and ``challenger`` is its
+    speed-up, also where it was not good enough; None where there was none. Intervals hold for all challengers together
+    (:func:`~.measure.statistics.familywise`)."""
+
+    stored: Trial
+    speedup: Interval
+    verdict: Verdict
+    challenger: Interval | None
+
+
+def choose(final: Sequence[Trial]) -> Decision:
+    """What the trials of a final say, the default first. A challenger is taken only if the final calls it FASTER; of
+    several the one with the best ratio. So what is stored is never known to be slower than the default, nor merely
+    lucky.
 
     Raises :class:`JobError` when the final is empty or the default in it has no time.
     """
     if not final or final[0].time_ns is None:
         raise JobError("the final has no measurement of the default configuration")
     default, challengers = final[0], final[1:]
-    same = Interval(1.0, 1.0, 1.0, final[0].time_ns.samples)
+    unchanged = Interval(1.0, 1.0, 1.0, final[0].time_ns.samples)
     if not challengers:
-        return default, same, "SAME"
-    best = min(challengers, key=lambda trial: trial.metrics["ratio"])
+        return Decision(default, unchanged, "SAME", None)
     faster = [trial for trial in challengers if verdict(_ratio(trial)) == "FASTER"]
-    if not faster:
-        return default, same, verdict(_ratio(best))
-    winner = min(faster, key=lambda trial: trial.metrics["ratio"])
-    return winner, _ratio(winner).inverse(), "FASTER"
+    best = min(faster or challengers, key=lambda trial: trial.metrics["ratio"])
+    speedup = _ratio(best).inverse()
+    if faster:
+        return Decision(best, speedup, "FASTER", speedup)
+    return Decision(default, unchanged, verdict(_ratio(best)), speedup)
 
 
 def decide(
@@ -40,9 +54,10 @@ def decide(
     toolchain: Mapping[str, str],
 ) -> ConfigRecord:
     """The record of one shape; ``default_config`` is what the final compared with: the default configuration, or where
-    that does not work on the device the first one that did. ``trials`` is left at 0 for the caller. The id follows from the winning trial, so a job that is resumed after its last trial
-    gives the same record again."""
-    winner, speedup, outcome = choose(final)
+    that does not work on the device the first one that did. ``trials`` is left at 0 for the caller. The id follows from
+    the winning trial, so a job that is resumed after its last trial gives the same record again."""
+    decision = choose(final)
+    winner = decision.stored
     base = final[0]
     if winner.time_ns is None or base.time_ns is None:
         raise JobError("the final has no measurement of the chosen configuration")
@@ -60,8 +75,9 @@ def decide(
         default_config=dict(base.config),
         time_ns=winner.time_ns,
         default_time_ns=base.time_ns,
-        speedup=speedup,
-        verdict=outcome,
+        speedup=decision.speedup,
+        verdict=decision.verdict,
+        challenger=decision.challenger,
         trials=0,
         checked=winner.reference is not None,
         dims_from_arguments=dict(spec.dims_from_arguments),

@@ -60,8 +60,17 @@ def time_text(ns: float) -> str:
 
 
 def speedup_text(speedup: Interval) -> str:
-    """``1.31x [1.29, 1.33]``."""
-    return f"{speedup.median:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]"
+    """``1.31x [1.29, 1.33]``; a narrow interval gets three digits: ``1.002x [0.998, 1.006]``."""
+    digits = 2 if speedup.high - speedup.low > 0.02 else 3
+    return f"{speedup.median:.{digits}f}x [{speedup.low:.{digits}f}, {speedup.high:.{digits}f}]"
+
+
+def verdict_text(record: ConfigRecord) -> str:
+    """``FASTER``, or why the default was kept: ``default kept: SAME, best challenger 1.002x [0.998, 1.006]``."""
+    if record.verdict == "FASTER":
+        return "FASTER"
+    kept = f"default kept: {record.verdict}"
+    return kept if record.challenger is None else f"{kept}, best challenger {speedup_text(record.challenger)}"
 
 
 def trial_text(trial: Trial) -> str:
@@ -101,7 +110,7 @@ def _record_text(record: ConfigRecord) -> str:
             f"{speedup_text(record.speedup)} over the default, {time_text(record.time_ns.median)}, "
             f"{config_label(record.config)}"
         )
-    return f"the default is best ({record.verdict}), {time_text(record.time_ns.median)}"
+    return f"{verdict_text(record)}, {time_text(record.time_ns.median)}"
 
 
 class PlainProgress:
@@ -212,7 +221,7 @@ def summary_rows(records: Sequence[ConfigRecord]) -> list[dict[str, str]]:
             "default": time_text(record.default_time_ns.median),
             "best": time_text(record.time_ns.median),
             "speed-up": speedup_text(record.speedup) if record.verdict == "FASTER" else "1.00x",
-            "verdict": record.verdict if record.verdict == "FASTER" else f"default kept: {record.verdict}",
+            "verdict": verdict_text(record),
             "configuration": config_label(record.config),
         }
         for record in records

@@ -11,21 +11,24 @@ from .errors import JobError
 from .evaluate.compile_pool import Compiled
 from .evaluate.evaluator import Evaluator, Raced, Screened
 from .json_fields import Scalar
-from .measure.statistics import Interval, median_interval, paired_ratio, verdict
+from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
 from .space import Configuration, Space, config_key
 from .strategies import Outcome, Strategy
 from .trial import Trial, utc_now
 from .workloads import Problem
 
-# Screening medians of different moments differ by clocks and neighbours: what is within this of the best may be it.
+# Screening times of different moments differ by clocks and neighbours: what may be within this of the best may be it.
+# That is judged by the low ends of their intervals: what a neighbour disturbed for most of its samples is not lost.
 RACE_WIDTH = 1.3
 RACERS = 8
-RACE_ROUNDS = (7, 8, 10)
+RACE_ROUNDS = (40, 40, 80)
 FINALISTS = 2
-FINAL_ROUNDS = 40
-# Shares of a time budget; without one, the seconds that race and final may take.
+# No more than this: it bounds what the measuring process sends back.
+FINAL_ROUNDS = 20_000
+# Shares of a time budget; without one, the seconds that race and final may take. The final takes a fraction of a second
+# where nothing disturbs it, and all of them beside a neighbour that makes times vary by tens of percent.
 SCREEN_SHARE, RACE_SHARE = 0.75, 0.6
-RACE_SECONDS, FINAL_SECONDS = 3.0, 3.0
+RACE_SECONDS, FINAL_SECONDS = 3.0, 12.0
 
 # Proposals in flight per compile process.
 AHEAD = 2
@@ -42,8 +45,8 @@ class ShapeSearch:
 
     ``screen``: every proposal is compiled, checked and timed briefly; the default configuration first. ``race``: those
     close to the best run against each other in interleaved rounds, losers drop out. ``final``: the best two against the
-    default in a new process on new inputs. Finished trials of an interrupted search are taken over: screened ones are
-    told to the strategy, a complete race or final is not repeated.
+    default in a new process on new inputs, for as many rounds as the verdicts need. Finished trials of an interrupted
+    search are taken over: screened ones are told to the strategy, a complete race or final is not repeated.
     """
 
     problem: Problem
@@ -191,11 +194,11 @@ class ShapeSearch:
                 hint="the failed trials have the details",
             )
         base = self._baseline()
-        best_ns = _median(successes[0])
+        limit = RACE_WIDTH * _median(successes[0])
         close = [
             trial
-            for trial in successes
-            if _median(trial) <= RACE_WIDTH * best_ns
+            for trial in sorted(successes, key=_low)
+            if _low(trial) <= limit
             and "duplicate_of" not in trial.metrics
             and config_key(trial.config) != config_key(base)
         ]
@@ -245,29 +248,35 @@ class ShapeSearch:
         challengers = alive[1:]
         if not challengers:
             return alive
-        length = min(len(times[i]) for i in alive)
         leader = min(challengers, key=lambda i: median_interval(times[i]).median)
-        kept = [
-            i
-            for i in challengers
-            if i == leader or verdict(paired_ratio(times[i][-length:], times[leader][-length:])) != "SLOWER"
-        ]
+        kept = [i for i in challengers if i == leader or paired_ratio(times[i], times[leader]).low <= 1]
         return [alive[0], *kept]
 
     # -- final -------------------------------------------------------------------------------------------------
 
     def _final(self, race: list[Trial]) -> list[Trial]:
-        """The default and the best of the race in a new process, on new inputs, for longer."""
+        """The default and the best of the race in a new process, on new inputs, until the verdicts are settled.
+
+        Where code and buffers come to lie differs from process to process and makes equal candidates differ, by more
+        than a percent in one process of thirty. So who is FASTER runs again in another process, and that one counts:
+        it was not chosen for its result.
+        """
         self._check_cancelled()
         challengers = sorted(race[1:], key=lambda trial: trial.metrics["ratio"])[:FINALISTS]
         configs = [race[0].config, *(trial.config for trial in challengers)]
         began, started_at = time.monotonic(), utc_now()
+        raced, times = self._fresh_times(configs, stage=9)
+        if _somebody_is_faster(list(times.values())):
+            configs = [configs[i] for i in times]
+            raced, times = self._fresh_times(configs, stage=10)
+        chosen = [configs[i] for i in times]
+        return self._group("final", chosen, list(times.values()), raced, began, started_at)
+
+    def _fresh_times(self, configs: Sequence[Configuration], stage: int) -> tuple[Raced, dict[int, list[float]]]:
+        """Rounds in a new process; the times of those that work there, by their place in ``configs``."""
         seconds = self._phase_seconds(1.0, FINAL_SECONDS)
-        raced, alive = self._race_sound(configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage=9, fresh=True)
-        sound = [position for position, times in enumerate(raced.times) if times]
-        chosen = [configs[alive[position]] for position in sound]
-        times = [raced.times[position] for position in sound]
-        return self._group("final", chosen, times, raced, began, started_at)
+        raced, alive = self._race_sound(configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage, fresh=True)
+        return raced, {alive[position]: times for position, times in enumerate(raced.times) if times}
 
     def _group(
         self,
@@ -280,11 +289,12 @@ class ShapeSearch:
     ) -> list[Trial]:
         """Report what ran together as trials that a resumed search recognises as complete."""
         share = (time.monotonic() - began) / len(configs)
+        confidence = familywise(len(configs) - 1) if phase == "final" else CONFIDENCE
         group: list[Trial] = []
         for index, (config, values) in enumerate(zip(configs, times, strict=True)):
             interval = median_interval(values)
-            base = times[0][-len(values) :]
-            ratio = paired_ratio(values[-len(base) :], base)
+            # Who dropped out of a race ran in its first rounds only.
+            ratio = paired_ratio(values, times[0][: len(values)], confidence)
             screened = self._screened.get(config_key(config))
             metrics = dict(screened.metrics) if screened is not None else {}
             metrics |= self._rates(interval) | {
@@ -370,8 +380,18 @@ def complete_group(trials: Sequence[Trial], phase: str) -> list[Trial]:
     return group if indices == list(range(size)) else []
 
 
+def _somebody_is_faster(times: Sequence[Sequence[float]]) -> bool:
+    """Whether the rounds so far call any challenger FASTER than the default, the first."""
+    confidence = familywise(len(times) - 1)
+    return any(verdict(paired_ratio(challenger, times[0], confidence)) == "FASTER" for challenger in times[1:])
+
+
 def _median(trial: Trial) -> float:
     return trial.time_ns.median if trial.time_ns is not None else float("inf")
+
+
+def _low(trial: Trial) -> float:
+    return trial.time_ns.low if trial.time_ns is not None else float("inf")
 
 
 def _outcome(trial: Trial) -> Outcome:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
@@ -165,8 +166,6 @@ def result_table(configs: list[StoredConfig], *, with_device: bool = False) -> M
 
 def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
     record = json.loads(config.body)
-    speedup = record["speedup"]
-    interval = f"{speedup['low']:.2f}–{speedup['high']:.2f}"
     return tag(
         "tr",
         tag("td", config.device_name) if with_device else None,
@@ -176,14 +175,24 @@ def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
         tag("td", duration(record["time_ns"]["median"]), class_="number"),
         tag(
             "td",
-            tag("strong", f"{speedup['median']:.2f}×"),
+            tag("strong", f"{record['speedup']['median']:.2f}×"),
             " ",
-            tag("span", interval, class_="muted"),
+            tag("span", _evidence(record), class_="muted"),
             class_="number",
         ),
         tag("td", pill(record["verdict"])),
         tag("td", tag("code", settings_text(record["config"]))),
     )
+
+
+def _evidence(record: Mapping[str, Any]) -> str:
+    """The interval of the speed-up; where the default was kept, the best challenger's."""
+    if record["verdict"] == "FASTER":
+        return f"{record['speedup']['low']:.2f}–{record['speedup']['high']:.2f}"
+    challenger = record.get("challenger")
+    if challenger is None:
+        return ""
+    return f"challenger {challenger['median']:.3f}×, {challenger['low']:.3f}–{challenger['high']:.3f}"
 
 
 @router.get("/live/jobs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
-from deuteron.server.configs import put_record
+from deuteron.server.configs import put_record, stored_config
 from deuteron.server.pages.html import join, tag
+from deuteron.server.pages.jobs import result_table
+from deuteron.tuner.measure.statistics import Interval
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -39,6 +42,19 @@ def test_pages_have_a_policy_and_no_inline_script(client: TestClient, path: str)
     assert "<script>" not in response.text
     assert " onclick=" not in response.text
     assert " style=" not in response.text
+
+
+def test_what_the_best_challenger_reached_is_shown(make_record: Callable[..., Any]) -> None:
+    better = make_record({"M": 1})
+    kept = replace(
+        better, verdict="SAME", speedup=Interval(1.0, 1.0, 1.0, 32), challenger=Interval(1.0021, 0.998, 1.0062, 99)
+    )
+    shown = str(
+        result_table([stored_config(record, None) for record in (better, kept, replace(kept, challenger=None))])
+    )
+    assert "1.96–2.04" in shown
+    assert "challenger 1.002×, 0.998–1.006" in shown
+    assert "1.00–1.00" not in shown
 
 
 def test_hostile_names_stay_text(client: TestClient, make_record: Callable[..., Any]) -> None:

@@ -114,7 +114,7 @@ def test_wrong_record_names_its_line(bundle_path: Path) -> None:
 def test_streams_without_holding_the_file(tmp_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "large"
     record = make_record({"n": 1})
-    count = 3000
+    count = 4000
 
     def stream():  # type: ignore[no-untyped-def]
         for n in range(count):

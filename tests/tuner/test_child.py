@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import get_device
+from deuteron.tuner.evaluate import session
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.measure.sampling import Rounds
+from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.workloads import Problem, builtin_workload
+from deuteron.tuner.workloads.tolerance import Comparison
 
 # A stand-in for the worker: it does what the configuration says.
 SCRIPT = """
@@ -182,6 +187,35 @@ def test_evaluator_races(evaluator: LocalEvaluator) -> None:
     assert raced.status == "ok" and len(raced.times) == 2 and raced.sm_mhz == 1500
     bad = evaluator.race([*two, {"deed": "segfault"}], rounds=7, seconds=1, seed=1, fresh=False)
     assert bad.status == "crashed" and "SIGSEGV" in (bad.error or "")
+
+
+def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def rounds(stopwatch: object, launches: list[object], *, enough: object, **more: object) -> Rounds:
+        asked.append((len(launches), enough, more["rounds"]))
+        return Rounds([[1.0] for _ in launches], [])
+
+    monkeypatch.setattr(session, "interleaved_rounds", rounds)
+    spec = builtin_workload("vector_add")
+    problem = Problem(spec, {"n": 64}, "f32")
+    default = problem.default(problem.space(get_device("cpu").properties), "cpu")
+    made = session.Session()
+    prepared = {"workload": spec.to_json(), "dims": {"n": 64}, "dtype": "f32", "target": "cpu", "device": "cpu"}
+    made.prepare(prepared | {"seed": 1, "default": default})
+    checks: list[object] = []
+    checker, _ = made._ready()
+
+    def check(config: object) -> Comparison:
+        checks.append(config)
+        return Comparison(0.0)
+
+    monkeypatch.setattr(checker, "check", check)
+    race = {"configs": [default, default], "rounds": 30, "seconds": 1.0, "seed": 1}
+    made.race(race | {"final": False})
+    assert asked == [(2, None, 30)] and checks == []
+    made.race(race | {"final": True})
+    assert asked[1:] == [(2, is_settled, 30)] and checks == [default, default]
 
 
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:

@@ -113,6 +113,10 @@ def test_summary(make_record) -> None:  # type: ignore[no-untyped-def]
         "configuration": "BLOCK=128 num_warps=4",
     }
     assert (rows[1]["speed-up"], rows[1]["verdict"]) == ("1.00x", "default kept: AMBIGUOUS")
+    beaten = replace(kept, verdict="SAME", challenger=Interval(1.0021, 0.998, 1.0062, 99))
+    said = "default kept: SAME, best challenger 1.002x [0.998, 1.006]"
+    assert summary_rows([beaten])[0]["verdict"] == said
+    assert event_text(ShapeFinished(beaten)) == f"n=4 f32: {said}, 1 us"
     lines = summary_text([kept]).splitlines()
     assert lines[0].startswith("shape  dtype  default") and "BLOCK=64" in lines[1]
     assert summary_text([]) == "no records\n"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+import pytest
+
+from deuteron.tuner.measure import sampling
 from deuteron.tuner.measure.sampling import (
     HOST_SAMPLE_NS,
     Rounds,
@@ -14,7 +19,8 @@ from deuteron.tuner.measure.sampling import (
     interleaved_rounds,
     without_throttled,
 )
-from deuteron.tuner.measure.statistics import median_interval, paired_ratio, verdict
+from deuteron.tuner.measure.statistics import MIN_PAIRS, median_interval, paired_ratio, verdict
+from deuteron.tuner.measure.stopping import next_look
 
 
 @dataclass
@@ -40,7 +46,7 @@ class SimulatedDevice:
     """A kernel takes its warm time, or its cold time when the cache was flushed or another kernel ran before."""
 
     def __init__(self) -> None:
-        self.now, self.resident, self.flushes = 0.0, "", 0
+        self.now, self.resident, self.flushes, self.asked = 0.0, "", 0, 0
         self.mhz: int | None = None
         self.launched: list[str] = []
 
@@ -62,6 +68,7 @@ class SimulatedDevice:
     def synchronize(self) -> None: ...
 
     def clocks(self) -> Clocks:
+        self.asked += 1
         return Clocks(self.mhz)
 
 
@@ -84,13 +91,33 @@ def test_cold_timing_flushes_before_every_launch() -> None:
     assert warm.interval.median == 1000.0
 
 
-def test_first_look_gives_up_on_the_hopeless_only() -> None:
+def simulated_time(monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice) -> None:
+    """Let the measuring code read the device's clock when it asks how long it took."""
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=lambda: device.now / 1e9))
+
+
+def test_first_look_gives_up_on_the_hopeless_only(monkeypatch: pytest.MonkeyPatch) -> None:
     device = SimulatedDevice()
+    simulated_time(monkeypatch, device)
     stopwatch = Stopwatch(device, cold=True)
-    bad = first_look(stopwatch, device.kernel("bad", 2000.0), best_ns=1000.0)
-    assert bad.hopeless and bad.interval.samples == 2
-    fair = first_look(stopwatch, device.kernel("fair", 1400.0), best_ns=1000.0)
+    bad = first_look(stopwatch, device.kernel("bad", 2e6), best_ns=1e6)
+    assert bad.hopeless and bad.interval.samples == 3
+    slow = first_look(stopwatch, device.kernel("slow", 2e7), best_ns=1e6)
+    assert slow.hopeless and slow.interval.samples == 2
+    fair = first_look(stopwatch, device.kernel("fair", 1.4e6), best_ns=1e6)
     assert not fair.hopeless and fair.interval.samples >= 5
+
+
+def test_first_look_outlasts_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wake up, or a neighbour, make the first milliseconds slow: that alone is not hopeless."""
+    device = SimulatedDevice()
+    simulated_time(monkeypatch, device)
+
+    def waking() -> None:
+        device.now += 1e6 if device.now < 4e6 else 1e5
+
+    look = first_look(Stopwatch(device, cold=True), waking, best_ns=1e5)
+    assert not look.hopeless and look.interval.median == 1e5
 
 
 def test_rounds_visit_every_candidate_in_changing_order_with_a_warm_up() -> None:
@@ -105,10 +132,71 @@ def test_rounds_visit_every_candidate_in_changing_order_with_a_warm_up() -> None
     assert len(orders) > 1
 
 
-def test_time_ends_the_rounds_but_not_before_six() -> None:
+def test_all_candidates_take_equally_many_launches_a_sample() -> None:
+    """One that met a neighbour while launches were counted would else pay more for each sample than the others."""
+    device = SimulatedDevice()
+    disturbed = iter([1e6] * 4)
+
+    def unlucky() -> None:
+        device.launched.append("unlucky")
+        device.now += next(disturbed, 1e4)
+
+    interleaved_rounds(
+        Stopwatch(device, cold=False), [device.kernel("a", 1e4), unlucky], rounds=8, seconds=60.0, seed=1
+    )
+    per_visit = 1 + HOST_SAMPLE_NS // 10_000 + 1
+    assert Counter(device.launched[-8 * 2 * per_visit :]) == {"a": 8 * per_visit, "unlucky": 8 * per_visit}
+
+
+def test_time_ends_the_rounds_but_not_before_a_verdict_is_possible() -> None:
     device = SimulatedDevice()
     rounds = interleaved_rounds(Stopwatch(device, cold=True), [device.kernel("a", 1e6)], rounds=50, seconds=0.0, seed=1)
-    assert len(rounds.times[0]) == 6
+    assert len(rounds.times[0]) == MIN_PAIRS
+
+
+def test_rounds_end_at_the_look_that_has_seen_enough() -> None:
+    device = SimulatedDevice()
+    looks: list[int] = []
+
+    def enough(times: Sequence[Sequence[float]]) -> bool:
+        looks.append(len(times[0]))
+        return len(times[0]) >= 30
+
+    launches = [device.kernel("a", 1e6), device.kernel("b", 1e6)]
+    stopwatch = Stopwatch(device, cold=True)
+    rounds = interleaved_rounds(stopwatch, launches, rounds=500, seconds=60.0, seed=1, enough=enough)
+    first = next_look(0)
+    assert looks == [first, next_look(first), next_look(next_look(first)), len(rounds.times[0])]
+    looks.clear()
+    interleaved_rounds(stopwatch, launches, rounds=500, seconds=60.0, seed=1, enough=enough, least_seconds=60.0)
+    assert looks == []
+
+
+def test_looks_do_not_see_throttled_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "CLOCK_SECONDS", 0.0)
+    device = SimulatedDevice()
+    device.mhz = 1500
+    seen: list[int] = []
+
+    def enough(times: Sequence[Sequence[float]]) -> bool:
+        seen.append(len(times[0]))
+        return True
+
+    def throttling() -> None:
+        device.now += 1e6
+        device.mhz = 900 if 8.5e6 < device.now < 12.5e6 else 1500
+
+    interleaved_rounds(Stopwatch(device, cold=True), [throttling], rounds=50, seconds=60.0, seed=1, enough=enough)
+    assert seen == [next_look(0) - 2]
+
+
+def test_clocks_are_asked_for_now_and_then() -> None:
+    device = SimulatedDevice()
+    device.mhz = 1500
+    rounds = interleaved_rounds(
+        Stopwatch(device, cold=True), [device.kernel("a", 1e6)], rounds=2000, seconds=60.0, seed=1
+    )
+    assert rounds.sm_mhz == [1500] * 2000 and 1 <= device.asked < 200
 
 
 def test_drift_between_rounds_does_not_decide() -> None:
@@ -117,7 +205,7 @@ def test_drift_between_rounds_does_not_decide() -> None:
 
     def drifting(factor: float) -> Callable[[], None]:
         def launch() -> None:
-            device.now += factor * 1e6 * (1 + device.now / 3e9) * (1 + 0.002 * rng.gauss(0, 1))
+            device.now += factor * 1e6 * (1 + device.now / 3e8) * (1 + 0.002 * rng.gauss(0, 1))
 
         return launch
 

@@ -81,7 +81,8 @@ class Evaluator(Protocol):
         seed: int,
         fresh: bool,
     ) -> Raced:
-        """Time candidates in interleaved rounds. ``fresh``: in a new process, on new inputs, checked again."""
+        """Time candidates in interleaved rounds, the default first. ``fresh``, for the final: in a new process, on new
+        inputs, checked again, and only until the verdicts on all of them are settled."""
         ...
 
     def close(self) -> None: ...
@@ -149,7 +150,7 @@ class LocalEvaluator:
             "rounds": rounds,
             "seconds": seconds,
             "seed": seed,
-            "check": fresh,
+            "final": fresh,
         }
         limit = self._timeout * max(1, len(configs)) + seconds
         return _read_raced(self._measure("race", request, limit))

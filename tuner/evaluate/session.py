@@ -12,6 +12,7 @@ from deuteron.compiler.errors import TargetError
 from ..errors import JobError
 from ..json_fields import Fields, JsonObject, canonical_json, expect_number
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
+from ..measure.stopping import LEAST_SECONDS, is_settled
 from ..space import Configuration, config_key, read_config
 from ..workloads import Problem, Variant, WorkloadSpec
 from ..workloads.spec import read_shape
@@ -123,14 +124,16 @@ class Session:
         return answer
 
     def race(self, request: JsonObject) -> JsonObject:
-        """Fields ``configs``, ``rounds``, ``seconds``, ``seed``, ``check``: time candidates in interleaved rounds. With
-        ``check`` each is compared with the reference first; those that fail are reported and not timed."""
+        """Fields ``configs``, ``rounds``, ``seconds``, ``seed``, ``final``: time candidates in interleaved rounds. In the
+        ``final`` each is compared with the reference first, those that fail are reported and not timed, and it ends
+        once the verdicts on all are settled."""
         checker, device = self._ready()
         fields = Fields(request, "race")
         configs = fields.items("configs", read_config)
         began = time.perf_counter()
         errors: list[str | None] = [None] * len(configs)
-        if fields.boolean("check"):
+        final = fields.boolean("final")
+        if final:
             errors = [checker.check(config).message for config in configs]
         sound = [i for i, error in enumerate(errors) if error is None]
         checked = time.perf_counter()
@@ -140,6 +143,8 @@ class Session:
             rounds=fields.integer("rounds"),
             seconds=fields.number("seconds"),
             seed=fields.integer("seed"),
+            enough=is_settled if final else None,
+            least_seconds=LEAST_SECONDS if final else 0.0,
         )
         times: list[list[float]] = [[] for _ in configs]
         for position, index in enumerate(sound):

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from .statistics import Interval, median_interval
+from .statistics import MIN_PAIRS, Interval, median_interval
+from .stopping import next_look
 
 Launch: TypeAlias = Callable[[], None]
 
@@ -33,17 +34,21 @@ class TimedDevice(Protocol):
     def clocks(self) -> object: ...
 
 
-# Reading a host clock costs some 50 ns and waking threads some us: samples this long keep both under a percent.
-HOST_SAMPLE_NS = 200_000
+# Reading a host clock costs some 50 ns: a tenth of a percent of this. Neighbours take cores away for milliseconds: what
+# is compared must follow each other faster than that. Beside two busy processes, one sample of 50 us a visit told
+# ratios 3 to 10 times as precisely in the same time as medians of seven samples of 200 us.
+HOST_SAMPLE_NS = 50_000
 MAX_LAUNCHES = 1000
 
+# A first look outlasts what a neighbour takes a core away for, some 4 ms, and what threads take to wake up.
+SCREEN_LEAST_SECONDS = 0.01
 SCREEN_MIN_SAMPLES = 5
 SCREEN_MAX_SAMPLES = 30
 SCREEN_SECONDS = 0.05
 SCREEN_LIMIT_SECONDS = 0.5
 
-MIN_VISIT_SAMPLES = 3
-MAX_VISIT_SAMPLES = 15
+# Asking for clocks costs up to a millisecond, and they change more slowly than this.
+CLOCK_SECONDS = 0.02
 
 # A first look this much slower than the best so far ends: noise of the public tables is under 10 % for all but the
 # worst spaces, so nothing that could still win is lost.
@@ -102,27 +107,33 @@ class FirstLook:
 
 
 def first_look(stopwatch: Stopwatch, launch: Launch, best_ns: float | None) -> FirstLook:
-    """Time a candidate roughly. Stops after two samples that are both :data:`HOPELESS` times slower than ``best_ns``,
-    the fastest median so far."""
+    """Time a candidate roughly, for :data:`SCREEN_LEAST_SECONDS` at least. Gives up after half of them if all samples so
+    far, two at least, are :data:`HOPELESS` times slower than ``best_ns``, the fastest median so far."""
     launches = stopwatch.launches_per_sample(launch)
     samples: list[float] = []
     began = time.perf_counter()
-    while len(samples) < SCREEN_MAX_SAMPLES:
+    while True:
         samples.append(stopwatch.sample(launch, launches))
         spent = time.perf_counter() - began
-        hopeless = best_ns is not None and len(samples) >= 2 and min(samples) > HOPELESS * best_ns
-        if hopeless:
+        hopeless = best_ns is not None and min(samples) > HOPELESS * best_ns
+        if hopeless and len(samples) >= 2 and spent >= SCREEN_LEAST_SECONDS / 2:
             return FirstLook(median_interval(samples), True)
-        if len(samples) >= SCREEN_MIN_SAMPLES and spent > SCREEN_SECONDS:
-            break
-        if len(samples) >= 3 and spent > SCREEN_LIMIT_SECONDS:
-            break
-    return FirstLook(median_interval(samples), False)
+        if _seen_enough(len(samples), spent):
+            return FirstLook(median_interval(samples), False)
+
+
+def _seen_enough(samples: int, seconds: float) -> bool:
+    """Whether a first look is over: short kernels take many samples, long ones few."""
+    return (
+        (samples >= SCREEN_MAX_SAMPLES and seconds >= SCREEN_LEAST_SECONDS)
+        or (samples >= SCREEN_MIN_SAMPLES and seconds > SCREEN_SECONDS)
+        or (samples >= 3 and seconds > SCREEN_LIMIT_SECONDS)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """``times[c][r]``: median time in ns of candidate c in round r. ``sm_mhz`` per round, None where unknown."""
+    """``times[c][r]``: time in ns of candidate c in round r. ``sm_mhz`` per round, None where unknown."""
 
     times: list[list[float]]
     sm_mhz: list[int | None]
@@ -135,37 +146,37 @@ def interleaved_rounds(
     rounds: int,
     seconds: float,
     seed: int,
+    enough: Callable[[Sequence[Sequence[float]]], bool] | None = None,
+    least_seconds: float = 0.0,
 ) -> Rounds:
     """Time candidates against each other: every round visits each candidate once, in random order, launches it once
-    untimed and takes the median of some samples. At least 6 rounds, then until ``rounds`` or ``seconds`` is spent; short
-    kernels get more samples a visit, so that the seconds are used. How long it takes does not depend on who is ahead:
-    stopping when a difference shows would find one too often.
+    untimed and takes one sample. All take equally many launches a sample, so that what a sample costs beside them is
+    the same for all. At least :data:`MIN_PAIRS` rounds, then until ``rounds`` or ``seconds`` is spent.
+
+    ``enough`` may end it earlier: it is asked after as many rounds as :func:`~.stopping.next_look` says, not before
+    ``least_seconds``, and sees the times so far without throttled rounds.
 
     Throttled rounds are dropped (at most half of them), so fewer than ``rounds`` may come back.
     """
     rng = random.Random(seed)
-    per_sample = [stopwatch.launches_per_sample(launch) for launch in launches]
-    visit_ns = seconds * 1e9 / (rounds * max(1, len(launches)))
-    samples = [
-        _samples_per_visit(visit_ns / (stopwatch.sample(launch, count) * count))
-        for launch, count in zip(launches, per_sample, strict=True)
-    ]
+    per_sample = max((stopwatch.launches_per_sample(launch) for launch in launches), default=1)
     result = Rounds([[] for _ in launches], [])
+    clock = _Clock(stopwatch.device)
+    look = next_look(0)
     began = time.perf_counter()
-    for done in range(rounds):
-        if done >= 6 and time.perf_counter() - began > seconds:
-            break
+    for done in range(1, rounds + 1):
         for index in rng.sample(range(len(launches)), len(launches)):
             launches[index]()
-            taken = [stopwatch.sample(launches[index], per_sample[index]) for _ in range(samples[index])]
-            result.times[index].append(sorted(taken)[len(taken) // 2])
-        result.sm_mhz.append(_sm_mhz(stopwatch.device))
+            result.times[index].append(stopwatch.sample(launches[index], per_sample))
+        result.sm_mhz.append(clock.sm_mhz())
+        spent = time.perf_counter() - began
+        if done >= MIN_PAIRS and spent > seconds:
+            break
+        if enough is not None and done >= look and spent >= least_seconds:
+            if enough(without_throttled(result).times):
+                break
+            look = next_look(done)
     return without_throttled(result)
-
-
-def _samples_per_visit(fitting: float) -> int:
-    """An odd number of samples near what fits, so that their median is one of them."""
-    return min(MAX_VISIT_SAMPLES, max(MIN_VISIT_SAMPLES, int(fitting) // 2 * 2 + 1))
 
 
 def without_throttled(rounds: Rounds) -> Rounds:
@@ -180,6 +191,19 @@ def without_throttled(rounds: Rounds) -> Rounds:
     return Rounds([[times[i] for i in keep] for times in rounds.times], [rounds.sm_mhz[i] for i in keep])
 
 
-def _sm_mhz(device: TimedDevice) -> int | None:
-    mhz = getattr(device.clocks(), "sm_mhz", None)
-    return mhz if isinstance(mhz, int) else None
+class _Clock:
+    """The device's clock, asked for at most once in :data:`CLOCK_SECONDS`."""
+
+    def __init__(self, device: TimedDevice) -> None:
+        self._device = device
+        self._asked = float("-inf")
+        self._mhz: int | None = None
+
+    def sm_mhz(self) -> int | None:
+        """In MHz, None where unknown."""
+        now = time.perf_counter()
+        if now - self._asked >= CLOCK_SECONDS:
+            mhz = getattr(self._device.clocks(), "sm_mhz", None)
+            self._mhz = mhz if isinstance(mhz, int) else None
+            self._asked = now
+        return self._mhz

@@ -24,7 +24,9 @@ class ConfigRecord:
     the final measurement called it FASTER; else it is the default, and ``speedup`` is exactly 1.
 
     ``verdict`` compares the best challenger with the default: SAME, SLOWER and AMBIGUOUS say why the default was
-    kept. Times are medians in ns of the final phase with 95 % intervals; ``speedup`` is the paired ratio default/best.
+    kept. Times are medians in ns of the final phase with 95 % intervals; ``speedup`` is the paired ratio default/best,
+    ``challenger`` the same ratio of the best challenger, taken or not, with an interval that holds for all finalists
+    together; None where the search had no challenger.
     ``toolchain``: names and versions that the code depended on. ``dims_from_arguments`` and ``dtype_argument`` tell a
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
     ``checked``: the result was compared with the reference on fresh inputs in the final phase.
@@ -48,6 +50,7 @@ class ConfigRecord:
     dtype_argument: str | None = None
     created_at: str = field(default_factory=utc_now)
     profile_sha256: str | None = None
+    challenger: Interval | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -91,6 +94,7 @@ class ConfigRecord:
             "dtype_argument": self.dtype_argument,
             "created_at": self.created_at,
             "profile_sha256": self.profile_sha256,
+            "challenger": None if self.challenger is None else self.challenger.to_json(),
         }
 
     @staticmethod
@@ -125,6 +129,9 @@ class ConfigRecord:
             dtype_argument=fields.optional_text("dtype_argument"),
             created_at=fields.text("created_at"),
             profile_sha256=fields.optional_text("profile_sha256"),
+            challenger=Interval.from_json(fields.get("challenger"), fields.where("challenger"))
+            if fields.has("challenger")
+            else None,
         )
 
 

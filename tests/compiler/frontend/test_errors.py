@@ -146,7 +146,8 @@ CASES = [
     ("y = 'a' * 10 ** 9", errors.UnsupportedSyntax, "10000 elements", "", "'a'"),
     ("y = int('7' * 5000)", errors.TypeMismatch, "takes numbers", "", "int("),
     ("y = tl.cdiv(4, 0)", errors.UnsupportedSyntax, "by zero", "", "tl.cdiv"),
-    ("y = int(float('inf'))", errors.UnsupportedSyntax, "infinity", "", "int("),
+    ("y = float('one')", errors.TypeMismatch, "could not convert", "", "float("),
+    ("y = int(float('inf'))", errors.TypeMismatch, "infinity", "", "int("),
     (
         "t = (1, 2)\n    for i in tl.static_range(99):\n        t = (t, t)",
         errors.UnsupportedSyntax,

@@ -1,0 +1,101 @@
+"""The stopping rule on synthetic times: when it ends, and that ending early keeps what intervals promise."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from deuteron.tuner.measure.statistics import SAME_MARGIN, Interval, familywise, is_precise, paired_ratio, verdict
+from deuteron.tuner.measure.stopping import FIRST_LOOK, is_settled, next_look
+
+
+def gaussian(rng: random.Random) -> float:
+    return math.exp(rng.gauss(0, 0.01))
+
+
+def stepping(rng: random.Random) -> float:
+    """A clock with two levels."""
+    return (1.06 if rng.random() < 0.4 else 1.0) * math.exp(rng.gauss(0, 0.003))
+
+
+def interrupted(rng: random.Random) -> float:
+    """A third of the samples meet a neighbour."""
+    return math.exp(rng.gauss(0, 0.004)) + (rng.expovariate(3) if rng.random() < 0.3 else 0.0)
+
+
+def measure(
+    rng: random.Random, ratio: float, noise: Callable[[random.Random], float], challengers: int, most: int = 1000
+) -> list[Interval]:
+    """The ratios of equally fast challengers when the rule has ended the rounds."""
+    times: list[list[float]] = [[] for _ in range(challengers + 1)]
+    look = 0
+    while look < most:
+        look = next_look(look)
+        for candidate, values in enumerate(times):
+            values += [noise(rng) * (ratio if candidate else 1.0) for _ in range(look - len(values))]
+        if is_settled(times):
+            break
+    return [paired_ratio(values, times[0], familywise(challengers)) for values in times[1:]]
+
+
+def test_looks_are_few() -> None:
+    looks = [next_look(0)]
+    while looks[-1] < 20_000:
+        looks.append(next_look(looks[-1]))
+    assert looks[0] == FIRST_LOOK and looks == sorted(set(looks)) and len(looks) < 40
+
+
+@given(st.integers(0, 1000), st.integers(FIRST_LOOK, 200), st.floats(1 - SAME_MARGIN, 1 + SAME_MARGIN))
+def test_near_the_margin_it_ends_by_precision_alone(seed: int, rounds: int, factor: float) -> None:
+    """Who is ahead does not matter: a slightly faster challenger is settled when an equal one is."""
+    rng = random.Random(seed)
+    default = [gaussian(rng) for _ in range(rounds)]
+    challenger = [gaussian(rng) for _ in range(rounds)]
+    ratio = paired_ratio(challenger, default, familywise(1))
+    assume(ratio.low > 1 - SAME_MARGIN and ratio.high < 1 + SAME_MARGIN)
+    assume(abs(ratio.high / ratio.low - 1 - SAME_MARGIN) > 1e-9)  # else rounding decides
+    for times in (challenger, [factor * t for t in challenger]):
+        assert is_settled([default, times]) == is_precise(ratio)
+
+
+def test_every_challenger_must_be_settled() -> None:
+    rng = random.Random(1)
+    default = [1.0] * 40
+    noisy = [1 + rng.gauss(0, 0.05) for _ in default]
+    assert is_settled([default])
+    assert is_settled([default, default])
+    assert not is_settled([default, noisy])
+    assert not is_settled([default, default, noisy])
+
+
+def test_a_clear_difference_needs_no_precision() -> None:
+    rng = random.Random(2)
+    default = [1 + rng.gauss(0, 0.03) for _ in range(40)]
+    assert is_settled([default, [0.8 * (1 + rng.gauss(0, 0.03)) for _ in default]])
+    assert is_settled([default, [1.2 * (1 + rng.gauss(0, 0.03)) for _ in default]])
+    assert not is_settled([default, [0.99 * (1 + rng.gauss(0, 0.03)) for _ in default]])
+
+
+@pytest.mark.parametrize("noise", [gaussian, stepping, interrupted])
+@pytest.mark.parametrize("ratio", [1.0, 0.99, 0.7])
+def test_ending_early_keeps_the_coverage(noise: Callable[[random.Random], float], ratio: float) -> None:
+    rng = random.Random(f"{noise.__name__}{ratio}")
+    runs = 300
+    missed = sum(
+        any(not found.low <= ratio <= found.high for found in measure(rng, ratio, noise, 2)) for _ in range(runs)
+    )
+    # 5 % are promised; three standard errors of 300 runs are 3.8 %
+    assert missed / runs <= 0.05 + 0.038
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.0, "SAME"), (0.995, "SAME"), (0.98, "FASTER"), (1.02, "SLOWER")])
+@pytest.mark.parametrize("noise", [gaussian, stepping, interrupted])
+def test_what_it_ends_with_is_an_answer(noise: Callable[[random.Random], float], ratio: float, expected: str) -> None:
+    rng = random.Random(7)
+    said = [verdict(found) == expected for _ in range(60) for found in measure(rng, ratio, noise, 2)]
+    assert sum(said) / len(said) >= 0.95
