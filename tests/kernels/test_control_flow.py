@@ -1,0 +1,168 @@
+"""Early exits and compile-time numbers, one kernel a case; tests/fuzz makes up the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.compiler.frontend import KernelSource, lower
+
+
+@triton.jit
+def guarded(lengths, out, VARLEN: tl.constexpr, N: tl.constexpr):
+    pid = tl.program_id(0)
+    if VARLEN:
+        n = tl.load(lengths + pid)
+        if n == 0:
+            return
+        SIZE: tl.constexpr = 4
+    else:
+        n = N
+        SIZE: tl.constexpr = 8
+    tl.store(out + pid, n + tl.sum(tl.full((SIZE,), 1, tl.int32)))
+
+
+@triton.jit
+def first_above(x, n, limit):
+    for i in range(n):
+        if tl.load(x + i) > limit:
+            return i, tl.load(x + i)
+    return -1, 0
+
+
+@triton.jit
+def search(x, out, n, limit):
+    place, value = first_above(x, n, limit)
+    tl.store(out, place)
+    tl.store(out + 1, value)
+
+
+@triton.jit
+def odd_sum(x, out, n):
+    total = 0
+    for i in range(n):
+        value = tl.load(x + i)
+        if value % 2 == 0:
+            continue
+        if value > 100:
+            break
+        total += value
+    tl.store(out, total)
+
+
+@triton.jit
+def guarded_walk(x, out, n):
+    """The condition is not evaluated after a break: it would read outside of x."""
+    i = 0
+    while tl.load(x + i) != 7:
+        i += 1
+        if i == n:
+            break
+    tl.store(out, i)
+
+
+@triton.jit
+def unrolled(x, out):
+    for i in tl.static_range(4):
+        value = tl.load(x + i)
+        if value < 0:
+            continue
+        if value == 0:
+            break
+        tl.store(out + i, value)
+    tl.store(out + 4, 1)
+
+
+def _run(kernel, x, *arguments, grid=(1,), size=8, **constants):
+    out = np.full(size, -9, np.int32)
+    kernel[grid](np.asarray(x, np.int32), out, *arguments, **constants)
+    return out.tolist()
+
+
+def test_a_return_under_a_compile_time_branch_leaves_the_rest_and_its_constants():
+    assert _run(guarded, [3, 0, 5], grid=(3,), VARLEN=True, N=1, size=3) == [7, -9, 9]
+    assert _run(guarded, [3, 0, 5], grid=(3,), VARLEN=False, N=1, size=3) == [9, 9, 9]
+
+
+@pytest.mark.parametrize(("limit", "want"), [(4, [2, 9]), (100, [-1, 0]), (0, [0, 1])])
+def test_a_helper_returns_out_of_a_loop(limit, want):
+    assert _run(search, [1, 4, 9, 5], 4, limit)[:2] == want
+
+
+def test_break_and_continue_keep_the_values_of_their_moment():
+    assert _run(odd_sum, [1, 2, 3, 101, 5], 5)[0] == 4
+    assert _run(odd_sum, [1, 2, 3, 4, 5], 5)[0] == 9
+    assert _run(odd_sum, [1], 0)[0] == 0
+
+
+def test_a_while_condition_is_not_evaluated_by_those_who_left():
+    assert _run(guarded_walk, [1, 2, 3], 3)[0] == 3
+    assert _run(guarded_walk, [1, 7, 3], 3)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "want"),
+    [([1, 2, 3, 4], [1, 2, 3, 4, 1]), ([1, -1, 3, 0], [1, -9, 3, -9, 1]), ([0, 2, 3, 4], [-9, -9, -9, -9, 1])],
+)
+def test_unrolled_loops_break_and_continue_at_run_time(x, want):
+    assert _run(unrolled, x)[:5] == want
+
+
+def _many_returns(count):
+    body = "".join(
+        f"    if x > {i}:\n        y += {i}\n    if x == {i}:\n        tl.store(p + 1, {i})\n        return\n"
+        for i in range(count)
+    )
+    return f"import triton.language as tl\nimport triton\n@triton.jit\ndef k(p):\n    x = tl.load(p)\n    y = 0\n{body}    tl.store(p, y)\n"
+
+
+def test_the_rest_after_an_early_return_is_compiled_once():
+    """Twice as many early returns make twice as many operations."""
+    sizes = []
+    for count in (40, 80):
+        function = lower(KernelSource.from_text(_many_returns(count), "k"), {"p": "*i32"}, {})
+        sizes.append(sum(1 for _ in function.walk()))
+    assert sizes[1] < 2.2 * sizes[0]
+
+
+@triton.jit
+def interface(out, n, eps):
+    tl.store(out, n.to(tl.float32) * 0.5)
+    acc = 0
+    acc = acc.to(tl.int64)
+    for i in range(3):
+        acc += i
+    tl.store(out + 1, acc)
+    tl.store(out + 2, eps.to(tl.float32))
+    if n.type.is_int():
+        tl.store(out + 3, n.dtype.primitive_bitwidth)
+    tl.store(out + 4, tl.where(n > 0, float("-100000000.0"), float("-inf")))
+    tl.store(out + 5, float("-nan"))
+
+
+@pytest.mark.parametrize("n", [1, 2, 16])
+def test_numbers_that_are_known_have_what_tensors_have(n):
+    out = np.zeros(6, np.float32)
+    interface[(1,)](out, n, 0.25)
+    assert out[:5].tolist() == [n / 2, 3, 0.25, 32, -1e8]
+    assert np.isnan(out[5])
+
+
+@triton.jit
+def rebound(out, n):
+    s = 0
+    for i in tl.static_range(2):
+        s += i
+    for j in range(n):
+        for i in range(2):
+            s += i + 1
+    tl.store(out, s)
+    tl.store(out + 1, i)
+
+
+def test_a_loop_variable_may_be_bound_again_by_other_loops():
+    out = np.zeros(2, np.int64)
+    rebound[(1,)](out, 5)
+    assert out.tolist() == [16, 1]
