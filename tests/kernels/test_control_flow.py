@@ -155,7 +155,7 @@ def rebound(out, n):
     s = 0
     for i in tl.static_range(2):
         s += i
-    for j in range(n):
+    for _j in range(n):
         for i in range(2):
             s += i + 1
     tl.store(out, s)
