@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..errors import LaunchError
 from ..frontend.namespace import LiveNamespace
 from ..frontend.source import KernelSource
+from ..language.constexpr import unwrap
 from ..language.inline import Inlinable, LibraryFunction
 
 
@@ -59,4 +60,5 @@ def _may_change(value: object) -> bool:
 
 
 def _same(old: object, new: object) -> bool:
+    old, new = unwrap(old), unwrap(new)
     return type(old) is type(new) and bool(old == new)
