@@ -179,3 +179,21 @@ def test_cpu_device_is_written_without_entries() -> None:
     profile = Profile()
     profile.add_launches(profile.node(("k",)), count=1, time_ns=5, device_type="CPU", device_id=0)
     assert profile.to_literal()[1] == {"CPU": {}}
+
+
+def test_a_file_is_on_disk_before_it_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "p.hatchet"
+    target.write_text("old")
+    states = []
+
+    def fsync(descriptor: int) -> None:
+        states.append((target.read_text(), os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    profile = Profile()
+    profile.add(("A",), {"count": 1})
+    assert profile.write(target) == target
+    assert states == [("old", len(target.read_bytes()))]
+    assert list(tmp_path.iterdir()) == [target]

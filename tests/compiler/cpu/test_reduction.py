@@ -31,6 +31,12 @@ def test_reductions_of_other_types(both, same, kind, dtype, shape, axis):
     same(found[0], wanted[0])
 
 
+@pytest.mark.parametrize("shape,axis", CASES)
+def test_a_sum_of_negative_zeros_is_negative(both, shape, axis):
+    found, _ = both(lambda k, x: k.reduce(x, axis, lambda a, b: k.emit(e.Add(a, b))), np.full(shape, -0.0, np.float32))
+    assert np.signbit(found[0]).all()
+
+
 @pytest.mark.parametrize("kind,reference", [(e.Max, np.max), (e.Min, np.min)])
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32, np.float32])
 def test_extremes_of_one_sign(both, kind, reference, dtype):
