@@ -35,7 +35,7 @@ LISTS = Path(__file__).with_suffix("")
 TIMEOUT_SECONDS = 180
 #: What tests read beside the packages.
 BESIDE = ("tests", "benchmarks", "docs", "docker", "examples", ".typing")
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class StaleMutant(Exception):
