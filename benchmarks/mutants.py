@@ -92,20 +92,22 @@ def package_folders(root: Path = ROOT) -> dict[str, Path]:
 
 
 def locate(mutant: Mutant, root: Path = ROOT) -> Path:
-    """The file, relative to ``root``, that holds the mutant's text; found by the text, so files may move.
+    """The file, relative to ``root``, that holds the mutant's text; where a file was renamed, any other that has it.
 
     Raises:
         StaleMutant: the text is there not at all, or more than once.
     """
-    found: dict[Path, int] = {}
-    for folder in package_folders(root).values():
-        for path in folder.rglob(Path(mutant.file).name):
-            if path.as_posix().endswith("/" + mutant.file) and (count := path.read_text().count(mutant.old)):
-                found[path.relative_to(root)] = count
+    files = [path for folder in package_folders(root).values() for path in folder.rglob("*.py")]
+    named = [path for path in files if path.as_posix().endswith("/" + mutant.file)]
+    found = _count(mutant.old, named) or _count(mutant.old, files)
     if sum(found.values()) != 1:
-        places = ", ".join(f"{path} ({count} times)" for path, count in found.items()) or f"no {mutant.file}"
+        places = ", ".join(f"{path.relative_to(root)} ({count} times)" for path, count in found.items()) or "no file"
         raise StaleMutant(f"{mutant.area}/{mutant.name}: {mutant.old!r} is in {places}, not in one place")
-    return next(iter(found))
+    return next(iter(found)).relative_to(root)
+
+
+def _count(text: str, files: Sequence[Path]) -> dict[Path, int]:
+    return {path: count for path in files if (count := path.read_text().count(text))}
 
 
 class Copy:

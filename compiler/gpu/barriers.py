@@ -51,7 +51,8 @@ class Pending:
 
     def from_another_iteration(self) -> Pending:
         """The same arrays, but a pointer of this name now points elsewhere."""
-        return Pending(set(self.scratch), *({array: {None} for array in touched} for touched in self.arrays))
+        elsewhere: list[Touched] = [{array: {None} for array in touched} for touched in self.arrays]
+        return Pending(set(self.scratch), *elsewhere)
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> Function:
