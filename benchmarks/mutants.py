@@ -1,8 +1,9 @@
 """Do the tests catch mistakes? Seeds one mistake after the other and runs the tests of its area.
 
-The mistakes ("mutants") are in ``benchmarks/mutants/*.toml``, a file for each area. Each is applied to a scratch copy of the
-checkout, never to the checkout itself. A mutant is caught when a test fails, crashes or runs out of time, and survives when
-all pass: then a test is missing, unless the mutant says why it changes nothing (``equivalent``).
+The mistakes ("mutants") are in ``benchmarks/mutants/*.toml``, a file for each area. Each is applied to a scratch copy
+of the checkout, never to the checkout itself. A mutant is caught when a test fails, crashes or runs out of time, and
+survives when all pass: then a test is missing, unless the mutant says why it changes nothing (``equivalent``).
+
 
     python benchmarks/mutants.py                    all of them; exit status 1 when one survives
     python benchmarks/mutants.py --only barrier     those whose name or area contains "barrier"

@@ -6,12 +6,15 @@ import errno
 import json
 import os
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from deuteron.profiler import MetricError, Profile, ProfileFileError
+from deuteron.profiler.metrics import Value, updates
 from deuteron.profiler.output.hatchet import float_text
 
 
@@ -124,6 +127,25 @@ def test_siblings_keep_the_order_in_which_they_were_seen() -> None:
         "a",
         "m",
     ]
+
+
+def test_a_node_is_updated_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading and writing each update waits long enough for all other threads to read the same."""
+
+    def slow(held: Mapping[str, Value], metrics: Mapping[str, object]) -> dict[str, Value]:
+        changed = updates(held, metrics)
+        time.sleep(0.005)
+        return changed
+
+    monkeypatch.setattr("deuteron.profiler.tree.updates", slow)
+    profile = Profile()
+    node = profile.node(("A",))
+    threads = [threading.Thread(target=profile.add_to, args=(node, {"count": 1})) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert node.metrics == {"count": 8}
 
 
 def test_adding_from_many_threads_loses_nothing() -> None:

@@ -84,7 +84,6 @@ def test_a_global_that_changes_its_type_is_refused(
 ) -> None:
     """1, 1.0 and True are equal in Python, but not the same code."""
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(3 if changed is not True else 1))
-    kernel.cache.clear()
     fresh = deuteron.jit(kernel.fn)
     fresh[(1,)](x, x, 100, BLOCK=64)
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(changed))

@@ -1,4 +1,4 @@
-"""Walking constrained products against the plain product: what is found, what is counted, and how few steps it takes."""
+"""Walking constrained products against the plain product: what is found and counted, and how few steps it takes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,9 @@ def test_cdiv_of_run_time_numbers_rounds_up() -> None:
 def test_swizzle2d_walks_groups_of_rows_column_by_column() -> None:
     """A grid of 5 x 3 in groups of 2 rows: the last group has one row."""
     order = [(row, column) for first in (0, 2, 4) for column in range(3) for row in range(first, min(first + 2, 5))]
-    body = "a, b = tl.swizzle2d(i // 3, i % 3, 5, 3, 2); tl.store(out + i, a, mask=i < 15); tl.store(out + 16 + i, b, mask=i < 15)"
+    body = (
+        "m = i < 15; a, b = tl.swizzle2d(i // 3, i % 3, 5, 3, 2); tl.store(out + i, a, m); tl.store(out + 16 + i, b, m)"
+    )
     found = execute(body, NUMBERS, np.zeros(32, np.int32))
     assert list(zip(found[:15].tolist(), found[16:31].tolist(), strict=True)) == order
 
@@ -101,7 +103,8 @@ def test_numbers_at_the_edges_of_a_type(type, low, high) -> None:
 
 def test_integers_meet_as_in_c() -> None:
     """C's usual conversions, restated: the longer wins; of equal length the unsigned one."""
-    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(a, b, out):\n    z = a + b\n    tl.store(out, z)\n"
+    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(a, b, out):\n"
+    text += "    z = a + b\n    tl.store(out, z)\n"
     for a, b in itertools.product([f"{s}{n}" for s in "iu" for n in (8, 16, 32, 64)], repeat=2):
         function = lower(KernelSource.from_text(text, "kernel"), {"a": a, "b": b, "out": "*f64"}, {})
         (value,) = [r for op in function.walk() for r in op.results if r.name == "z"]

@@ -199,7 +199,7 @@ def test_every_sum_and_every_copy_of_one_bit():
 
 
 def counted_wavefronts(access):
-    """Cycles of all accesses of one warp, counted bank by bank as the hardware serves them: 128 bytes of lanes at once."""
+    """Cycles of all accesses of one warp, counted bank by bank as the hardware serves them: 128 bytes at once."""
     cycles = 0
     together = max(1, min(32, 128 // max(4, access.vector_bytes)))
     for index in range(len(access.offsets)):

@@ -30,11 +30,11 @@ def test_for_counts_as_range_does(from_text, simulated, bounds, known) -> None:
 
 
 LOOP = """
-func @f(%out: *i32, %lower: T, %upper: T) {
+func @f(%out: *i32, %lo: T, %up: T) {
   %step = constant {value = STEP, type = T} : T
   %z = constant {value = 0, type = i32} : i32
   %one = constant {value = 1, type = i32} : i32
-  %n, %last = for %lower %upper %step inits=[%z, %lower] {num_stages = 0, unroll = 1} : i32, T body=(%i: T, %k: i32, %l: T) {
+  %n, %last = for %lo %up %step inits=[%z, %lo] {num_stages = 0, unroll = 1} : i32, T body=(%i: T, %k: i32, %l: T) {
     %k1 = add %k %one : i32
     yield values=[%k1, %i]
   }

@@ -11,8 +11,6 @@ import pytest
 from deuteron.compiler.errors import UnsupportedOp
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx
-from deuteron.compiler.targets.nvptx.simulator import simulate
-from deuteron.compiler.targets.nvptx.simulator.races import AccessLog
 
 DTYPES = {
     "fp16": np.float16,
@@ -383,29 +381,3 @@ def k(table_ptr, out_ptr, N: tl.constexpr):
     sample = from_text(text, {"table_ptr": "*i64:16", "out_ptr": "*fp32:16"}, {"N": 256})
     for target in ("cuda:80", "cuda:90a"):
         check_ptx(sample, target)
-
-
-@pytest.mark.parametrize("size, stores", [(1, 1), (64, 64), (256, 256)])
-def test_an_element_is_stored_by_one_of_the_threads_that_hold_it(
-    from_text, simulated, monkeypatch, size, stores
-) -> None:
-    """Counted in the simulated memory: 128 threads hold copies of a scalar and of small tiles."""
-    text = """
-def k(y_ptr, SIZE: tl.constexpr):
-    if SIZE == 1:
-        tl.store(y_ptr, 1.0)
-    else:
-        tl.store(y_ptr + tl.arange(0, SIZE), 1.0)
-"""
-    program = from_text(text, {"y_ptr": "*fp32:16"}, {"SIZE": size}).program()
-    counted, write = [], AccessLog.write
-
-    def count(log, indices, threads, changes) -> None:
-        counted.append(indices.size // 4)
-        write(log, indices, threads, changes)
-
-    monkeypatch.setattr(AccessLog, "write", count)
-    out = np.zeros(size, np.float32)
-    simulate(program.llvm, (1,), [out], program.num_warps, program.shared_bytes)
-    assert (out == 1).all()
-    assert sum(counted) == stores

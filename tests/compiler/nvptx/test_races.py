@@ -1,4 +1,6 @@
-"""No two threads touch the same byte without a barrier between: the simulator keeps watch, on kernels made for hazards."""
+"""No two threads touch the same byte without a barrier between: the simulator keeps watch, on kernels made for it.
+
+And of threads that hold copies of an element one stores it."""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.targets import interpreter
+from deuteron.compiler.targets.nvptx.simulator import simulate
+from deuteron.compiler.targets.nvptx.simulator.races import AccessLog
 
 N = 256
 SIGNATURE = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "n": "i32"}
@@ -151,3 +155,29 @@ class Author:
 def test_random_kernels_have_all_their_barriers(from_text, simulated, seed) -> None:
     body = ["v = tl.load(x_ptr + o)", *Author(seed).block(2), "tl.store(y_ptr + N + o, v)"]
     _check(from_text, simulated, HEAD + "".join(f"    {line}\n" for line in body), 2)
+
+
+@pytest.mark.parametrize("size, stores", [(1, 1), (64, 64), (256, 256)])
+def test_an_element_is_stored_by_one_of_the_threads_that_hold_it(
+    from_text, simulated, monkeypatch, size, stores
+) -> None:
+    """Counted in the simulated memory: 128 threads hold copies of a scalar and of small tiles."""
+    text = """
+def k(y_ptr, SIZE: tl.constexpr):
+    if SIZE == 1:
+        tl.store(y_ptr, 1.0)
+    else:
+        tl.store(y_ptr + tl.arange(0, SIZE), 1.0)
+"""
+    program = from_text(text, {"y_ptr": "*fp32:16"}, {"SIZE": size}).program()
+    counted, write = [], AccessLog.write
+
+    def count(log, indices, threads, changes) -> None:
+        counted.append(indices.size // 4)
+        write(log, indices, threads, changes)
+
+    monkeypatch.setattr(AccessLog, "write", count)
+    out = np.zeros(size, np.float32)
+    simulate(program.llvm, (1,), [out], program.num_warps, program.shared_bytes)
+    assert (out == 1).all()
+    assert sum(counted) == stores
