@@ -4,7 +4,6 @@ The mistakes ("mutants") are in ``benchmarks/mutants/*.toml``, a file for each a
 of the checkout, never to the checkout itself. A mutant is caught when a test fails, crashes or runs out of time, and
 survives when all pass: then a test is missing, unless the mutant says why it changes nothing (``equivalent``).
 
-
     python benchmarks/mutants.py                    all of them; exit status 1 when one survives
     python benchmarks/mutants.py --only barrier     those whose name or area contains "barrier"
     python benchmarks/mutants.py --list             what there is, without running anything

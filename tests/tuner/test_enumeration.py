@@ -56,11 +56,13 @@ def test_a_constraint_prunes_as_soon_as_its_names_are_known() -> None:
 
 
 def test_parameters_are_related_through_third_ones() -> None:
+    """A chain of four in every order of its links and with every assignment of the names, for their order is open."""
     axes = [(name, (1, 2)) for name in "ABCDEF"]
-    for order in itertools.permutations(["A < B", "C < D", "B < C"]):
-        groups = components(axes, conjuncts(*order, "F > 0"), {})
-        assert [group.names for group in groups] == [("A", "B", "C", "D"), ("E",), ("F",)]
-        assert sum(len(group.conjuncts) for group in groups) == 4
+    for a, b, c, d in itertools.permutations("ABCD"):
+        for order in itertools.permutations([f"{a} < {b}", f"{c} < {d}", f"{b} < {c}"]):
+            groups = components(axes, conjuncts(*order, "F > 0"), {})
+            assert [group.names for group in groups] == [("A", "B", "C", "D"), ("E",), ("F",)]
+            assert sum(len(group.conjuncts) for group in groups) == 4
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["listed", "by rejection"])
