@@ -22,6 +22,7 @@ import json
 import math
 import random
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,6 @@ from deuteron.tuner.decision import choose
 from deuteron.tuner.measure.sampling import Stopwatch, interleaved_rounds
 from deuteron.tuner.measure.statistics import VERDICTS, familywise, median_interval, paired_ratio
 from deuteron.tuner.measure.stopping import is_settled
-from deuteron.tuner.replay import read_kernel_tuner
 from deuteron.tuner.shape_search import FINAL_SECONDS
 from deuteron.tuner.trial import Trial
 
@@ -170,6 +170,9 @@ def read_sample(path: Path = SAMPLE) -> dict[str, Repeats]:
 
 def read_recordings(folder: Path) -> dict[str, Repeats]:
     """The same of the fastest tenth of all recorded configurations in a folder's Kernel Tuner cache files."""
+    sys.path.append(str(Path(__file__).resolve().parents[1] / "development"))
+    from replay import read_kernel_tuner
+
     spaces: dict[str, Repeats] = {}
     for path in sorted(folder.glob("*.json.gz")):
         measured = [t for t in read_kernel_tuner(path).trials if t.time_ns is not None and len(t.samples_ns) == 32]

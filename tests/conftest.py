@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # Tests and the processes they start keep their caches and databases away from the user's.
 _home = tempfile.TemporaryDirectory(prefix="deuteron-tests-")
@@ -15,6 +15,8 @@ os.environ["DEUTERON_HOME"] = _home.name
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)
+# For benchmarks/mutants.py: that a test fails is enough, its smallest example is not wanted.
+settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("DEUTERON_TEST_PROFILE", "ci"))
 
 

@@ -26,34 +26,33 @@ class Pending:
     scratch: set[Interval] = field(default_factory=set)
     read: Touched = field(default_factory=dict)
     written: Touched = field(default_factory=dict)
+    changed: Touched = field(default_factory=dict)  # by atomics, which are in order among themselves
+
+    @property
+    def arrays(self) -> tuple[Touched, Touched, Touched]:
+        """What happened to arrays, by the way it happened."""
+        return self.read, self.written, self.changed
 
     def copy(self) -> Pending:
-        return Pending(
-            set(self.scratch),
-            {k: set(v) for k, v in self.read.items()},
-            {k: set(v) for k, v in self.written.items()},
-        )
+        return Pending(set(self.scratch), *({k: set(v) for k, v in touched.items()} for touched in self.arrays))
 
     def clear(self) -> None:
         self.scratch.clear()
-        self.read.clear()
-        self.written.clear()
+        for touched in self.arrays:
+            touched.clear()
 
     def join(self, other: Pending) -> Pending:
         made = self.copy()
         made.scratch |= other.scratch
-        for mine, theirs in ((made.read, other.read), (made.written, other.written)):
+        for mine, theirs in zip(made.arrays, other.arrays, strict=True):
             for array, pointers in theirs.items():
                 mine.setdefault(array, set()).update(pointers)
         return made
 
     def from_another_iteration(self) -> Pending:
         """The same arrays, but a pointer of this name now points elsewhere."""
-        return Pending(
-            set(self.scratch),
-            {array: {None} for array in self.read},
-            {array: {None} for array in self.written},
-        )
+        elsewhere: list[Touched] = [{array: {None} for array in touched} for touched in self.arrays]
+        return Pending(set(self.scratch), *elsewhere)
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> Function:
@@ -113,24 +112,25 @@ class _Inserter:
             return True
         match op:
             case Load():
-                return self._conflict(op.pointer, pending.written)
+                return self._conflict(op.pointer, pending.written, pending.changed)
             case Store():
-                return self._conflict(op.pointer, pending.written) or self._conflict(op.pointer, pending.read)
+                return self._conflict(op.pointer, *pending.arrays)
             case AtomicRMW() | AtomicCAS():
                 # One thread releases what all of them did.
                 releases = not op.pointer.type.rank and op.semantics != "relaxed"
-                return releases and bool(pending.read or pending.written)
+                return (releases and any(pending.arrays)) or self._conflict(op.pointer, pending.read, pending.written)
             case _:
                 return False
 
-    def _conflict(self, pointer: Value, touched: Touched) -> bool:
+    def _conflict(self, pointer: Value, *touched: Touched) -> bool:
         """Whether another thread may have touched what ``pointer`` points to."""
         array = self.arrays.get(pointer)
-        candidates = (
-            touched.items() if array is None else [(key, touched[key]) for key in (array, None) if key in touched]
-        )
         alone = not is_shared_by_threads(pointer)
-        return any(not (alone and pointers == {pointer}) for _, pointers in candidates)
+        return any(
+            (array is None or other is None or other is array) and not (alone and pointers == {pointer})
+            for accesses in touched
+            for other, pointers in accesses.items()
+        )
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
         if (place := self.places.get(op)) is not None:
@@ -144,7 +144,7 @@ class _Inserter:
             case Store():
                 pending.written.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
             case AtomicRMW() | AtomicCAS():
-                pending.written.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+                pending.changed.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
             case For():
                 return self._loop([op.body], pending, insert=insert)
             case While():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -85,7 +86,7 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
 
     def load(warp: Warp) -> Sequence[Array]:
         where, mask = address(warp.env), active(warp.env).astype(np.bool_)
-        raw = warp.memory.load(where, np.dtype(np.uint8), size, size, mask)
+        raw = warp.memory.load(where, np.dtype(np.uint8), size, size, mask, warp.threads)
         words = raw.reshape(32, count, -1)
         made = []
         for i in range(count):
@@ -99,7 +100,7 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
         mask = active(warp.env).astype(np.bool_)
         parts = [x(warp.env) for _, x in inputs[1 : 1 + count]]
         raw = [np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count] for p in parts]
-        memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask)
+        memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask, warp.threads)
         return []
 
     return load if match[2] == "ld" else store
@@ -121,7 +122,7 @@ def _matrices(match: re.Match[str], inputs: Inputs) -> Compute:
     def load(warp: Warp) -> Sequence[Array]:
         where = inputs[0][1](warp.env).astype(np.int64) + offset
         active = np.arange(32) < 8 * count
-        rows = warp.shared.load(where, np.dtype(np.int16), 8, 16, active)
+        rows = warp.shared.load(where, np.dtype(np.int16), 8, 16, active, warp.threads)
         made = []
         for number in range(count):
             matrix = rows[8 * number : 8 * number + 8]
@@ -151,6 +152,12 @@ _ATOMIC_TYPES = {
 }
 
 
+def _updated(operation: str, operands: Sequence[Any], old: Any) -> Any:
+    if operation == "cas":
+        return operands[1] if old == operands[0] else old
+    return _ATOMICS[operation](old, operands[0])
+
+
 def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     active = _predicate(match, 1, inputs)
     kind = match[5]
@@ -162,15 +169,9 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
         values = [x(warp.env) for _, x in inputs[1:3]]
         made = np.zeros(32, dtype)
         for lane in np.flatnonzero(mask):
-            one = np.arange(32) == lane
-            old = warp.memory.load(where, dtype, 1, dtype.itemsize, one)[:, 0]
-            made[lane] = old[lane]
             operands = [v.view(dtype)[lane] for v in values if v.dtype.itemsize == dtype.itemsize]
-            if operation == "cas":
-                new = operands[1] if old[lane] == operands[0] else old[lane]
-            else:
-                new = _ATOMICS[operation](old[lane], operands[0])
-            warp.memory.store(where, np.full((32, 1), new, dtype), dtype.itemsize, one)
+            update = partial(_updated, operation, operands)
+            made[lane] = warp.memory.change(int(where[lane]), dtype, update, int(warp.threads[lane]))
         return [made.view(values[0].dtype)]
 
     return atom

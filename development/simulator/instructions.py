@@ -209,7 +209,7 @@ def _load(opcode: str, rest: str) -> Compute:
     def load(warp: Warp) -> Array:
         where = address(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        loaded = memory.load(where, dtype, max(1, lanes), align, np.ones(len(where), np.bool_))
+        loaded = memory.load(where, dtype, max(1, lanes), align, np.ones(len(where), np.bool_), warp.threads)
         return loaded if lanes else loaded[:, 0]
 
     return load
@@ -225,7 +225,7 @@ def _store(opcode: str, rest: str) -> Compute:
     def store(warp: Warp) -> Array:
         where, data = address(warp.env), held(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        memory.store(where, data.reshape(len(where), -1), align, np.ones(len(where), np.bool_))
+        memory.store(where, data.reshape(len(where), -1), align, np.ones(len(where), np.bool_), warp.threads)
         return where
 
     return store

@@ -41,8 +41,9 @@ def simulate(
     ``order(num_warps)``: in which order warps run between two barriers.
 
     Raises:
-        SimulationError: an access outside the arrays, not aligned, or to shared memory that was never written; warps
-            that do not meet at a barrier; branches that diverge inside a warp.
+        SimulationError: an access outside the arrays, not aligned, or to shared memory that was never written; two
+            threads that touch the same byte with no barrier between; warps that do not meet at a barrier; branches
+            that diverge inside a warp.
     """
     kernel = parse_kernel(llvm)
     whole = (*grid, 1, 1, 1)[:3]
@@ -79,6 +80,8 @@ def _run_program(kernel: Kernel, warps: list[Warp], order: list[int]) -> None:
         if ended and ended != alive:
             raise SimulationError("some warps wait at a barrier that others never reach")
         alive -= ended
+        for memory in (warps[0].shared, warps[0].memory):
+            memory.log.barrier()
 
 
 def _run_warp(kernel: Kernel, warp: Warp) -> Iterator[bool]:

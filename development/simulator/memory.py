@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .races import AccessLog
 from .values import Array, SimulationError
 
 _GUARD_BYTES = 256
@@ -21,6 +23,7 @@ class Memory:
         self.bytes = np.zeros(size, np.uint8)
         self.valid = np.full(size, not initialised)
         self.written = np.full(size, initialised)
+        self.log = AccessLog(what, size)
 
     def _indices(
         self, addresses: npt.NDArray[np.int64], size: int, align: int, active: npt.NDArray[np.bool_]
@@ -43,22 +46,46 @@ class Memory:
         count: int,
         align: int,
         active: npt.NDArray[np.bool_],
+        threads: npt.NDArray[np.int32],
     ) -> Array:
-        """``count`` elements per active lane, as an array (32, count); other lanes get zeros."""
+        """``count`` elements per active lane, as an array (32, count); other lanes get zeros.
+
+        ``threads``: the numbers of the lanes within their program, here and below.
+        """
         size = dtype.itemsize * count
         indices = self._indices(addresses.astype(np.int64), size, align, active)
+        self.log.read(indices, threads[active])
         if not self.written[indices].all():
             raise SimulationError(f"{self.what} is read before it was written")
         raw = np.zeros((len(addresses), size), np.uint8)
         raw[active] = self.bytes[indices]
         return raw.view(dtype)
 
-    def store(self, addresses: Array, values: Array, align: int, active: npt.NDArray[np.bool_]) -> None:
+    def store(
+        self,
+        addresses: Array,
+        values: Array,
+        align: int,
+        active: npt.NDArray[np.bool_],
+        threads: npt.NDArray[np.int32],
+    ) -> None:
         """Store the rows of ``values`` (32, count)."""
         raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), -1)
         indices = self._indices(addresses.astype(np.int64), raw.shape[1], align, active)
+        self.log.write(indices, threads[active], self.bytes[indices] != raw[active])
         self.bytes[indices] = raw[active]
+        if (self.bytes[indices] != raw[active]).any():
+            raise SimulationError(f"race in {self.what}: several lanes store different values to one byte")
         self.written[indices] = True
+
+    def change(self, address: int, dtype: np.dtype[np.generic], update: Callable[[Any], Any], thread: int) -> Any:
+        """One thread's atomic operation: what was at ``address``, where ``update`` of it is left."""
+        where, one = np.array([address], np.int64), np.ones(1, np.bool_)
+        indices = self._indices(where, dtype.itemsize, dtype.itemsize, one)
+        self.log.change(indices, np.array([thread], np.int32))
+        old = self.bytes[indices].view(dtype)[0, 0]
+        self.bytes[indices] = np.array([[update(old)]], dtype).view(np.uint8)
+        return old
 
 
 class GlobalMemory(Memory):

@@ -19,8 +19,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "development"))  # where the simulator is
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.frontend import KernelSource, lower
@@ -318,7 +321,7 @@ def compiled(program: Program, flags: tuple[bool, bool], targets: tuple[str, ...
         return out
 
     def simulated() -> np.ndarray:
-        from deuteron.compiler.targets.nvptx.simulator import simulate
+        from simulator import simulate
 
         out, target, schedule = fresh(), Target.parse("cuda:90a"), Schedule(num_warps=1)
         code = nvptx.lower_to_llvm(lower_to_gpu(optimize(made()), target, schedule), target, schedule)

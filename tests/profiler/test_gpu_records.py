@@ -125,6 +125,19 @@ def test_kernels_hang_below_the_scope_that_launched_them(gpu: FakeGpu, tree: Cal
     assert gpu.log[0] == "start" and gpu.log[-1] == "stop" and gpu.number == 0
 
 
+def test_equal_kernels_on_two_devices_stay_apart(gpu: FakeGpu) -> None:
+    """In one scope they share a frame; the timeline has a lane for each, and the profile describes both devices."""
+    proton.start("p", data="trace")
+    with proton.scope("A"):
+        for device, duration in ((0, 10), (1, 20), (0, 30), (1, 40)):
+            gpu.launch("k", duration, device=device)
+    proton.finalize()
+    trace = json.loads(Path("p.chrome_trace").read_text())["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in trace if event["name"] == "thread_name"}
+    spans = [(lanes[e["tid"]], e["dur"] * 1000) for e in trace if e["ph"] == "X" and e["name"] == "k"]
+    assert sorted(spans) == [(f"GPU {d} Stream 3", t) for d, t in ((0, 10), (0, 30), (1, 20), (1, 40))]
+
+
 def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     proton.start("p")
     with proton.scope("replay"):

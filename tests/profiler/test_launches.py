@@ -85,6 +85,21 @@ def test_launches_made_by_metadata_are_booked_under_the_metadata_state(
     assert tree("A", "__proton_launch_metadata:kernel", "helper")["metrics"]["count"] == 1
 
 
+def test_launches_made_by_reading_a_metric_are_booked_as_metadata(tree: Callable[..., dict], launch: Callable) -> None:
+    proton.start("p")
+
+    class Tensor:
+        def tolist(self) -> float:
+            launch("copy")
+            return 2.5
+
+    with proton.scope("A", {"loss": Tensor()}):
+        launch("kernel")
+    assert tree("A")["metrics"] == {"loss": 2.5}
+    assert names(tree("A")) == ["__proton_launch_metadata", "kernel"]
+    assert names(tree("A", "__proton_launch_metadata")) == ["copy"]
+
+
 def test_an_error_in_metadata_is_the_callers_and_leaves_no_state(tree: Callable[..., dict], launch: Callable) -> None:
     proton.start("p", hook="triton")
 

@@ -6,12 +6,15 @@ import errno
 import json
 import os
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from deuteron.profiler import MetricError, Profile, ProfileFileError
+from deuteron.profiler.metrics import Value, updates
 from deuteron.profiler.output.hatchet import float_text
 
 
@@ -126,6 +129,25 @@ def test_siblings_keep_the_order_in_which_they_were_seen() -> None:
     ]
 
 
+def test_a_node_is_updated_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between reading and writing each update waits long enough for all other threads to read the same."""
+
+    def slow(held: Mapping[str, Value], metrics: Mapping[str, object]) -> dict[str, Value]:
+        changed = updates(held, metrics)
+        time.sleep(0.005)
+        return changed
+
+    monkeypatch.setattr("deuteron.profiler.tree.updates", slow)
+    profile = Profile()
+    node = profile.node(("A",))
+    threads = [threading.Thread(target=profile.add_to, args=(node, {"count": 1})) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert node.metrics == {"count": 8}
+
+
 def test_adding_from_many_threads_loses_nothing() -> None:
     profile = Profile()
 
@@ -179,3 +201,21 @@ def test_cpu_device_is_written_without_entries() -> None:
     profile = Profile()
     profile.add_launches(profile.node(("k",)), count=1, time_ns=5, device_type="CPU", device_id=0)
     assert profile.to_literal()[1] == {"CPU": {}}
+
+
+def test_a_file_is_on_disk_before_it_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "p.hatchet"
+    target.write_text("old")
+    states = []
+
+    def fsync(descriptor: int) -> None:
+        states.append((target.read_text(), os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    profile = Profile()
+    profile.add(("A",), {"count": 1})
+    assert profile.write(target) == target
+    assert states == [("old", len(target.read_bytes()))]
+    assert list(tmp_path.iterdir()) == [target]

@@ -61,6 +61,36 @@ def test_grid_functions_see_all_arguments(recorder: Any, x: np.ndarray) -> None:
     assert recorder.last.schedule.num_warps == 8
 
 
+def test_options_tell_variants_apart(recorder: Any, x: np.ndarray) -> None:
+    warps = [4, 8, 4, 1]
+    for count in warps:
+        kernel[(1,)](x, x, 100, BLOCK=64, num_warps=count)
+    assert [variant.schedule.num_warps for variant, _, _ in recorder.launches] == warps
+    assert len(recorder.compiled) == 3
+
+
+@pytest.mark.parametrize("grid", [(2**31 - 1,), (1, 65535), (1, 1, 65535)])
+def test_the_largest_grids(recorder: Any, x: np.ndarray, grid: tuple[int, ...]) -> None:
+    kernel[grid](x, x, 100, BLOCK=64)
+    assert recorder.launches[0][1] == (*grid, 1, 1)[:3]
+    beyond = (*grid[:-1], grid[-1] + 1)
+    with pytest.raises(LaunchError, match=f"has size {beyond[-1]} along axis {len(grid) - 1}"):
+        kernel[beyond](x, x, 100, BLOCK=64)
+
+
+@pytest.mark.parametrize("changed", [3.0, "3", True])
+def test_a_global_that_changes_its_type_is_refused(
+    recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch, changed: object
+) -> None:
+    """1, 1.0 and True are equal in Python, but not the same code."""
+    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(3 if changed is not True else 1))
+    fresh = deuteron.jit(kernel.fn)
+    fresh[(1,)](x, x, 100, BLOCK=64)
+    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(changed))
+    with pytest.raises(LaunchError, match="global 'SCALE'"):
+        fresh[(1,)](x, x, 100, BLOCK=64)
+
+
 @pytest.mark.parametrize("grid", [(0,), (3, 0), (1, 2, 0)])
 def test_empty_grid_launches_nothing(recorder: Any, x: np.ndarray, grid: tuple[int, ...]) -> None:
     kernel[grid](x, x, 100, BLOCK=64)

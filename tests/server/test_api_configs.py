@@ -64,6 +64,19 @@ def test_a_new_record_is_seen_at_once(client: TestClient, make_record: MakeRecor
     assert look(client)["config"]["BLOCK"] == 256
 
 
+def test_a_record_of_this_process_is_seen_where_the_answer_was_remembered(
+    client: TestClient, make_record: MakeRecord
+) -> None:
+    """The lookups' clock stands still: what was remembered is as fresh as it can be, but this process has written."""
+    context = context_of(client)
+    context.lookups._clock = lambda: 5.0
+    put(client, make_record({"M": 64, "N": 64}, block=64))
+    for _ in range(2):
+        assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
+    put(client, make_record({"M": 96, "N": 64}, block=96))
+    assert look(client, shape="M=96,N=64")["match"] == "exact"
+
+
 def test_another_toolchain_is_flagged(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}))
     mine = {**make_record({"M": 64, "N": 64}).toolchain, "deuteron": "9"}

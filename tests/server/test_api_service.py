@@ -45,6 +45,17 @@ def test_no_token(guarded: TestClient) -> None:
     assert "deuteron token create" in response.json()["hint"]
 
 
+def test_the_embedded_workers_token_is_a_workers_and_no_other_text_is(guarded: TestClient) -> None:
+    secret = guarded.app.state.context.internal_token  # type: ignore[attr-defined]
+    worker = guarded.post("/v1/worker/devices", json={"worker": "w", "devices": []}, headers=bearer(secret))
+    assert worker.status_code not in (401, 403)
+    assert guarded.get("/v1/jobs", headers=bearer(secret)).status_code == 200
+    assert guarded.get("/v1/tokens", headers=bearer(secret)).status_code == 403
+    assert guarded.post("/v1/jobs", json=JOB, headers=bearer(secret)).status_code == 403
+    for wrong in (secret[:-1], secret + "x", secret.swapcase(), secret[1:]):
+        assert guarded.get("/v1/jobs", headers=bearer(wrong)).status_code == 401
+
+
 @pytest.mark.parametrize(
     ("scope", "allowed"),
     [

@@ -33,6 +33,7 @@ def value(text: str, **names: int | float | str | bool) -> object:
         ("0 < x < 10", {"x": 10}, False),
         ("a if flag else b", {"a": 1, "b": 2, "flag": False}, 2),
         ("not flag or n ** 2 == 9", {"flag": True, "n": 3}, True),
+        ("M ** 3 + 2 ** 400 // 2 ** 399", {"M": 1 << 20}, (1 << 60) + 2),
         ("7 / 2", {}, 3.5),
         ("~5", {}, -6),
     ],

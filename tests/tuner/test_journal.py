@@ -37,6 +37,22 @@ def test_trials_come_back(tmp_path: Path) -> None:
     assert len(list(read_events(tmp_path / "journal.jsonl"))) == 4
 
 
+def test_each_line_is_on_disk_when_the_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    path = tmp_path / "journal.jsonl"
+
+    def fsync(descriptor: int) -> None:
+        assert os.fstat(descriptor).st_ino == path.stat().st_ino
+        synced.append(len(path.read_bytes().splitlines()))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    with Journal(tmp_path, SPEC) as journal:
+        for number in range(3):
+            journal.append(event(number))
+            assert synced[-1] == number + 2  # the header is a line too
+    assert synced == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("cut", [1, 5, 100])
 def test_cut_off_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     with Journal(tmp_path, SPEC) as journal:

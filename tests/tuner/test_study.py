@@ -422,6 +422,40 @@ def test_parameters_that_change_no_code_are_tried_once_and_named(tmp_path: Path)
     assert event_from_json(old) == replace(started, held={})
 
 
+def two_shapes(seconds: float | None = None, trials: int | None = 6) -> JobSpec:
+    shapes = ({"M": 4096, "N": 512}, {"M": 2048, "N": 512})
+    return replace(job(trials=trials, seconds=seconds), shapes=shapes)
+
+
+def test_trials_of_one_shape_say_nothing_about_another(tmp_path: Path) -> None:
+    first = Run(two_shapes(), FakeEvaluator(bowl), tmp_path)
+    of_first = [item for item in first.finished if item[0]["M"] == 4096]
+    evaluator = FakeEvaluator(bowl)
+    second = Run(two_shapes(), evaluator, tmp_path, finished=of_first)
+    assert {item[0]["M"] for item in second.finished} == {2048}
+    assert len(evaluator.screened) == 6
+    assert [(r.shape_key, r.trials) for r in second.records] == [("M=4096,N=512", 6), ("M=2048,N=512", 6)]
+
+
+def test_time_that_a_shape_used_is_gone_for_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that only screening moves, by 5 s each: the second shape has what is left of 100 s, not all of it."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    evaluator = FakeEvaluator(bowl)
+    screen = evaluator.screen
+
+    def slow(config: Configuration, best_ns: float | None) -> Screened:
+        now[0] += 5.0
+        return screen(config, best_ns)
+
+    monkeypatch.setattr(evaluator, "screen", slow)
+    run = Run(two_shapes(seconds=100.0, trials=None), evaluator, tmp_path)
+    screens = {m: sum(s["M"] == m and t.phase == "screen" for s, _, t in run.finished) for m in (4096, 2048)}
+    share = 5.0 * screens[4096] / 50.0  # the part of a shape's time that goes into screening
+    assert 0 < share <= 1
+    assert abs(5.0 * screens[2048] - share * (100.0 - 5.0 * screens[4096])) <= 7.5
+
+
 def test_time_budget_ends_screening(tmp_path: Path) -> None:
     run = Run(job(trials=None, seconds=1e-6), FakeEvaluator(bowl), tmp_path)
     assert sum(t.phase == "screen" for t in run.trials) == 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...errors import LaunchError
+from ...language.constexpr import unwrap
 from ...language.inline import Inlinable, LibraryFunction
 from ...source.kernel import KernelSource, source_of
 from ...source.namespace import LiveNamespace
@@ -59,4 +60,5 @@ def _may_change(value: object) -> bool:
 
 
 def _same(old: object, new: object) -> bool:
+    old, new = unwrap(old), unwrap(new)
     return type(old) is type(new) and bool(old == new)

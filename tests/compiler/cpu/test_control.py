@@ -101,6 +101,37 @@ def test_branches_that_make_tiles(both, same):
     same(found[1], -x)
 
 
+@pytest.mark.parametrize("trips", [0, 1, 2, 5])
+@pytest.mark.parametrize("steps", [(64,), (3, 64), (-1,)])
+def test_pointer_and_index_tiles_that_move_by_scalars(kernel, run, trips, steps):
+    """p += step (twice, if there are two steps) and index += 5, as they were before, in and after the loop."""
+    x, out, places = (kernel.parameter(n, f"*{t}") for n, t in (("x", "i32"), ("out", "i32"), ("places", "i32")))
+    count = kernel.parameter("n", "i32")
+    index = kernel.arange(16)
+    start = kernel.pointers(x, index)
+    total = kernel.constant(0, index.type)
+
+    def body(i, p, k, total):
+        moved = p
+        for step in steps:
+            moved = kernel.emit(e.AddPtr(moved, kernel.splat(kernel.constant(step, "i32"), (16,))))
+        return moved, kernel.binary(e.Add, k, 5), kernel.emit(e.Add(total, kernel.load(p)))
+
+    zero, one = scalars(kernel, 0, 1)
+    last, indices, total = kernel.loop(zero, count, one, [start, index, total], body)
+    kernel.store(kernel.pointers(out, index), total)
+    kernel.store(kernel.pointers(places, index), indices)
+    kernel.store(last, kernel.constant(-7, index.type))
+    data = np.arange(1000, dtype=np.int32) ** 2 % 1009
+    held, sums, found = data.copy(), np.zeros(16, np.int32), np.zeros(16, np.int32)
+    run(kernel.function, [held[300:], sums, found, trips])
+    wide, offset = np.arange(16), sum(steps)
+    np.testing.assert_array_equal(sums, sum((data[300 + offset * t + wide] for t in range(trips)), np.zeros(16)))
+    np.testing.assert_array_equal(found, wide + 5 * trips)
+    data[300 + offset * trips + wide] = -7
+    np.testing.assert_array_equal(held, data)
+
+
 def test_a_loop_in_a_loop_with_one_tile(both, same):
     x = np.ones((8, 32), np.float32)
 

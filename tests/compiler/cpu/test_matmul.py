@@ -82,6 +82,20 @@ def test_an_accumulator_that_is_read_again_is_not_overwritten(both):
         np.testing.assert_array_equal(got, wanted)
 
 
+def test_a_product_that_is_read_again_is_no_accumulator_to_overwrite(both):
+    a, b = (numbers((16, 16), np.float32, i) for i in range(2))
+
+    def make(q, a, b):
+        first = q.emit(Dot(a, b, q.constant(0.0, "tile<16x16xf32>")))
+        second = q.emit(Dot(b, a, first))
+        third = q.emit(Dot(a, a, first))
+        return second, third, first
+
+    found, _ = both(make, a, b)
+    for got, wanted in zip(found, (b @ a + a @ b, a @ a + a @ b, a @ b), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_a_product_added_to_a_tile_accumulates_on_it(both):
     a, b, c = (numbers((16, 16), np.float32, i) for i in range(3))
 

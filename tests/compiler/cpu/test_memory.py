@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deuteron.compiler.ir.types import F32
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import cpu
 from deuteron.compiler.tile import elementwise as e
@@ -77,6 +78,63 @@ def test_boxes_of_any_stride_stay_inside(rows, columns, by_column, data):
 def _helpers(kernel, run, guarded):
     # Hypothesis gives each example its own kernel; function-scoped fixtures cannot be arguments there.
     test_boxes_of_any_stride_stay_inside.helpers = (kernel, run, guarded)
+
+
+@pytest.mark.parametrize("n", [0, 1, 40, 63, 64])
+def test_masked_off_elements_of_vectors_are_other(kernel, run, n):
+    """One vector access, so the mask and ``other`` go into the instruction."""
+    x, out = kernel.parameter("x", "*f32"), kernel.parameter("out", "*f32")
+    bound = kernel.parameter("n", "i32")
+    index = kernel.arange(64)
+    other = kernel.emit(e.Neg(kernel.emit(e.Cast(index, F32))))
+    loaded = kernel.load(kernel.pointers(x, index), kernel.less(index, bound), other)
+    kernel.store(kernel.pointers(out, index), loaded)
+    data, found = np.random.default_rng(0).random(64, np.float32), np.ones(64, np.float32)
+    run(kernel.function, [data, found, n])
+    np.testing.assert_array_equal(found, np.where(np.arange(64) < n, data, -np.arange(64, dtype=np.float32)))
+
+
+@pytest.mark.parametrize("stride", [-2, -1, 0, 1, 2, 3])
+def test_constant_strides(kernel, run, stride):
+    """out[s * i] = x[s * i + 1] for a stride that is known: a progression, contiguous for one stride only."""
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    index = kernel.arange(64)
+    scaled = kernel.binary(e.Mul, index, stride)
+    value = kernel.load(kernel.pointers(x, kernel.binary(e.Add, scaled, 1)))
+    kernel.store(kernel.pointers(out, scaled), value)
+    data, found, middle = np.arange(512, dtype=np.int32), np.zeros(512, np.int32), 256
+    run(kernel.function, [data[middle:], found[middle:]])
+    wanted = np.zeros(512, np.int32)
+    for i in range(64):
+        wanted[middle + stride * i] = data[middle + stride * i + 1]
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("first, second", [(2, 1), (1, 2), (0, 1), (1, -1), (3, 3)])
+def test_differences_of_progressions(kernel, run, first, second):
+    """x[300 + a i - b i]: contiguous forwards, backwards, constant, or neither."""
+    x, out = kernel.parameter("x", "*i32"), kernel.parameter("out", "*i32")
+    index = kernel.arange(64)
+    parts = [kernel.binary(e.Mul, index, stride) for stride in (first, second)]
+    where = kernel.emit(e.Sub(kernel.binary(e.Add, parts[0], 300), parts[1]))
+    kernel.store(kernel.pointers(out, index), kernel.load(kernel.pointers(x, where)))
+    data, found = np.arange(600, dtype=np.int32) ** 2, np.zeros(64, np.int32)
+    run(kernel.function, [data, found])
+    np.testing.assert_array_equal(found, data[300 + (first - second) * np.arange(64)])
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+def test_atomic_extremes_follow_the_sign_of_the_type(kernel, run, kind, dtype):
+    name = f"{'u' if np.dtype(dtype).kind == 'u' else 'i'}{np.dtype(dtype).itemsize * 8}"
+    cells, values = kernel.parameter("cells", f"*{name}"), kernel.parameter("values", f"*{name}")
+    index = kernel.arange(4)
+    kernel.emit(m.AtomicRMW(kernel.pointers(cells, index), kernel.load(kernel.pointers(values, index)), None, kind))
+    bits = f"i{np.dtype(dtype).itemsize}"
+    held, given_values = (np.array(v, bits).view(dtype) for v in ([-1, 1, -5, 7], [1, -1, -9, 3]))
+    wanted = (np.maximum if kind == "max" else np.minimum)(held, given_values)
+    run(kernel.function, [held, given_values])
+    np.testing.assert_array_equal(held, wanted)
 
 
 def test_gather_and_scatter(kernel, run):

@@ -32,6 +32,24 @@ def test_reductions_of_other_types(both, same, kind, dtype, shape, axis):
 
 
 @pytest.mark.parametrize("shape,axis", CASES)
+def test_a_sum_of_negative_zeros_is_negative(both, shape, axis):
+    found, _ = both(lambda k, x: k.reduce(x, axis, lambda a, b: k.emit(e.Add(a, b))), np.full(shape, -0.0, np.float32))
+    assert np.signbit(found[0]).all()
+
+
+@pytest.mark.parametrize("kind,reference", [(e.Max, np.max), (e.Min, np.min)])
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32, np.float32])
+def test_extremes_of_one_sign(both, kind, reference, dtype):
+    """Values below and above zero only, and at the ends of the type: no start value may be among them."""
+    ends = (np.finfo if np.dtype(dtype).kind == "f" else np.iinfo)(dtype)
+    for low, high in ((ends.min, ends.min // 2 - 1), (ends.max // 2, ends.max)):
+        x = np.linspace(float(low) / 2, float(high) / 2, 256).astype(dtype).reshape(4, 64)
+        for values in (x, np.full_like(x, ends.min), np.full_like(x, ends.max)):
+            found, _ = both(lambda k, x: k.reduce(x, 1, lambda a, b: k.emit(kind(a, b))), values)
+            np.testing.assert_array_equal(found[0], reference(values, 1))
+
+
+@pytest.mark.parametrize("shape,axis", CASES)
 def test_argmax_takes_the_first_of_equals(both, shape, axis):
     x = np.random.default_rng(0).integers(0, 5, shape).astype(np.float32)
     index = np.broadcast_to(

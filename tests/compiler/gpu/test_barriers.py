@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from deuteron.compiler.gpu.barriers import insert_barriers
@@ -29,6 +31,22 @@ def test_scratch_of_neighbours_lies_apart_and_needs_no_barrier(to_gpu) -> None:
     places = allocate(function, Target.parse("cuda:90a")).places
     first, second = (places[op] for op in function.walk() if isinstance(op, Reduce))
     assert not first.overlaps(second)
+    assert _barriers(function) == 0
+
+
+def test_small_scratch_lies_apart_too(to_gpu) -> None:
+    """Scalars that atomics hand to all threads take 4 bytes each, at places of their own."""
+    text = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    a = tl.atomic_add(x_ptr, 1.0, sem="relaxed")
+    b = tl.atomic_add(x_ptr + 1, 2.0, sem="relaxed")
+    c = tl.atomic_add(x_ptr + 2, 2.0, sem="relaxed")
+    tl.store(y_ptr + tl.arange(0, N), tl.arange(0, N) * a + b * c)
+"""
+    function = to_gpu(text, POINTERS, {"N": 256})
+    places = list(allocate(function, Target.parse("cuda:90a")).places.values())
+    assert [(place.start % 16, place.end - place.start) for place in places] == [(0, 4)] * 3
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
     assert _barriers(function) == 0
 
 

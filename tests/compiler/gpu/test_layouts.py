@@ -10,6 +10,7 @@ from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function
 from deuteron.compiler.layout import coalesced, mma_accumulator, slice_layout
 from deuteron.compiler.tile.control import For
+from deuteron.compiler.tile.elementwise import Exp
 from deuteron.compiler.tile.matmul import Dot
 from deuteron.compiler.tile.reduction import Reduce
 
@@ -73,6 +74,39 @@ def test_transposed_store_converts_once_so_that_both_sides_are_coalesced(to_gpu)
     (load,), (store,) = _all(function, VectorLoad), _all(function, VectorStore)
     assert (load.vector, load.axis, store.vector, store.axis) == (4, 1, 4, 0)
     assert len(_all(function, ConvertLayout)) == 1
+
+
+COMPUTED = """
+def computed(y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.exp((i[:, None] * N + i[None, :]).to(tl.float32))
+    tl.store(y_ptr + i[:, None] + i[None, :] * N, x)
+"""
+
+
+def test_what_is_only_stored_is_computed_where_its_store_wants_it(to_gpu) -> None:
+    """The columns are contiguous in memory, so the exponential is computed four elements of a column at a time."""
+    function = to_gpu(COMPUTED, {"y_ptr": "*fp32:16"}, {"N": 64})
+    (store,) = _all(function, VectorStore)
+    assert (store.vector, store.axis) == (4, 0)
+    assert not _all(function, ConvertLayout)
+    (exponential,) = [op for op in function.walk() if isinstance(op, Exp)]
+    assert exponential.result.type.layout == coalesced((64, 64), 4, 4, (0, 1))
+
+
+def test_a_load_and_a_store_that_want_different_axes_follow_the_load(to_gpu) -> None:
+    function = to_gpu(TRANSPOSE, {"x_ptr": "*fp32:16", "y_ptr": "*fp32"}, {"N": 64})
+    (load,) = _all(function, VectorLoad)
+    assert (load.vector, load.axis) == (4, 1)
+    assert load.result.type.layout == coalesced((64, 64), 4, 4)
+
+
+def test_a_wide_store_widens_the_layout_of_a_narrow_load(to_gpu) -> None:
+    signature = {"x_ptr": "*fp32", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
+    text = ADD.replace("tl.load(y_ptr + offs, mask=mask)", "1.0")
+    function = to_gpu(text, signature, {"N": 4096})
+    assert [op.vector for op in _all(function, VectorLoad) + _all(function, VectorStore)] == [1, 4]
+    assert not _all(function, ConvertLayout)
 
 
 SOFTMAX_ROWS = """

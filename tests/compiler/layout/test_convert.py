@@ -1,5 +1,7 @@
 """Conversions on a simulated CTA: put every element's own number in place, run the plan, look where it went."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,6 +170,90 @@ def test_shuffles_serve_every_pair_inside_a_warp(layouts):
 
     law()
     assert served > 100
+
+
+def _dealt(columns):
+    """A layout of 32 elements: two register bits, two lane bits, a warp bit."""
+    return LinearLayout((4, 8), tuple(columns[:2]), tuple(columns[2:4]), (columns[4],))
+
+
+def test_every_exchange_of_register_lane_and_warp_bits():
+    source = _dealt([1, 2, 4, 8, 16])
+    for columns in itertools.permutations([1, 2, 4, 8, 16]):
+        for bits in (8, 32):
+            result = _dealt(columns)
+            assert run(plan_conversion(source, result, bits), iota(source)) == iota(result), columns
+
+
+def test_every_sum_and_every_copy_of_one_bit():
+    """Layouts that differ in one kind of bit only, by another bit added to it or by a broadcast."""
+    plain = [1, 2, 4, 8, 16]
+    source = _dealt(plain)
+    for changed, other in itertools.product(range(5), repeat=2):
+        columns = list(plain)
+        columns[changed] = 0 if changed == other else columns[changed] ^ columns[other]
+        result = _dealt(columns)
+        assert run(plan_conversion(source, result, 32), iota(source)) == iota(result), columns
+        if changed != other:
+            assert run(plan_conversion(result, source, 32), iota(result)) == iota(source), columns
+
+
+def counted_wavefronts(access):
+    """Cycles of all accesses of one warp, counted bank by bank as the hardware serves them: 128 bytes at once."""
+    cycles = 0
+    together = max(1, min(32, 128 // max(4, access.vector_bytes)))
+    for index in range(len(access.offsets)):
+        starts = [addresses(access, lane, 0, index)[0] for lane in range(32)]
+        for first in range(0, 32, together):
+            words = {
+                word
+                for start in starts[first : first + together]
+                for word in range(start // 4, (start + access.vector_bytes - 1) // 4 + 1)
+            }
+            banks = [word % 32 for word in words]
+            cycles += max(banks.count(bank) for bank in set(banks))
+    return cycles
+
+
+def counted_cost(plan, bits):
+    """A wavefront is 2, an instruction 1, a shuffle as both, a select 1 and a barrier's latency 32."""
+    if isinstance(plan, SharedMemory):
+        return sum(2 * counted_wavefronts(side) + len(side.offsets) for side in (plan.write, plan.read)) + 32
+    lanes = [
+        [bases_xor(plan.lane, lane) ^ step.lane_xor ^ bases_xor(plan.warp, warp) == lane for lane in range(32)]
+        for step in plan.rounds
+        for warp in range(1 << len(plan.warp))
+    ]
+    moving = sum(not all(stays) for stays in lanes) / (1 << len(plan.warp))
+    if not plan.is_butterfly:
+        moving = len(plan.rounds)
+    selects = len(plan.before) * len(plan.gather) + len(plan.after) * len(plan.rounds)
+    return (3 * moving + selects) * (2 if bits > 32 else 1)
+
+
+def test_the_cheaper_of_shuffles_and_shared_memory_is_chosen(layouts):
+    chosen = []
+
+    @quick
+    @given(st.integers(6, 11), st.randoms(use_true_random=False), st.sampled_from([8, 16, 32, 64]))
+    def law(size, random, bits):
+        columns = [1 << bit for bit in range(size)]
+        source = LinearLayout((1 << size,), tuple(columns[5:]), tuple(columns[:5]), (0,))
+        for _ in range(random.randrange(1, 8)):
+            i, j = random.randrange(size), random.randrange(size)
+            columns[i], columns[j] = columns[j], columns[i]
+        result = LinearLayout((1 << size,), tuple(columns[5:]), tuple(columns[:5]), (0,))
+        plan = plan_conversion(source, result, bits)
+        shuffle = plan_shuffle(source, result, bits)
+        if isinstance(plan, WarpShuffle | SharedMemory) and shuffle is not None:
+            shared = plan_shared_memory(source, result, bits, None)
+            costs = [counted_cost(shuffle, bits), counted_cost(shared, bits)]
+            assert counted_cost(plan, bits) == min(costs)
+            chosen.append(type(plan))
+
+    law()
+    assert chosen.count(WarpShuffle) > 10
+    assert chosen.count(SharedMemory) > 10
 
 
 def test_transposing_one_register_bit_with_a_lane_bit_shuffles_half():

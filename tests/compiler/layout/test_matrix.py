@@ -10,6 +10,7 @@ from deuteron.compiler.layout import (
     permute_layout,
     plan_matrix_access,
     shared_linear,
+    shared_swizzled,
     shared_tensor_core,
     wgmma_accumulator,
 )
@@ -101,6 +102,18 @@ def test_accumulators_can_be_stored_as_matrices():
 def test_small_fragments_use_fewer_matrices():
     plan = check(dot_operand((16, 8), 1, (1, 1), 16), shared_linear((16, 8)), 16)
     assert (plan.matrices, plan.transposed) == (2, True)
+
+
+def test_rows_that_do_not_start_at_16_bytes_have_no_matrix_form():
+    """A swizzle of 4-byte groups leaves eight elements of row 1 together, but moves them by 4 bytes."""
+    layout = dot_operand((64, 64), 0, (2, 2), 16)
+    for vector, phases in ((2, 2), (4, 2)):
+        shared = shared_swizzled((64, 64), vector=vector, per_phase=1, max_phase=phases)
+        start = shared.offset_of((1, 0))
+        assert start % 8
+        assert plan_matrix_access(layout, shared, 16) is None
+    whole = shared_swizzled((64, 64), vector=8, per_phase=1, max_phase=8)
+    assert check(layout, whole, 16).matrices == 4
 
 
 def test_other_layouts_have_no_matrix_form():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulator import SimulationError, simulate
+from simulator.memory import Memory
 
 REDUCE = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
@@ -34,7 +35,7 @@ def test_a_missing_barrier(program) -> None:
     lines = program.llvm.splitlines()
     broken = "\n".join(line for line in lines if "call void @llvm.nvvm.barrier" not in line)
     assert broken.count("\n") < len(lines) - 1
-    with pytest.raises(SimulationError, match="shared memory is read before it was written"):
+    with pytest.raises(SimulationError, match="race in shared memory: thread .* with no barrier between"):
         simulate(broken, (1,), _arrays(512), 4, program.shared_bytes)
 
 
@@ -68,3 +69,61 @@ def test_divergent_branches_and_unknown_instructions() -> None:
         simulate(head + tid + branch, (1,), [0], 1)
     with pytest.raises(SimulationError, match="does not know 'fancy i32 %a0'"):
         simulate(head + "  %v1 = fancy i32 %a0\n  ret void\n}\n", (1,), [0], 1)
+
+
+@pytest.fixture
+def shared() -> Memory:
+    memory = Memory("shared memory", 64, initialised=False)
+    memory.valid[:] = True
+    return memory
+
+
+ALL = np.ones(32, np.bool_)
+LANES = np.arange(32, dtype=np.int32)
+
+
+def _store(memory: Memory, addresses: np.ndarray, values: np.ndarray, threads: np.ndarray = LANES) -> None:
+    memory.store(addresses, values.astype(np.int8)[:, None], 1, ALL, threads)
+
+
+def _load(memory: Memory, addresses: np.ndarray, threads: np.ndarray = LANES) -> None:
+    memory.load(addresses, np.dtype(np.int8), 1, 1, ALL, threads)
+
+
+def test_shared_memory_that_nobody_wrote(shared) -> None:
+    with pytest.raises(SimulationError, match="shared memory is read before it was written"):
+        _load(shared, LANES)
+
+
+def test_threads_of_one_warp_race_too(shared) -> None:
+    _store(shared, LANES, LANES)
+    _load(shared, LANES)
+    with pytest.raises(SimulationError, match="thread 0 reads byte 0x1f, which thread 31 wrote"):
+        _load(shared, LANES[::-1])
+    shared.log.barrier()
+    _load(shared, LANES[::-1])
+    with pytest.raises(SimulationError, match="thread 0 writes byte 0x0, which thread 31 read"):
+        _store(shared, LANES, LANES)
+
+
+def test_several_threads_may_store_one_value_but_not_two_to_one_byte(shared) -> None:
+    everywhere = LANES * 0
+    _store(shared, everywhere, everywhere + 5)
+    _store(shared, everywhere, everywhere + 5, LANES + 32)
+    with pytest.raises(SimulationError, match="thread 0 writes byte 0x0, which several threads wrote"):
+        _store(shared, everywhere, everywhere + 6)
+    with pytest.raises(SimulationError, match="several lanes store different values"):
+        _store(shared, everywhere + 8, LANES)
+
+
+def test_atomics_race_with_plain_accesses_only(shared) -> None:
+    byte = np.dtype(np.int8)
+    _store(shared, LANES, LANES)
+    shared.log.barrier()
+    assert shared.change(3, byte, lambda old: old + 1, 3) == 3
+    assert shared.change(3, byte, lambda old: old + 1, 40) == 4
+    _store(shared, LANES + 32, LANES)
+    with pytest.raises(SimulationError, match="thread 9 changes byte 0x24, which thread 4 wrote"):
+        shared.change(36, byte, lambda old: old + 1, 9)
+    with pytest.raises(SimulationError, match="thread 3 reads byte 0x3, which several threads changed"):
+        _load(shared, LANES)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deuteron.compiler.ir import SCALARS, parse_function, print_function, verify
-from deuteron.compiler.tile.passes import dce, fold
+from deuteron.compiler.targets import interpreter
+from deuteron.compiler.tile.passes import dce, fold, unroll
 from deuteron.compiler.tile.passes.numbers import round_to
 from deuteron.compiler.tile.passes.registry import every_rule
 
@@ -216,6 +217,57 @@ def test_integer_constants_follow_c(body, value):
                       'print values=[%r] {prefix = "", hex = False}', "}"])  # fmt: skip
     (constant, _) = dce(fold(parse_function(text))).body.ops
     assert constant.value == expected
+
+
+@pytest.mark.parametrize(
+    "bounds", [(0, 0, 1), (0, 1, 1), (0, 2, 1), (0, 3, 1), (2, 8, 5), (2, 7, 5), (5, 0, -5), (5, -1, -5)]
+)
+def test_short_loops_keep_their_iterations(bounds):
+    """None and one are unrolled; two stay a loop. The interpreter says what each computes."""
+    lower, upper, step = bounds
+    text = "\n".join(
+        [
+            "func @f(%p: *i32) {", i32("z", 0), i32("lo", lower), i32("up", upper), i32("st", step),
+            "%r = for %lo %up %st inits=[%z] {num_stages = 0, unroll = 1} : i32 body=(%i: i32, %s: i32) {",
+            i32("k", 100), "%t = add %s %i : i32", "%u = add %t %k : i32", "yield values=[%u]", "}", "store %p %r", "}",
+        ]
+    )  # fmt: skip
+    function, out = fold(parse_function(text)), np.zeros(1, np.int32)
+    interpreter.run(function, (1,), [out])
+    assert out[0] == sum(i + 100 for i in range(*bounds))
+    assert any(op.mnemonic == "for" for op in function.walk()) == (len(range(*bounds)) > 1)
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+@pytest.mark.parametrize("lower, step", [(0, 1), (-3, 2), (5, 7)])
+def test_unrolled_loops_of_any_length_do_the_same_iterations(factor, lower, step):
+    """The trip count is known at run time only: groups of ``factor`` iterations, then the rest."""
+    text = "\n".join(
+        [
+            "func @f(%p: *i32, %up: i32) {", i32("z", 0), i32("lo", lower), i32("st", step), i32("k", 31),
+            f"%r = for %lo %up %st inits=[%z] {{num_stages = 0, unroll = {factor}}} : i32 body=(%i: i32, %s: i32) {{",
+            "%t = mul %s %k : i32", "%u = add %t %i : i32", "yield values=[%u]", "}", "store %p %r", "}",
+        ]
+    )  # fmt: skip
+    function = verify(unroll(parse_function(text)))
+    assert [op.mnemonic for op in function.walk()].count("for") == 2
+    for upper in range(lower - 2, lower + 9 * step):
+        out, wanted = np.zeros(1, np.int32), 0
+        for i in range(lower, upper, step):
+            wanted = 31 * wanted + i
+        interpreter.run(function, (1,), [out, upper])
+        assert out[0] == np.int64(wanted).astype(np.int32), upper
+
+
+def test_a_dot_that_others_read_is_computed_once():
+    lines = [
+        "%z = constant {value = 0.0, type = tile<16x16xf32>} : tile<16x16xf32>",
+        '%e = dot %a %a %z {precision = "ieee"} : tile<16x16xf32>',
+        "%r = add %e %d : tile<16x16xf32>",
+    ]
+    text = "\n".join([HEAD + " {", *lines, 'print values=[%e, %r] {prefix = "", hex = False}', "}"])
+    left = [op.mnemonic for op in dce(fold(parse_function(text))).walk()]
+    assert (left.count("dot"), left.count("add")) == (1, 1)
 
 
 def test_division_by_a_zero_constant_is_left_alone():

@@ -1,0 +1,119 @@
+"""What operators and library functions mean, against NumPy and by hand: the IR that comes out is interpreted."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.errors import TypeMismatch, UnsupportedSyntax
+from deuteron.compiler.frontend import KernelSource, lower
+from deuteron.compiler.targets.interpreter import run
+
+HEAD = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(x, out, n):\n    i = tl.arange(0, 16)\n"
+
+
+def execute(body: str, x: np.ndarray, out: np.ndarray, n: int = 0) -> np.ndarray:
+    """Interpret ``body`` with arrays x and out, a number n, and i = 0 .. 15; what it leaves in out."""
+    source = KernelSource.from_text(HEAD + "".join(f"    {line}\n" for line in body.split("; ")), "kernel")
+    names = {"int32": "i32", "uint32": "u32", "float32": "f32", "int64": "i64"}
+    types = {name: f"*{names[a.dtype.name]}" for name, a in (("x", x), ("out", out))}
+    run(lower(source, {**types, "n": "i32"}, {}), (1,), [x, out, n])
+    return out
+
+
+NUMBERS = np.array([5, -3, 8, 8, 0, -7, 8, 1, 2, -7, 4, 3, -7, 6, 7, 2], np.int32)
+
+
+def test_where_takes_the_first_where_the_condition_holds() -> None:
+    found = execute("tl.store(out + i, tl.where(i < 5, tl.load(x + i), 100))", NUMBERS, np.zeros(16, np.int32))
+    np.testing.assert_array_equal(found, np.where(np.arange(16) < 5, NUMBERS, 100))
+
+
+def test_pointers_move_both_ways() -> None:
+    body = "last = x + 15; tl.store(out + i, tl.load(last - i)); tl.store(out + 16 + i, tl.load(i + x))"
+    found = execute(body, NUMBERS, np.zeros(32, np.int32))
+    np.testing.assert_array_equal(found, [*NUMBERS[::-1], *NUMBERS])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_of_equal_values_the_first_index_wins(dtype) -> None:
+    body = "v = tl.load(x + i); tl.store(out, tl.argmax(v, 0)); tl.store(out + 1, tl.argmin(v, 0))"
+    found = execute(body, NUMBERS.astype(dtype), np.zeros(2, np.int32))
+    assert found.tolist() == [NUMBERS.argmax(), NUMBERS.argmin()]
+
+
+def test_cdiv_of_run_time_numbers_rounds_up() -> None:
+    for n in (0, 1, 7, 8, 9):
+        found = execute(
+            "tl.store(out, tl.cdiv(n, 8)); tl.store(out + i, tl.cdiv(i + n, 4))", NUMBERS, np.zeros(16, np.int32), n
+        )
+        np.testing.assert_array_equal(found, -(-(np.arange(16) + n) // 4))
+
+
+def test_swizzle2d_walks_groups_of_rows_column_by_column() -> None:
+    """A grid of 5 x 3 in groups of 2 rows: the last group has one row."""
+    order = [(row, column) for first in (0, 2, 4) for column in range(3) for row in range(first, min(first + 2, 5))]
+    body = (
+        "m = i < 15; a, b = tl.swizzle2d(i // 3, i % 3, 5, 3, 2); tl.store(out + i, a, m); tl.store(out + 16 + i, b, m)"
+    )
+    found = execute(body, NUMBERS, np.zeros(32, np.int32))
+    assert list(zip(found[:15].tolist(), found[16:31].tolist(), strict=True)) == order
+
+
+def test_comparisons_and_logic() -> None:
+    words = {
+        "<": np.less,
+        "<=": np.less_equal,
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+    }
+    for sign, reference in words.items():
+        found = execute(
+            f"v = tl.load(x + i); tl.store(out + i, (v {sign} 2).to(tl.int32))", NUMBERS, np.zeros(16, np.int32)
+        )
+        np.testing.assert_array_equal(found, reference(NUMBERS, 2))
+    for name, reference in (("logical_and", np.logical_and), ("logical_or", np.logical_or)):
+        body = f"v = tl.load(x + i); tl.store(out + i, v.{name}(i > 8).to(tl.int32))"
+        found = execute(body, NUMBERS, np.zeros(16, np.int32))
+        np.testing.assert_array_equal(found, reference(NUMBERS, np.arange(16) > 8))
+
+
+@pytest.mark.parametrize(
+    "type, low, high",
+    [("i8", -128, 127), ("u8", 0, 255), ("i16", -(1 << 15), (1 << 15) - 1), ("i32", -(1 << 31), (1 << 31) - 1)],
+)
+def test_numbers_at_the_edges_of_a_type(type, low, high) -> None:
+    text = (
+        "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(a, out):\n    tl.store(out, a + {0})\n"
+    )
+
+    def compile(number: int) -> None:
+        lower(KernelSource.from_text(text.format(f"({number})"), "kernel"), {"a": type, "out": "*f64"}, {})
+
+    compile(low)
+    compile(high)
+    for number in (low - 1, high + 1):
+        with pytest.raises(TypeMismatch, match="out of range"):
+            compile(number)
+
+
+def test_integers_meet_as_in_c() -> None:
+    """C's usual conversions, restated: the longer wins; of equal length the unsigned one."""
+    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(a, b, out):\n"
+    text += "    z = a + b\n    tl.store(out, z)\n"
+    for a, b in itertools.product([f"{s}{n}" for s in "iu" for n in (8, 16, 32, 64)], repeat=2):
+        function = lower(KernelSource.from_text(text, "kernel"), {"a": a, "b": b, "out": "*f64"}, {})
+        (value,) = [r for op in function.walk() for r in op.results if r.name == "z"]
+        wanted = max((a, b), key=lambda t: (int(t[1:]), t[0] == "u"))
+        assert str(value.type) == wanted, (a, b)
+
+
+@pytest.mark.parametrize("text", ["1 << 400", "1 << (1 << 62)", "2 ** (1 << 62)", "(1 << 250) * (1 << 250) << 9"])
+def test_compile_time_integers_are_bounded_before_they_are_computed(text) -> None:
+    """1 << (1 << 62) would take more memory than any machine has."""
+    with pytest.raises(UnsupportedSyntax, match="more than 256 bits"):
+        execute(f"tl.store(out, ({text}) * 0)", NUMBERS, np.zeros(1, np.int32))

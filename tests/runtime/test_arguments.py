@@ -1,0 +1,110 @@
+"""What becomes of single arguments: places among the others, devices, declared types, arrays of other libraries."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deuteron
+import deuteron.language as tl
+from deuteron.compiler.errors import LaunchError
+
+
+@deuteron.jit
+def mixed(SCALE: tl.constexpr, x, ONE, MORE: tl.constexpr, n, y):
+    tl.store(y + n, tl.load(x) * SCALE + ONE + MORE)
+
+
+@deuteron.jit
+def declared(x, n: tl.int32, m: tl.int16, u: tl.uint32):
+    tl.store(x + n, m + u)
+
+
+@deuteron.jit
+def copy(x, y):
+    tl.store(y, tl.load(x))
+
+
+class OnGpu:
+    """An array that says it is on a GPU."""
+
+    dtype = "float32"
+    shape = (4,)
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def data_ptr(self) -> int:
+        return 4096
+
+
+def test_compile_time_parameters_anywhere_leave_the_others_in_place(recorder: Any) -> None:
+    x, y = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    mixed[(1,)](2.0, x, 1, 3, 7, y)
+    _, _, values = recorder.launches[-1]
+    assert values == (x.ctypes.data, 7, y.ctypes.data)
+    assert list(recorder.types()) == ["x", "n", "y"]
+    assert recorder.last.constants == {"SCALE": 2.0, "ONE": 1, "MORE": 3}
+    mixed[(1,)](2.0, x, 5, 3, 1, y)
+    assert recorder.launches[-1][2] == (x.ctypes.data, 5, y.ctypes.data)
+
+
+@pytest.mark.parametrize("first, second", [("cpu", "cuda:0"), ("cuda:0", "cpu"), ("cuda:0", "cuda:1")])
+def test_arrays_of_a_launch_are_on_one_device(recorder: Any, first: str, second: str) -> None:
+    arrays = [np.zeros(4, np.float32) if device == "cpu" else OnGpu(device) for device in (first, second)]
+    with pytest.raises(LaunchError, match=f"argument 'y' .* is on {second}, but 'x' is on {first}"):
+        copy[(1,)](*arrays)
+    assert recorder.launches == []
+
+
+@pytest.mark.parametrize(
+    "name, value", [("n", 1 << 31), ("n", -(1 << 31) - 1), ("m", 1 << 40), ("u", 1 << 63), ("n", 1.5)]
+)
+def test_numbers_that_a_declared_type_cannot_hold(recorder: Any, name: str, value: float) -> None:
+    numbers = {"n": 2, "m": 3, "u": 4, name: value}
+    with pytest.raises(LaunchError, match=f"'{name}'.*declares"):
+        declared[(1,)](np.zeros(4, np.float32), **numbers)
+    assert recorder.launches == []
+
+
+class _Tensor(ctypes.Structure):
+    """dlpack.h, ``DLTensor``."""
+
+    _fields_ = [
+        *((name, kind) for name, kind in (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32))),
+        *((name, ctypes.c_int32) for name in ("device_id", "ndim")),
+        *(
+            (name, kind)
+            for name, kind in (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+        ),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("shape", "strides")),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class Exported:
+    """An array that only DLPack describes, whose data begin at an offset."""
+
+    def __init__(self, array: np.ndarray, offset: int) -> None:
+        self.array = array
+        self.tensor = _Tensor(array.ctypes.data, 1, 0, 1, 2, 32, 1, byte_offset=offset)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **options: object) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.tensor), b"dltensor", None)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 64])
+def test_dlpack_data_begin_at_the_byte_offset(recorder: Any, offset: int) -> None:
+    array, out = np.zeros(64, np.float32), np.zeros(1, np.float32)
+    copy[(1,)](Exported(array, offset), out)
+    _, _, values = recorder.launches[-1]
+    assert values == (array.ctypes.data + offset, out.ctypes.data)
+    assert recorder.types()["x"].startswith("*f32")

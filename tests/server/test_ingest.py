@@ -1,0 +1,146 @@
+"""What makes kill -9 harmless, without a dispatcher: repeated deliveries, lost runs, attempts, leases and spools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from deuteron.server import Settings
+from deuteron.server.context import Context
+from deuteron.server.dispatch.ingest import Delivery
+from deuteron.server.dispatch.spool import Spool, leftovers
+from deuteron.server.dispatch.supervisor import DaskDispatcher
+from deuteron.server.store import JobState
+
+JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
+Events = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple[Context, str]:
+    """The parts of a service, and a job of it."""
+    client = open_client(replace(settings, max_attempts=3))
+    return client.app.state.context, client.post("/v1/jobs", json=JOB).json()["id"]  # type: ignore[attr-defined]
+
+
+def deliveries(events: list[dict[str, Any]], first: int = 1) -> list[Delivery]:
+    return [Delivery(first + place, event) for place, event in enumerate(events)]
+
+
+def stored(context: Context, job_id: str) -> Any:
+    with context.store.read() as tx:
+        return tx.jobs.get(job_id)
+
+
+def kinds(context: Context, job_id: str) -> list[str]:
+    with context.store.read() as tx:
+        return [event.kind for event in tx.events.page(job_id)]
+
+
+def test_what_was_delivered_is_not_applied_again(service, tune_events: Events) -> None:
+    context, job_id = service
+    context.ingest.claim(job_id, claim_id="t.a", worker="w")
+    events = tune_events(trials=2)
+    context.ingest.deliver(job_id, claim_id="t.a", events=deliveries(events[:3]))
+    once = kinds(context, job_id)
+    context.ingest.deliver(job_id, claim_id="t.a", events=deliveries(events[:3]))
+    assert kinds(context, job_id) == once
+    context.ingest.deliver(job_id, claim_id="t.a", events=deliveries(events[1:4], first=2))
+    assert kinds(context, job_id) == [*once, events[3]["kind"]]
+    # Another run counts its lines from 1 again.
+    context.ingest.claim(job_id, claim_id="t.b", worker="w")
+    before = len(kinds(context, job_id))
+    context.ingest.deliver(job_id, claim_id="t.b", events=deliveries(events[:1]))
+    assert len(kinds(context, job_id)) == before + 1
+
+
+@pytest.mark.parametrize("last", [{"kind": "job_failed", "error": "no", "hint": None, "at": "2026-01-01"}, None])
+def test_only_the_run_that_owns_the_job_ends_it(service, tune_events: Events, last) -> None:
+    context, job_id = service
+    end = last or tune_events(trials=1)[-1]
+    context.ingest.claim(job_id, claim_id="t.old", worker="w")
+    context.ingest.claim(job_id, claim_id="t.new", worker="w")
+    receipt = context.ingest.deliver(job_id, claim_id="t.old", events=deliveries([end]))
+    assert not receipt.proceed
+    assert stored(context, job_id).state is JobState.RUNNING
+    context.ingest.deliver(job_id, claim_id="t.new", events=deliveries([end]))
+    assert stored(context, job_id).state is (JobState.FAILED if last else JobState.SUCCEEDED)
+
+
+def test_a_lost_run_costs_an_attempt_and_a_stopped_one_does_not(service) -> None:
+    context, job_id = service
+    for attempt in (1, 2):
+        context.ingest.claim(job_id, claim_id=f"t.{attempt}", worker="w")
+        job = context.ingest.release(job_id, reason="gone", claim_id=f"t.{attempt}")
+        assert (job.state, job.attempts) == (JobState.QUEUED, attempt)
+    for again in range(3):
+        context.ingest.claim(job_id, claim_id=f"r.{again}", worker="w")
+        job = context.ingest.release(job_id, reason="stopped", refund=True)
+        assert (job.state, job.attempts) == (JobState.QUEUED, 2)
+    context.ingest.claim(job_id, claim_id="t.3", worker="w")
+    assert context.ingest.release(job_id, reason="gone", claim_id="t.2").state is JobState.RUNNING
+    job = context.ingest.release(job_id, reason="gone", claim_id="t.3")
+    assert (job.state, job.attempts) == (JobState.FAILED, 3)
+    assert "lost 3 times" in str(job.error)
+
+
+def test_a_cancelled_job_whose_run_is_lost_is_not_queued_again(service) -> None:
+    context, job_id = service
+    context.ingest.claim(job_id, claim_id="t.1", worker="w")
+    assert context.ingest.cancel(job_id).state is JobState.RUNNING
+    assert context.ingest.heartbeat(job_id, claim_id="t.1").cancel
+    assert context.ingest.release(job_id, reason="gone").state is JobState.CANCELLED
+
+
+def test_leases_expire_when_they_are_over(service) -> None:
+    context, job_id = service
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "token")
+    context.ingest.claim(job_id, claim_id="t.1", worker="w")
+    dispatcher._expire_leases()
+    assert stored(context, job_id).state is JobState.RUNNING
+    with context.store.write() as tx:
+        assert tx.jobs.renew(job_id, claim_id="t.1", lease=timedelta(seconds=-1))
+    dispatcher._expire_leases()
+    assert stored(context, job_id).state is JobState.QUEUED
+
+
+def test_an_event_is_on_disk_before_it_may_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = Spool(tmp_path, "job", "ticket.run")
+    synced: list[tuple[int, int]] = []
+
+    def fsync(descriptor: int) -> None:
+        assert os.fstat(descriptor).st_ino == spool.path.stat().st_ino
+        synced.append((len(spool.path.read_bytes().splitlines()), len(spool.unsent())))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    for number in range(3):
+        spool.append({"kind": "x", "number": number})
+    assert synced == [(1, 0), (2, 1), (3, 2)]
+    assert [d.sequence for d in spool.unsent()] == [1, 2, 3]
+    assert list(leftovers(tmp_path)) == []  # its writer is alive
+    spool.acknowledge(2)
+    assert [d.event["number"] for d in spool.unsent()] == [2]
+    spool.close()
+    (left,) = leftovers(tmp_path)
+    assert (left.job_id, left.claim_id, len(left.deliveries)) == ("job", "ticket.run", 3)
+
+
+def test_a_spool_that_was_acknowledged_leaves_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, "job", "run")
+    spool.append({"kind": "x"})
+    spool.acknowledge(1)
+    spool.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_cut_off_by_a_crash_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "job.run.jsonl").write_bytes(b'{"sequence":1,"event":{"kind":"x"}}\n{"sequence":2,"eve')
+    (left,) = leftovers(tmp_path)
+    assert [d.sequence for d in left.deliveries] == [1]

@@ -1,0 +1,114 @@
+"""The limits at the door, one by one: allowances on a clock of our own, bodies in many chunks, foreign pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deuteron.server import Settings
+from deuteron.server.limits import BodyLimit, LoopbackOnly, RateLimit
+from deuteron.server.problems import Problem
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def _app(scope: Any, receive: Any, send: Any) -> None:
+    """Reads its whole body and answers 200."""
+    while (await receive()).get("more_body"):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def ask(app: Any, chunks: list[bytes] | None = None, path: str = "/v1/jobs", **headers: str) -> int:
+    """The status of one request."""
+    sent: list[Any] = []
+    parts = list(chunks or [b""])
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
+        "client": ("10.0.0.1", 5),
+    }
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    return int(sent[0]["status"])
+
+
+@pytest.fixture
+def limited(settings: Settings) -> Callable[[int], tuple[RateLimit, Clock]]:
+    def make(rate: int) -> tuple[RateLimit, Clock]:
+        clock = Clock()
+        return RateLimit(_app, replace(settings, rate_per_minute=rate), clock), clock
+
+    return make
+
+
+def test_an_allowance_refills_and_stops_at_the_burst(limited) -> None:
+    app, clock = limited(60)  # one a second, five at once
+    assert [ask(app) for _ in range(6)] == [200] * 5 + [429]
+    clock.now += 2.0
+    assert [ask(app) for _ in range(3)] == [200, 200, 429]
+    clock.now += 1000.0
+    assert [ask(app) for _ in range(7)] == [200] * 5 + [429] * 2
+    clock.now += 0.5
+    assert ask(app) == 429
+    clock.now += 0.5
+    assert ask(app) == 200
+
+
+def test_callers_have_allowances_of_their_own(limited) -> None:
+    app, _ = limited(60)
+    assert [ask(app, authorization="Bearer a") for _ in range(6)][-1] == 429
+    assert ask(app, authorization="Bearer b") == ask(app) == 200
+    assert [ask(app, path="/healthz", authorization="Bearer a") for _ in range(3)] == [200] * 3
+
+
+def test_no_rate_is_no_limit(limited) -> None:
+    app, _ = limited(0)
+    assert {ask(app) for _ in range(50)} == {200}
+
+
+def test_bodies_are_counted_over_all_their_chunks(settings: Settings) -> None:
+    app = BodyLimit(_app, replace(settings, max_body_bytes=2000, max_upload_bytes=4000))
+    assert ask(app, [b"x" * 1000] * 2) == 200
+    with pytest.raises(Problem) as refused:
+        ask(app, [b"x" * 10] * 201)
+    assert refused.value.slug == "body-too-large"
+    assert ask(app, [b"x" * 1000] * 4, path="/v1/worker/profile") == 200
+    with pytest.raises(Problem):
+        ask(app, [b"x" * 1000] * 5, path="/v1/worker/profile")
+    assert ask(app, content_length="2000") == 200
+    assert ask(app, content_length="2001") == 413
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({"host": "localhost:8000"}, 200),
+        ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "localhost:8000", "origin": "http://evil.example"}, 403),
+        ({"host": "localhost:8000", "origin": "http://localhost:9000"}, 403),
+    ],
+)
+def test_a_service_without_tokens_answers_this_machine_only(settings: Settings, headers, status) -> None:
+    assert ask(LoopbackOnly(_app, settings), **headers) == status
+    assert ask(LoopbackOnly(_app, replace(settings, auth="tokens")), **headers) == 200

@@ -1,0 +1,71 @@
+"""The correctness gate on the CPU: every configuration is judged on fresh outputs, at the shape that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner import Problem, resolve_workload
+from deuteron.tuner.evaluate.check import Checker, small_problem
+from deuteron.tuner.evaluate.session import compile_variant
+from deuteron.tuner.space import Configuration
+
+TEXT = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, WRONG: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = o < n
+    if WRONG == 1:
+        mask = mask & (o != 3)
+    y = tl.load(x_ptr + o, mask=mask) * 2
+    if WRONG == 2:
+        y += 0.001
+    if WRONG != 3:
+        tl.store(y_ptr + o, y, mask=mask)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"WRONG": [0, 1, 2, 3], "BLOCK": [64]}},
+}
+"""
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    path = tmp_path / "mine.py"
+    path.write_text(TEXT)
+    return Problem(resolve_workload(f"{path}:kernel"), {"n": 1000}, "f32")
+
+
+def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
+    """What an earlier configuration left in the outputs must not make the next one right."""
+    device = get_device("cpu")
+
+    def compiled(config: Configuration) -> object:
+        variant = problem.variant(config)
+        return compile_variant(problem, variant, device.target), variant
+
+    configs = [{"WRONG": wrong, "BLOCK": 64} for wrong in range(4)]
+    checker = Checker(problem, device, 1, configs[0], compiled)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert [checker.check(config).ok for config in configs] == [True, False, False, False]
+    assert "1 of 1000 elements are wrong; the worst at [3]" in str(checker.check(configs[1]).message)
+    assert "never written" in str(checker.check(configs[3]).message)
+
+
+@pytest.mark.parametrize("size", [1, 16, 100, 112, 113, 1000, 1024, 4099, 1 << 20])
+def test_a_small_problem_keeps_what_launches_know_about_divisibility(problem: Problem, size: int) -> None:
+    small = small_problem(Problem(problem.spec, {"n": size}, "f32")).dims["n"]
+    assert small % 16 == size % 16
+    assert small <= 112
+    assert small == size or size > 112
