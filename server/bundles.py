@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.tuner import ConfigRecord, write_bundle
+from deuteron.tuner.codec import decode
 
 from .files import file_sha256, write_whole
 from .problems import Problem
@@ -113,7 +114,7 @@ class Bundles:
     def _records(self, kernel_hash: str | None, device_key: str | None) -> Iterator[ConfigRecord]:
         with self._store.read() as tx:
             for body in tx.configs.stream(kernel_hash=kernel_hash, device_key=device_key):
-                yield ConfigRecord.from_json(json.loads(body))
+                yield decode(body, ConfigRecord, "a stored configuration")
 
     def _forget_oldest(self) -> None:
         files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)

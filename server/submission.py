@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
 from deuteron.tuner import BUILTINS, STRATEGIES, JobSpec, builtin_workload
+from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import StrategyError
-from deuteron.tuner.json_fields import canonical_json
 
 from .dispatch.devices import resources_for
 from .problems import Problem

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from .codec import Scalar
 from .expression import Expression
-from .json_fields import Scalar
 
 Axis: TypeAlias = tuple[str, tuple[Scalar, ...]]
 

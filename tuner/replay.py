@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from .codec import Document, Finite, JsonObject, Scalar, convert, decode
 from .errors import RecordingError, SchemaError
-from .json_fields import Fields, Scalar, expect_list, expect_number, expect_scalar, parse_json
 from .space import Configuration, Parameter, Space, config_key
 from .strategies import Outcome, make_strategy
 
@@ -36,8 +36,7 @@ class RecordedTrial:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class RecordedSpace(Space):
+class RecordedSpace(Space, frozen=True):
     """A space whose constraints are not known as expressions: a configuration is valid if it was recorded."""
 
     recorded: tuple[Mapping[str, Scalar], ...] = ()
@@ -94,15 +93,31 @@ class Recording:
         return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")
 
 
+class _CacheFile(Document, frozen=True):
+    """The part of a cache file that is read."""
+
+    device_name: str
+    kernel_name: str
+    tune_params_keys: tuple[str, ...]
+    tune_params: dict[str, tuple[Scalar, ...]]
+    cache: dict[str, JsonObject]
+
+
+class _CacheEntry(Document, frozen=True):
+    """One measurement: a time in ms, or the name of an error."""
+
+    time: Finite | str
+    times: tuple[Finite, ...] | None = None
+
+
 def read_kernel_tuner(path: Path) -> Recording:
     """Read a cache file, gzipped or not, finished or cut off after an entry; raises :class:`RecordingError`."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        fields = Fields(parse_json(_closed(raw), str(path)), path.name)
-        names = fields.items("tune_params_keys", lambda v, _: str(v))
-        choices = fields.mapping("tune_params", lambda v, where: expect_list(v, where))
-        parameters = tuple(Parameter(name, tuple(expect_scalar(v, name) for v in choices[name])) for name in names)
-        trials = fields.mapping("cache", lambda value, where: _read_trial(value, where, names))
+        file = decode(_closed(raw), _CacheFile, str(path))
+        names = file.tune_params_keys
+        parameters = tuple(Parameter(name, file.tune_params[name]) for name in names)
+        trials = tuple(_read_trial(value, f"{path}.cache.{key}", names) for key, value in file.cache.items())
     except (OSError, EOFError) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from None
     except (SchemaError, KeyError) as error:
@@ -110,7 +125,7 @@ def read_kernel_tuner(path: Path) -> Recording:
             f"{path}: not a Kernel Tuner cache file: {error}",
             hint="expected the keys tune_params_keys, tune_params and cache",
         ) from None
-    recording = Recording(fields.text("device_name"), fields.text("kernel_name"), parameters, tuple(trials.values()))
+    recording = Recording(file.device_name, file.kernel_name, parameters, trials)
     if all(trial.time_ns is None for trial in recording.trials):
         raise RecordingError(f"{path}: no configuration in it was measured")
     return recording
@@ -130,15 +145,13 @@ def _balanced(text: bytes) -> bool:
     return text.count(b"{") == text.count(b"}")
 
 
-def _read_trial(value: object, where: str, names: Sequence[str]) -> RecordedTrial:
-    fields = Fields(value, where)
-    config = {name: expect_scalar(fields.get(name), fields.where(name)) for name in names}
-    time = fields.get("time")
-    if isinstance(time, str):
-        return RecordedTrial(config, None, error=time)
-    samples = fields.items("times", expect_number) if fields.has("times") else ()
-    mean_ms = statistics.fmean(samples) if samples else expect_number(time, fields.where("time"))
-    return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(s * NS_PER_MS for s in samples))
+def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> RecordedTrial:
+    config = convert({name: value[name] for name in names}, dict[str, Scalar], where)
+    entry = _CacheEntry.from_json(value, where)
+    if isinstance(entry.time, str):
+        return RecordedTrial(config, None, error=entry.time)
+    mean_ms = statistics.fmean(entry.times) if entry.times else entry.time
+    return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(ms * NS_PER_MS for ms in entry.times or ()))
 
 
 def best_so_far(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from deuteron.compiler.errors import DeuteronError
 
+from .codec import Scalar
 from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
@@ -25,7 +28,6 @@ from .events import (
     TuneEvent,
 )
 from .job import JobSpec, shape_key, task_key
-from .json_fields import Scalar
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .search_profile import FILE_NAME, SearchProfile
 from .shape_search import Cancelled, ShapeSearch, complete_group

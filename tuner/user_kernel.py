@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from .codec import JsonObject, expect_object, parse_json
 from .errors import WorkloadError
-from .json_fields import JsonObject, expect_object, parse_json
 from .workloads import BUILTINS, WorkloadSpec, builtin_workload
 
 EXAMPLE = (

@@ -146,7 +146,7 @@ def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> W
 
 def _from_json(path: Path) -> WorkloadSpec:
     from deuteron.tuner import WorkloadSpec
-    from deuteron.tuner.json_fields import parse_json
+    from deuteron.tuner.codec import parse_json
 
     try:
         content = path.read_bytes()

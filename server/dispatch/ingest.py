@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from deuteron.tuner.codec import Document
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
@@ -32,8 +33,7 @@ from ..signals import JobSignals
 from ..store import Job, JobIsFinal, JobState, NewTrial, Store, StoredTrial, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Document, frozen=True):
     """One line of a worker's spool."""
 
     sequence: int

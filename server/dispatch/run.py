@@ -11,9 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
+
+import msgspec
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner import ConfigRecord, JobSpec, Trial
@@ -165,7 +167,7 @@ def _call_runner(
     try:
         spec = JobSpec.from_json(assignment.spec)
         if spec.device == "cuda":
-            spec = replace(spec, device=bench.device)
+            spec = msgspec.structs.replace(spec, device=bench.device)
         run = load_runner(bench.runner)
         finished = [_finished(item) for item in assignment.finished]
         run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)

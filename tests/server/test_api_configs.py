@@ -6,10 +6,10 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
@@ -84,7 +84,7 @@ def test_device_names_meet(client: TestClient, make_record: MakeRecord, name: st
 
 
 def test_a_kind_that_stands_for_several_devices_is_ambiguous(client: TestClient, make_record: MakeRecord) -> None:
-    h100 = replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
+    h100 = msgspec.structs.replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
     put(client, *(make_record({"M": 1, "N": 1}, device=device) for device in (H200, h100)))
     response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cuda", "shape": "M=1,N=1"})
     assert response.status_code == 422
@@ -227,7 +227,7 @@ def test_bundle_order_is_the_tuners_on_every_database(
     put(
         service,
         *(
-            make_record({"M": m, "n": 1}, dtype, device=replace(H200, name=name))
+            make_record({"M": m, "n": 1}, dtype, device=msgspec.structs.replace(H200, name=name))
             for name in names
             for dtype in ("f32", "bf16", "f8e4m3")
             for m in (2, 10, 100)

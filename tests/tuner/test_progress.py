@@ -3,9 +3,9 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.tuner import progress_view, summary_rows, summary_table, summary_text
 from deuteron.tuner.events import (

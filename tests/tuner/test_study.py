@@ -11,8 +11,7 @@ import pytest
 
 from deuteron.profiler import Profile
 from deuteron.tuner.errors import JobError, SpaceError, WorkloadError
-from deuteron.tuner.evaluate.compile_pool import Compiled
-from deuteron.tuner.evaluate.evaluator import Raced, Screened
+from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,

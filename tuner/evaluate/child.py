@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from ..codec import JsonObject
 from ..errors import TunerError
-from ..json_fields import JsonObject
 
 WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
 MAX_ANSWER = 64 << 20

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..codec import Document, Scalar, canonical_json
 from ..errors import RecordNotFound
 from ..job import shape_key
-from ..json_fields import JsonObject, Scalar, canonical_json
 from .fingerprint import DeviceFingerprint
 from .record import ConfigRecord
 
@@ -22,8 +21,7 @@ Match: TypeAlias = Literal["exact", "nearest_shape", "other_toolchain", "default
 _VECTOR_FROM = 64
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Document, frozen=True):
     """The configuration to use and why. With the match ``default`` there is no record and ``config`` is empty: the
     kernel's own defaults apply."""
 
@@ -31,14 +29,6 @@ class Answer:
     config: Mapping[str, Scalar]
     match: Match
     reason: str
-
-    def to_json(self) -> JsonObject:
-        return {
-            "record": None if self.record is None else self.record.to_json(),
-            "config": dict(self.config),
-            "match": self.match,
-            "reason": self.reason,
-        }
 
 
 class _Table:

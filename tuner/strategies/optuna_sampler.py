@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Protocol, cast
 
+from ..codec import Scalar, canonical_json
 from ..errors import StrategyError
-from ..json_fields import Scalar, canonical_json
 from ..space import Configuration, Parameter, Space, config_key
 from .base import Outcome
 from .unseen import Unseen

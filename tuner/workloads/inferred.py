@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS
 
+from ..codec import Scalar
 from ..errors import WorkloadError
-from ..json_fields import Scalar
 from ..space import Parameter, Space
 from .spec import KernelText, Tensor, WorkloadSpec
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS
 
+from ..codec import Document, Scalar
 from ..errors import WorkloadError
 from ..expression import Expression
-from ..json_fields import JsonObject, Scalar
 from ..space import Configuration, Space
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
@@ -25,22 +25,13 @@ MAX_GRID = 2**31 - 1
 _NO_LIMIT = 1 << 40
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Document, frozen=True):
     """What the compiler is given for one configuration, and the grid it is launched on."""
 
     signature: Mapping[str, str]
     constexprs: Mapping[str, Scalar]
     schedule: Mapping[str, Scalar]
     grid: tuple[int, ...]
-
-    def to_json(self) -> JsonObject:
-        return {
-            "signature": dict(self.signature),
-            "constexprs": dict(self.constexprs),
-            "schedule": dict(self.schedule),
-            "grid": list(self.grid),
-        }
 
 
 @dataclass(frozen=True)
