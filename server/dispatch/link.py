@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx
-
-from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 
 from .ingest import Delivery, Receipt
 
-logger = logging.getLogger("deuteron.worker")
+if TYPE_CHECKING:
+    import httpx
 
-_TIMEOUT = httpx.Timeout(10.0, connect=3.0)
+_TIMEOUT_S = 10.0
+_CONNECT_S = 3.0
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-
-
-class ServerRefused(DeuteronError):
-    """The server answered, and the answer is no: the job is over, or the token is not a worker's."""
-
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class ServerUnreachable(DeuteronError):
-    """The server did not answer, or answered that it cannot work now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +34,14 @@ class Link:
     """Calls of one run. Its reporter and its measuring thread may call at the same time."""
 
     def __init__(self, server_url: str, token: str) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=server_url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        self._http = HttpClient(server_url, token=token, timeout_s=_TIMEOUT_S, connect_s=_CONNECT_S, use_proxy=False)
 
     def claim(self, job_id: str, claim_id: str, worker: str, *, patience_s: float) -> Assignment:
         """Take the job, waiting up to ``patience_s`` for a server that is starting again.
 
         Raises:
-            ServerRefused: the job has ended or was never there.
-            ServerUnreachable: no answer within the patience.
+            ServiceError: the job has ended or was never there.
+            ServiceUnreachable: no answer within the patience.
         """
         deadline = time.monotonic() + patience_s
         attempt = 0
@@ -62,7 +49,7 @@ class Link:
             try:
                 answer = self._post(f"/v1/worker/jobs/{job_id}/claim", {"claim_id": claim_id, "worker": worker})
                 break
-            except ServerUnreachable:
+            except ServiceUnreachable:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
@@ -100,26 +87,14 @@ class Link:
 
     def _send(self, method: str, path: str, **arguments: object) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **arguments)  # type: ignore[arg-type]
-        except httpx.TransportError as error:
-            raise ServerUnreachable(
-                f"{self._http.base_url} does not answer: {error or type(error).__name__}",
-                hint="is `deuteron serve` running, and does DEUTERON_PUBLIC_URL name it?",
-            ) from None
-        if response.status_code >= 500 or response.status_code == 429:
-            raise ServerUnreachable(f"{self._http.base_url}{path} answered {response.status_code}")
-        if response.is_error:
-            raise ServerRefused(_detail(response), status=response.status_code)
-        return response
-
-
-def _detail(response: httpx.Response) -> str:
-    try:
-        document = response.json()
-    except ValueError:
-        document = {}
-    detail = document.get("detail") if isinstance(document, dict) else None
-    return f"{response.status_code}: {detail or response.reason_phrase}"
+            return self._http.send(method, path, **arguments)
+        except ServiceUnreachable as error:
+            hint = "is `deuteron serve` running, and does DEUTERON_PUBLIC_URL name it?"
+            raise ServiceUnreachable(error.message, hint=hint, refused=error.refused) from None
+        except ServiceError as error:
+            if error.temporary:
+                raise ServiceUnreachable(f"{self._http.url}{path} answered {error.status}") from None
+            raise
 
 
 def _receipt(answer: dict[str, object]) -> Receipt:
@@ -128,11 +103,11 @@ def _receipt(answer: dict[str, object]) -> Receipt:
 
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise ServerUnreachable("the server's answer is not the JSON object that was expected")
+        raise ServiceUnreachable("the server's answer is not the JSON object that was expected")
     return value
 
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise ServerUnreachable("the server's answer is not the JSON list that was expected")
+        raise ServiceUnreachable("the server's answer is not the JSON list that was expected")
     return value

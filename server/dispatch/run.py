@@ -25,8 +25,9 @@ from deuteron.tuner.events import (
     JobFinished,
     TuneEvent,
 )
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
-from .link import Assignment, Link, ServerRefused, ServerUnreachable
+from .link import Assignment, Link
 from .reporter import Reporter
 from .spool import Spool, leftovers
 
@@ -91,15 +92,15 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
     """Send what dead runs of this machine left in the spool; how many files are done with.
 
     Raises:
-        ServerUnreachable: the server does not answer; the files stay.
-        ServerRefused: the server does not accept this worker; the files stay.
+        ServiceUnreachable: the server does not answer; the files stay.
+        ServiceError: the server does not accept this worker; the files stay.
     """
     delivered = 0
     with _courier:
         for leftover in leftovers(bench.spool):
             try:
                 link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
-            except ServerRefused as error:
+            except ServiceError as error:
                 if error.status not in (404, 422):
                     raise
                 # The job is unknown to this server: nobody will ever ask for these events.
@@ -120,11 +121,11 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
     try:
         try:
             deliver_leftovers(bench, link)
-        except (ServerUnreachable, ServerRefused) as error:
+        except (ServiceUnreachable, ServiceError) as error:
             logger.warning("leftover events stay in the spool: %s", error)
         try:
             assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
-        except ServerRefused as error:
+        except ServiceError as error:
             return f"refused: {error.message}"
         return _run_claimed(bench, link, job_id, claim_id, assignment)
     finally:
@@ -195,10 +196,10 @@ def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> 
         try:
             link.upload_profile(job_id, path)
             return
-        except ServerRefused as error:
+        except ServiceError as error:
             logger.warning("the profile of job %s is not wanted: %s", job_id, error)
             return
-        except ServerUnreachable as error:
+        except ServiceUnreachable as error:
             if time.monotonic() > deadline:
                 logger.warning("the profile of job %s was not stored: %s", job_id, error)
                 return

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from ..auth import Reader
 from ..context import Context, ContextDep
 from ..store import Job, StoredConfig
-from .format import ago, duration, settings_text
+from .format import ago, optional_time, settings_text
 from .html import Child, Markup, table, tag
 from .layout import bar, empty, page, pill, static_url
 
@@ -172,8 +172,8 @@ def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
         tag("td", config.device_name) if with_device else None,
         tag("td", tag("code", settings_text(record["shape"]))),
         tag("td", config.dtype),
-        tag("td", duration(record["default_time_ns"]["median"]), class_="number"),
-        tag("td", duration(record["time_ns"]["median"]), class_="number"),
+        tag("td", optional_time(record["default_time_ns"]["median"]), class_="number"),
+        tag("td", optional_time(record["time_ns"]["median"]), class_="number"),
         tag(
             "td",
             tag("strong", f"{speedup['median']:.2f}×"),

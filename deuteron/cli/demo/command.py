@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.tuner.time_text import duration_text
+
 from ..output import print_records, say
 
 #: Seconds that the searches may take together; the rest of the demo needs about 20 s on two cores.
@@ -66,7 +68,7 @@ def demo(
     steps.begin("launch from the file, in a new process without a service")
     offline.run_in_new_process(files.bundle, chosen)
     _say_where(files)
-    say(f"done in {steps.elapsed:.0f} s")
+    say(f"done in {duration_text(steps.elapsed)}")
 
 
 @dataclass
