@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .contexts import METADATA_SCOPE, ThreadState, here
 from .hooks import LaunchMetadata, metrics_of
 from .places import Place
-from .session import Session, Target, registry
+from .session import ProfileTarget, Session, registry
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.hooks import LaunchEvent
@@ -88,14 +88,14 @@ def _book(launch: Place, start_ns: int, end_ns: int) -> None:
             target.phase.timeline.add_span(target.path, start_ns, end_ns, category="kernel")
 
 
-def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[Target]:
+def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[ProfileTarget]:
     """Where a launch goes: under the name from its metadata, its own name, or (on a GPU) the name CUPTI will report."""
     targets = []
     for session, here_ in zip(registry.active, place.targets, strict=False):
         if name is not None and _wants(session, kernel, name):
-            targets.append(Target(here_.phase, (*here_.path, name), is_launch=True))
+            targets.append(ProfileTarget(here_.phase, (*here_.path, name), is_launch=True))
         elif on_cpu:
-            targets.append(Target(here_.phase, (*here_.path, kernel), is_launch=True))
+            targets.append(ProfileTarget(here_.phase, (*here_.path, kernel), is_launch=True))
         else:
             targets.append(here_)
     return targets

@@ -7,7 +7,7 @@ forgotten when the sessions change: a new epoch begins.
 from __future__ import annotations
 
 from .contexts import ThreadState
-from .session import Target, registry
+from .session import ProfileTarget, registry
 
 
 class Place:
@@ -15,7 +15,7 @@ class Place:
 
     __slots__ = ("children", "launches", "number", "parent", "states", "targets")
 
-    def __init__(self, parent: Place | None, targets: list[Target]) -> None:
+    def __init__(self, parent: Place | None, targets: list[ProfileTarget]) -> None:
         self.parent = parent
         self.targets = targets
         self.number = -1
@@ -84,7 +84,7 @@ class Places:
         return inside
 
 
-def _targets(path: tuple[str, ...]) -> list[Target]:
+def _targets(path: tuple[str, ...]) -> list[ProfileTarget]:
     return [session.target(path) for session in registry.active]
 
 

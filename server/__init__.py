@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .client import Client
     from .listen import serve
     from .settings import Settings, SettingsError
-    from .store import Store
+    from .store import ServiceStore
     from .worker import run_worker
 
-__all__ = ["Client", "Settings", "SettingsError", "Store", "create_app", "run_worker", "serve"]
+__all__ = ["Client", "Settings", "SettingsError", "ServiceStore", "create_app", "run_worker", "serve"]
 
 _HOMES = {
     "Client": "client",

@@ -14,8 +14,8 @@ from deuteron.tuner import ConfigRecord, write_bundle
 from deuteron.tuner.codec import decode
 
 from .files import file_sha256, write_whole
-from .problems import Problem
-from .store import Store
+from .problems import HttpProblem
+from .store import ServiceStore
 
 _SUFFIX = ".bundle"
 _KEPT = 64
@@ -38,7 +38,7 @@ class Bundles:
     file is streamed to clients.
     """
 
-    def __init__(self, folder: Path, store: Store, *, service: str) -> None:
+    def __init__(self, folder: Path, store: ServiceStore, *, service: str) -> None:
         self._folder = folder
         self._service = service
         self._store = store
@@ -68,7 +68,7 @@ class Bundles:
         """
         path = self._path(sha256)
         if not path.is_file():
-            raise Problem(
+            raise HttpProblem(
                 404,
                 "bundle-not-found",
                 f"there is no bundle {sha256}",

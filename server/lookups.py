@@ -29,8 +29,8 @@ from deuteron.tuner.errors import RecordNotFound
 from deuteron.tuner.records.lookup import lookup
 
 from .metrics import Metrics
-from .problems import Problem
-from .store import Device, Store, Transaction
+from .problems import HttpProblem
+from .store import ServiceStore, StoredDevice, Transaction
 from .submission import builtin_kernel_hash
 
 _HASH = re.compile(r"^[0-9a-f]{64}$")
@@ -76,7 +76,7 @@ class _Resolved:
 class Lookups:
     """Answers questions from the store. Safe to share between threads."""
 
-    def __init__(self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ServiceStore, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._metrics = metrics
         self._clock = clock
@@ -205,7 +205,7 @@ def resolve_kernel(tx: Transaction, kernel: str) -> str:
     stored = tx.kernels.newest_named(kernel)
     found = stored.hash if stored is not None else builtin_kernel_hash(kernel)
     if found is None:
-        raise Problem(
+        raise HttpProblem(
             404,
             "kernel-not-found",
             f"there is no kernel {kernel!r}",
@@ -227,7 +227,7 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     elif device in ("cpu", "cuda"):
         candidates = [item for item in known.values() if item.kind == device]
         if len(candidates) > 1:
-            raise Problem(
+            raise HttpProblem(
                 422,
                 "ambiguous-device",
                 f"{len(candidates)} devices are of the kind {device!r}",
@@ -242,7 +242,7 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     return wanted, tuple(keys)
 
 
-def _fingerprint(device: Device) -> DeviceFingerprint:
+def _fingerprint(device: StoredDevice) -> DeviceFingerprint:
     return _parse_fingerprint(device.fingerprint)
 
 

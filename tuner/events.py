@@ -12,13 +12,13 @@ from .records import ConfigRecord
 from .trial import Trial, utc_now
 
 
-class Event(Document, frozen=True, tag_field="kind"):
+class _Event(Document, frozen=True, tag_field="kind"):
     """Base of the events. ``at``: when it happened, ISO 8601 in UTC."""
 
     noun: ClassVar[str] = "event"
 
 
-class JobStarted(Event, frozen=True, tag="job_started"):
+class JobStarted(_Event, frozen=True, tag="job_started"):
     """First event. ``device``: the fingerprint's key; ``tasks``: how many pairs of shape and dtype."""
 
     kernel_name: str
@@ -30,7 +30,7 @@ class JobStarted(Event, frozen=True, tag="job_started"):
     at: str = field(default_factory=utc_now)
 
 
-class ShapeStarted(Event, frozen=True, tag="shape_started"):
+class ShapeStarted(_Event, frozen=True, tag="shape_started"):
     """``space_size``: number of valid configurations, None where there are too many to count. ``flops`` and ``bytes``
     of one launch, so that times can be shown as rates."""
 
@@ -42,7 +42,7 @@ class ShapeStarted(Event, frozen=True, tag="shape_started"):
     at: str = field(default_factory=utc_now)
 
 
-class TrialFinished(Event, frozen=True, tag="trial_finished"):
+class TrialFinished(_Event, frozen=True, tag="trial_finished"):
     """``incumbent``: id of the fastest trial so far, None before the first success."""
 
     shape: Mapping[str, int]
@@ -52,14 +52,14 @@ class TrialFinished(Event, frozen=True, tag="trial_finished"):
     at: str = field(default_factory=utc_now)
 
 
-class ShapeFinished(Event, frozen=True, tag="shape_finished"):
+class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
     """The search of one shape and dtype has its result."""
 
     record: ConfigRecord
     at: str = field(default_factory=utc_now)
 
 
-class JobFinished(Event, frozen=True, tag="job_finished"):
+class JobFinished(_Event, frozen=True, tag="job_finished"):
     """Last event of a job that went through. ``records``: ids. ``profile``: file name of the profile in the working
     folder, ``profile_sha256`` its digest."""
 
@@ -70,7 +70,7 @@ class JobFinished(Event, frozen=True, tag="job_finished"):
     at: str = field(default_factory=utc_now)
 
 
-class JobFailed(Event, frozen=True, tag="job_failed"):
+class JobFailed(_Event, frozen=True, tag="job_failed"):
     """Last event of a job that could not go on."""
 
     error: str
@@ -78,7 +78,7 @@ class JobFailed(Event, frozen=True, tag="job_failed"):
     at: str = field(default_factory=utc_now)
 
 
-class JobCancelled(Event, frozen=True, tag="job_cancelled"):
+class JobCancelled(_Event, frozen=True, tag="job_cancelled"):
     """Last event of a job that was asked to stop; its finished trials stay valid."""
 
     at: str = field(default_factory=utc_now)

@@ -30,7 +30,7 @@ class Undefined:
 MAX_STEPS = 200_000
 
 
-class Budget:
+class StepBudget:
     """Bounds the work of one compilation: kernel text may come from anywhere."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Frame:
 
     source: KernelSource
     builder: Builder
-    budget: Budget
+    budget: StepBudget
     scope: dict[str, object] = field(default_factory=dict)
 
     def lookup(self, node: ast.Name) -> object:

@@ -15,7 +15,7 @@ from ..runtime.signature import parse_argument_type
 from ..tile.control import Yield
 from .constants import evaluate_constant
 from .expressions import evaluate
-from .frame import Budget, Frame
+from .frame import Frame, StepBudget
 from .source import Argument, KernelSource
 from .statements import execute
 
@@ -75,7 +75,7 @@ class Compilation:
         self.builder = builder
         self.debug = debug
         self.depth = 0
-        self.budget = Budget()
+        self.budget = StepBudget()
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Inline a jit function at the current place."""
@@ -147,4 +147,4 @@ def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, obje
 def _call_default(callee: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
-    return evaluate(Frame(callee, Builder(Block()), Budget()), argument.default)
+    return evaluate(Frame(callee, Builder(Block()), StepBudget()), argument.default)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 UNUSABLE = (OutOfResources, AssemblerError, CompileTimeAssertionFailure)
 
 
-class Benchmark(Protocol):
+class BenchmarkFunction(Protocol):
     """A replacement for the built-in timing, as Triton takes it."""
 
     def __call__(self, kernel_call: Callable[[], object], *, quantiles: Sequence[float]) -> float | Sequence[float]: ...
@@ -51,7 +51,7 @@ class Autotuner(Runner):
         post_hook: Callable[..., object] | None = None,
         warmup: float | None = None,
         rep: float | None = None,
-        do_bench: Benchmark | None = None,
+        do_bench: BenchmarkFunction | None = None,
         cache_results: bool = False,
     ) -> None:
         super().__init__(fn)
@@ -318,7 +318,7 @@ def autotune(
     post_hook: Callable[..., object] | None = None,
     warmup: float | None = None,
     rep: float | None = None,
-    do_bench: Benchmark | None = None,
+    do_bench: BenchmarkFunction | None = None,
     cache_results: bool = False,
 ) -> Callable[[Runner | JITFunction], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.

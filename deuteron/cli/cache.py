@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Download, show, query and export b
 BundleFile = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle file.")]
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """What ``export`` writes."""
 
     JSON = "json"
@@ -99,12 +99,12 @@ def lookup(
 def export(
     bundle: BundleFile,
     form: Annotated[
-        Format,
+        ExportFormat,
         typer.Option(
             "--format",
             help="json: the records; csv: a table; python: Config(...) lists for @autotune.",
         ),
-    ] = Format.JSON,
+    ] = ExportFormat.JSON,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
 ) -> None:
     """Write the configurations of a bundle for other programs.

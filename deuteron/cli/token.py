@@ -15,7 +15,7 @@ from .database import explained
 from .errors import CommandError
 
 if TYPE_CHECKING:
-    from deuteron.server import Store
+    from deuteron.server import ServiceStore
     from deuteron.server.store import Token
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke bearer tokens of the service.")
@@ -83,9 +83,9 @@ def revoke(
 
 
 @contextmanager
-def _store() -> Iterator[Store]:
+def _store() -> Iterator[ServiceStore]:
     from deuteron import migrations
-    from deuteron.server import Settings, Store
+    from deuteron.server import ServiceStore, Settings
 
     settings = Settings.from_environment()
     try:
@@ -96,7 +96,7 @@ def _store() -> Iterator[Store]:
         ) from None
     with explained(settings.database_url):
         migrations.upgrade(settings.database_url)
-        store = Store.open(settings.database_url)
+        store = ServiceStore.open(settings.database_url)
         try:
             yield store
         finally:

@@ -30,7 +30,7 @@ from ..configs import put_record
 from ..metrics import Metrics
 from ..settings import Settings
 from ..signals import JobSignals
-from ..store import Job, JobIsFinal, JobState, NewTrial, Store, StoredTrial, Transaction
+from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
 
 
 class Delivery(Document, frozen=True):
@@ -61,7 +61,7 @@ class Ingest:
     """Applies claims, deliveries and the end of runs to the store."""
 
     settings: Settings
-    store: Store
+    store: ServiceStore
     signals: JobSignals
     metrics: Metrics
 

@@ -39,7 +39,7 @@ _UPLOAD_PAUSE_S = 1.0
 _courier = threading.Lock()
 
 
-class Runner(Protocol):
+class JobRunner(Protocol):
     """The signature of :func:`deuteron.tuner.run_job`."""
 
     def __call__(
@@ -72,7 +72,7 @@ class Bench:
         return f"{self.device}@{socket.gethostname()}/{os.getpid()}"
 
 
-def load_runner(name: str) -> Runner:
+def load_runner(name: str) -> JobRunner:
     """The function that ``module:function`` names.
 
     Raises:
@@ -81,7 +81,7 @@ def load_runner(name: str) -> Runner:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-        return cast(Runner, getattr(module, function_name))
+        return cast(JobRunner, getattr(module, function_name))
     except (ImportError, AttributeError) as error:
         raise DeuteronError(
             f"DEUTERON_RUNNER: {name!r} cannot be loaded: {error}", hint="deuteron.tuner:run_job"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from deuteron.compiler.errors import DeuteronError
 
 from ..settings import EMBEDDED, Settings
-from ..store import Job, JobState, NotFound, Store
+from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
 from .devices import detected_devices
 from .ingest import Ingest
@@ -34,7 +34,7 @@ _SPOOL_WAIT_S = 2.0
 class DaskDispatcher:
     """Runs in a thread of the server process. See :class:`deuteron.server.dispatch.Dispatcher`."""
 
-    def __init__(self, settings: Settings, store: Store, ingest: Ingest, token: str) -> None:
+    def __init__(self, settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> None:
         self._settings = settings
         self._store = store
         self._ingest = ingest

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ..auth import Reader
-from ..context import Context, ContextDep
+from ..context import ContextDep, ServiceContext
 from ..store import Job, StoredConfig
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, table, tag
@@ -197,7 +197,7 @@ def live_jobs(request: Request, context: ContextDep, _reader: Reader) -> Streami
     )
 
 
-async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
+async def _changes(request: Request, context: ServiceContext) -> AsyncIterator[bytes]:
     seen: dict[str, tuple[str, int]] = {}
     quiet = 0
     while not await request.is_disconnected():
@@ -220,6 +220,6 @@ async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
         await asyncio.sleep(_LIVE_PAUSE_S)
 
 
-def _newest(context: Context) -> list[Job]:
+def _newest(context: ServiceContext) -> list[Job]:
     with context.store.read() as tx:
         return tx.jobs.page(limit=_SHOWN)

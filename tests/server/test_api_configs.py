@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
-from deuteron.server import Settings, Store
+from deuteron.server import ServiceStore, Settings
 from deuteron.server.configs import put_record
-from deuteron.server.context import Context
+from deuteron.server.context import ServiceContext
 from deuteron.server.lookups import TRUST_SECONDS
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
@@ -25,8 +25,8 @@ H200 = DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9,
 MakeRecord = Callable[..., ConfigRecord]
 
 
-def context_of(client: TestClient) -> Context:
-    context: Context = client.app.state.context  # type: ignore[attr-defined]
+def context_of(client: TestClient) -> ServiceContext:
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
     return context
 
 
@@ -244,7 +244,7 @@ def test_what_another_process_stores_is_seen_soon(
     """A lookup trusts what it read for TRUST_SECONDS, unless this process writes."""
     put(client, make_record({"M": 64, "N": 64}, block=64))
     assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
-    elsewhere = Store.open(settings.database_url)
+    elsewhere = ServiceStore.open(settings.database_url)
     with elsewhere.write() as tx:
         put_record(tx, make_record({"M": 96, "N": 64}, block=96), None)
     elsewhere.close()

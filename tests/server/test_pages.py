@@ -182,11 +182,11 @@ def test_pages_can_be_used_without_a_mouse_and_are_labelled(make_service: Callab
 
 def test_sign_in(make_service: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
     from deuteron import migrations
-    from deuteron.server import Store
+    from deuteron.server import ServiceStore
 
     url = f"sqlite:///{tmp_path / 'tokens.db'}"
     migrations.upgrade(url)
-    store = Store.open(url)
+    store = ServiceStore.open(url)
     with store.write() as tx:
         _, secret = tx.tokens.create("root", ["admin"])
     store.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import WorkloadError
 from ..space import Configuration
-from ..workloads import Problem, Variant
+from ..workloads import Problem
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.compiled import CompiledKernel
     from deuteron.compiler.runtime.devices import Device, DeviceArray
 
-Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"
+Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, LaunchPlan]]"
 
 # The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
 SMALL_DIM = 96

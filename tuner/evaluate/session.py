@@ -15,7 +15,7 @@ from ..codec import canonical_json
 from ..errors import JobError
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..space import Configuration, config_key
-from ..workloads import Problem, Variant
+from ..workloads import LaunchPlan, Problem
 from .check import Checker
 from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEPT_KERNELS = 256
 
 
-def compile_variant(problem: Problem, variant: Variant, target: str) -> CompiledKernel:
+def compile_variant(problem: Problem, variant: LaunchPlan, target: str) -> CompiledKernel:
     """Compile, through the disk cache that all processes share; raises the compiler's errors."""
     from deuteron.compiler.runtime import compiled
     from deuteron.compiler.runtime.variant import make_variant
@@ -37,7 +37,7 @@ def compile_variant(problem: Problem, variant: Variant, target: str) -> Compiled
     )
 
 
-def code_identity(kernel: CompiledKernel, variant: Variant) -> str:
+def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:
     """Equal for configurations that run the same code on the same grid with the same launch parameters."""
     digest = hashlib.sha256(canonical_json(list(variant.grid)).encode())
     try:
@@ -59,14 +59,14 @@ def static_metrics(kernel: CompiledKernel) -> dict[str, float]:
     }
 
 
-class Session:
+class ChildSession:
     """The state of one child: a device, a problem, its tensors, the kernels compiled so far."""
 
     def __init__(self) -> None:
         self._problem: Problem | None = None
         self._device: Device | None = None
         self._checker: Checker | None = None
-        self._kernels: dict[str, tuple[CompiledKernel, Variant]] = {}
+        self._kernels: dict[str, tuple[CompiledKernel, LaunchPlan]] = {}
 
     def prepare(self, request: Prepare) -> Done:
         """Take a problem, and on a device what its configurations are checked with."""
@@ -150,7 +150,7 @@ class Session:
             raise JobError("the measurement process was not prepared")
         return self._checker, self._device
 
-    def _compiled(self, config: Configuration) -> tuple[CompiledKernel, Variant]:
+    def _compiled(self, config: Configuration) -> tuple[CompiledKernel, LaunchPlan]:
         if self._problem is None:
             raise JobError("the process was not prepared")
         key = config_key(config)

@@ -22,7 +22,7 @@ from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
 from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen
-from .session import Session
+from .session import ChildSession
 
 
 def status_of(error: BaseException) -> Status:
@@ -43,7 +43,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _end_with_parent()
-    session = Session()
+    session = ChildSession()
     for line in sys.stdin.buffer:
         request = expect_object(json.loads(line), "request")
         fatal = _answer(session, request, answers)
@@ -51,7 +51,7 @@ def main() -> None:
             sys.exit(3)
 
 
-def _answer(session: Session, request: JsonObject, answers: BinaryIO) -> bool:
+def _answer(session: ChildSession, request: JsonObject, answers: BinaryIO) -> bool:
     fatal = False
     try:
         answer = _perform(session, request)
@@ -67,7 +67,7 @@ def _answer(session: Session, request: JsonObject, answers: BinaryIO) -> bool:
     return fatal
 
 
-def _perform(session: Session, request: JsonObject) -> Document:
+def _perform(session: ChildSession, request: JsonObject) -> Document:
     match request.get("operation"):
         case "limit":
             return _limit_memory(Limit.from_json(request))

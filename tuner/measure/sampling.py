@@ -13,7 +13,7 @@ from .statistics import Interval, median_interval
 Launch: TypeAlias = Callable[[], None]
 
 
-class Timer(Protocol):
+class LaunchTimer(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
@@ -24,7 +24,7 @@ class Timer(Protocol):
 class TimedDevice(Protocol):
     """The part of :class:`deuteron.compiler.runtime.devices.Device` that timing needs."""
 
-    def timer(self) -> Timer: ...
+    def timer(self) -> LaunchTimer: ...
 
     def flush_l2(self) -> None: ...
 

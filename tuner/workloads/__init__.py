@@ -7,7 +7,7 @@ from functools import cache
 
 from ..errors import WorkloadError
 from . import builtin
-from .problem import Problem, Variant
+from .problem import LaunchPlan, Problem
 from .spec import KernelText, Tensor, WorkloadSpec
 from .tolerance import TOLERANCES, Tolerance
 
@@ -18,7 +18,7 @@ __all__ = [
     "Problem",
     "Tensor",
     "Tolerance",
-    "Variant",
+    "LaunchPlan",
     "WorkloadSpec",
     "builtin_workload",
 ]

@@ -25,7 +25,7 @@ MAX_GRID = 2**31 - 1
 _NO_LIMIT = 1 << 40
 
 
-class Variant(Document, frozen=True):
+class LaunchPlan(Document, frozen=True):
     """What the compiler is given for one configuration, and the grid it is launched on."""
 
     signature: Mapping[str, str]
@@ -146,7 +146,7 @@ class Problem:
         """The default configuration, moved into the space where the shape does not allow it."""
         return space.nearest(self.spec.default_for(kind))
 
-    def variant(self, config: Configuration) -> Variant:
+    def variant(self, config: Configuration) -> LaunchPlan:
         """Split ``config`` into constexprs and schedule, evaluate the constexprs and the grid."""
         names: dict[str, Scalar] = {**self.names, **config}
         constexpr_names = {a.name for a in self.source.arguments if a.constexpr}
@@ -163,7 +163,7 @@ class Problem:
             )
         schedule = {n: v for n, v in config.items() if n in SCHEDULE_OPTIONS}
         self._check_used(config, constexpr_names)
-        return Variant(self._signature(), constexprs, schedule, self._grid(names))
+        return LaunchPlan(self._signature(), constexprs, schedule, self._grid(names))
 
     def _grid(self, names: Mapping[str, Scalar]) -> tuple[int, ...]:
         grid = tuple(Expression.parse(text).evaluate_int(names) for text in self.spec.grid)

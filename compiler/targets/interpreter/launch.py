@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...errors import LaunchError
-from ...ir.core import Function, Parameter
+from ...ir.core import Function, FunctionParameter
 from ...ir.types import Pointer
 from .memory import Memory
 from .numbers import Array, dtype_of
@@ -52,7 +52,7 @@ def run(
         program.block(function.body, held)
 
 
-def bind(parameter: Parameter, argument: Argument, memory: Memory) -> Held:
+def bind(parameter: FunctionParameter, argument: Argument, memory: Memory) -> Held:
     """``argument`` as the value of ``parameter``; arrays are registered. Raises LaunchError if it does not fit."""
     type = parameter.value.type
     if isinstance(type.elem, Pointer):
