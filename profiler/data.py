@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .devices import describe_devices
+from .device_fields import describe_devices
 from .errors import UsageError
+from .profile import Profile
 from .recorder import recorder
 from .session import Session, registry
-from .tree import Profile
 
 
 def _session(number: int) -> Session:

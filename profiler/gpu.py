@@ -9,21 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import ThreadState
+from .contexts import Cell, ThreadState
 from .correlation import Correlations
-from .places import Place
+from .place import Place
 from .session import Session
 
 if TYPE_CHECKING:
     from .sources.records import Batch
 
 _DRAIN_SECONDS = 1.0
-
-
-class Cell(Protocol):
-    """Holds the number that is logged with a thread's launches; 0 is none."""
-
-    value: int
 
 
 class Source(Protocol):

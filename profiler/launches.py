@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .contexts import METADATA_SCOPE, ThreadState, here
+from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
-from .places import Place
+from .place import Place
+from .places import Places
 from .session import ProfileTarget, Session, registry
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.hooks import LaunchEvent
-
-    from .recorder import Recorder
 
 
 class _Pending(threading.local):
@@ -23,10 +23,20 @@ class _Pending(threading.local):
         self.stack: list[tuple[LaunchEvent, Place]] = []
 
 
+class LaunchRecorder(Protocol):
+    """The part of the recorder that launches need."""
+
+    places: Places
+    gpu: GpuProfiler | None
+
+    def follow(self) -> None:
+        """Tell the GPU source where the calling thread is."""
+
+
 class Launches:
     """The profiler's launch hook (``deuteron.compiler.runtime.hooks.LaunchHook``)."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: LaunchRecorder) -> None:
         self._recorder = recorder
         self._pending = _Pending()
 

@@ -7,12 +7,12 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import contexts
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
 from .output.files import write_atomic
+from .profile import Profile
 from .timeline import Timeline
-from .tree import Node, Profile
+from .tree import Node
 
 SUFFIXES = ("hatchet", "hatchet_msgpack", "chrome_trace")
 
@@ -79,10 +79,6 @@ class Session:
     def new_phase(self) -> Phase:
         """Empty data of this session's kind."""
         return Phase(timeline=Timeline() if self.data == "trace" else None)
-
-    def path(self) -> tuple[str, ...]:
-        """Where the calling thread is, in this session's kind of context."""
-        return contexts.python_path() if self.context == "python" else contexts.shadow_path()
 
     def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:
         """The place at ``path`` in the current phase."""

@@ -21,7 +21,7 @@ _HOMES = {
     "Client": "client",
     "Settings": "settings",
     "SettingsError": "settings",
-    "Store": "store",
+    "ServiceStore": "store",
     "create_app": "app",
     "run_worker": "worker",
     "serve": "listen",

@@ -28,10 +28,10 @@ from deuteron.tuner import (
 from deuteron.tuner.errors import RecordNotFound
 from deuteron.tuner.records.lookup import lookup
 
+from .builtin_kernels import builtin_kernel_hash
 from .metrics import Metrics
 from .problems import HttpProblem
 from .store import ServiceStore, StoredDevice, Transaction
-from .submission import builtin_kernel_hash
 
 _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.

@@ -6,12 +6,11 @@ import ast
 import hashlib
 import json
 import uuid
-from functools import cache
 from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner import BUILTINS, STRATEGIES, JobSpec, builtin_workload
+from deuteron.tuner import STRATEGIES, JobSpec
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import StrategyError
 
@@ -98,15 +97,6 @@ def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str
         text=text,
         arguments=json.dumps(arguments),
     )
-
-
-@cache
-def builtin_kernel_hash(name: str) -> str | None:
-    """The kernel hash of a built-in workload, None when there is no such workload."""
-    if name not in BUILTINS:
-        return None
-    kernel = builtin_workload(name).kernel
-    return KernelSource.from_text(kernel.source, kernel.name, kernel.filename).hash
 
 
 def _check_size(context: ServiceContext, spec: JobSpec) -> None:

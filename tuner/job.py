@@ -9,7 +9,7 @@ from msgspec import field
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
-from .workloads import Problem, WorkloadSpec
+from .workloads import Problem, WorkloadSpec, workload_from_json
 
 MAX_SHAPES = 256
 
@@ -75,7 +75,7 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
         fields = without_nulls(value, where)
         if "workload" not in fields:
             raise SchemaError(f"{where}: the field 'workload' is missing")
-        workload = WorkloadSpec.from_json(fields["workload"], f"{where}.workload")
+        workload = workload_from_json(fields["workload"], f"{where}.workload")
         if "budget" in fields:
             fields["budget"] = Budget.from_json(fields["budget"], f"{where}.budget")
         return {"shapes": workload.shapes, "dtypes": workload.dtypes[:1], **fields, "workload": workload}

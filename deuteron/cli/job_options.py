@@ -145,8 +145,8 @@ def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> W
 
 
 def _from_json(path: Path) -> WorkloadSpec:
-    from deuteron.tuner import WorkloadSpec
     from deuteron.tuner.codec import parse_json
+    from deuteron.tuner.workloads import workload_from_json
 
     try:
         content = path.read_bytes()
@@ -155,7 +155,7 @@ def _from_json(path: Path) -> WorkloadSpec:
             f"cannot read the workload {path}: {error.strerror}",
             hint="`deuteron tune FILE.py:KERNEL --save-workload FILE.json` writes one",
         ) from None
-    return WorkloadSpec.from_json(parse_json(content, str(path)), str(path))
+    return workload_from_json(parse_json(content, str(path)), str(path))
 
 
 def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> WorkloadSpec:

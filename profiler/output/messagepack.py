@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..errors import MalformedProfile
 from .hatchet import to_literal
 
 if TYPE_CHECKING:
-    from ..tree import Profile
+    from ..tree import ProfileTree
 
 
-def to_bytes(profile: Profile) -> bytes:
+def to_bytes(profile: ProfileTree) -> bytes:
     """Encode a profile. Raises MalformedProfile for a tree that is deeper than the format's reader allows."""
     import msgpack
-
-    from ..errors import MalformedProfile
 
     try:
         packed = msgpack.packb(to_literal(profile))

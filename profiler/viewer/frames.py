@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
 from ..errors import EmptyProfile, MalformedProfile, UsageError
-from ..tree import Profile
+from ..profile import Profile
 from .columns import is_number_column, sum_inclusive
 
 if TYPE_CHECKING:

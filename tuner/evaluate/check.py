@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import WorkloadError
 from ..space import Configuration
-from ..workloads import Problem
+from ..workloads import LaunchPlan, Problem
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
+from .compilation import compile_variant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,8 +153,6 @@ class Checker:
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
     """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
-    from .session import compile_variant
-
     variant = problem.variant(config)
     kernel = compile_variant(problem, variant, device.target)
     arrays = {name: device.array(values) for name, values in make_tensors(problem, seed).items()}

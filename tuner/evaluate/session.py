@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import time
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from deuteron.compiler.errors import TargetError
-
-from ..codec import canonical_json
 from ..errors import JobError
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
 from .check import Checker
+from .compilation import code_identity, compile_variant, static_metrics
 from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened
 
 if TYPE_CHECKING:
@@ -25,38 +21,6 @@ if TYPE_CHECKING:
 
 # Compiled kernels are small next to tensors; this only bounds a search of very many configurations.
 KEPT_KERNELS = 256
-
-
-def compile_variant(problem: Problem, variant: LaunchPlan, target: str) -> CompiledKernel:
-    """Compile, through the disk cache that all processes share; raises the compiler's errors."""
-    from deuteron.compiler.runtime import compiled
-    from deuteron.compiler.runtime.variant import make_variant
-
-    return compiled.compile_variant(
-        make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
-    )
-
-
-def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:
-    """Equal for configurations that run the same code on the same grid with the same launch parameters."""
-    digest = hashlib.sha256(canonical_json(list(variant.grid)).encode())
-    try:
-        digest.update(kernel.code())
-    except TargetError:
-        digest.update(str(kernel.asm["ptx"]).encode())  # no assembler on this machine
-    for name in ("num_warps", "shared_bytes"):
-        digest.update(str(getattr(kernel.metadata, name, None)).encode())
-    return digest.hexdigest()
-
-
-def static_metrics(kernel: CompiledKernel) -> dict[str, float]:
-    """The numbers of the kernel's metadata that are known."""
-    fields = dataclasses.asdict(kernel.metadata)
-    return {
-        name: float(value)
-        for name, value in fields.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
 
 
 class ChildSession:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from deuteron import __version__
-
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.devices import Device
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 def current_toolchain(device: Device) -> dict[str, str]:
     """Names and versions: deuteron, LLVM's binding, the target, and on a GPU the driver."""
     chain = {
-        "deuteron": __version__,
+        "deuteron": _version("deuteron"),
         "llvmlite": _version("llvmlite"),
         "target": device.target,
     }

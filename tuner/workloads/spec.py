@@ -238,20 +238,9 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
             )
 
     @classmethod
-    def from_json(cls, value: object, where: str | None = None) -> WorkloadSpec:
-        """Read a workload. ``{"builtin": "softmax"}`` stands for a built-in one; ``space`` and ``default`` stand for
-        one space and default configuration for all devices. Raises :class:`SchemaError`, :class:`WorkloadError`."""
-        where = where or cls.noun
-        fields = without_nulls(value, where)
-        if "builtin" not in fields:
-            return convert(cls.spelled_out(fields, where), cls, where)
-        from . import builtin_workload
-
-        return builtin_workload(_ByName.from_json(fields, where).builtin)
-
-    @classmethod
     def spelled_out(cls, value: object, where: str) -> object:
-        """Numbers that stand for expressions as text, one space as a space for any device, the kernel's name."""
+        """Numbers that stand for expressions as text; ``space`` and ``default`` as those of any device; the kernel's name
+        as the workload's."""
         fields = without_nulls(value, where)
         for one, many in (("space", "spaces"), ("default", "defaults")):
             if one in fields and many not in fields:
@@ -269,10 +258,6 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
             if name in fields:
                 fields[name] = _expression_texts(fields[name], f"{where}.{name}")
         return {"scalars": {}, "constexprs": {}, **fields}
-
-
-class _ByName(Document, frozen=True, forbid_unknown_fields=True):
-    builtin: str
 
 
 def parse_dim_source(text: str) -> tuple[str, int | None]:
