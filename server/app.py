@@ -117,7 +117,7 @@ def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
 def _make_dispatcher(settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> Dispatcher:
     if settings.scheduler == NO_DISPATCH:
         return NoDispatcher()
-    from .dispatch.supervisor import DaskDispatcher
+    from .dispatch.supervisor import DaskDispatcher  # lazy: only where this process dispatches
 
     return DaskDispatcher(settings, store, ingest, token)
 

@@ -24,7 +24,7 @@ def serve(settings: Settings) -> None:
     """
     import uvicorn
 
-    from .app import create_app
+    from .app import create_app  # lazy: fastapi takes half a second
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     migrations.upgrade(settings.database_url)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar
 from .decision import decide
@@ -111,8 +112,6 @@ class _JobRun:
         ]
 
     def run(self) -> list[ConfigRecord]:
-        from deuteron.compiler.runtime.devices import get_device
-
         began = time.monotonic()
         device = get_device(self._spec.device)
         self._device = device

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deuteron.compiler import knobs
+from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.arguments import readers
+from deuteron.compiler.runtime.devices import default_device, get_device
+from deuteron.compiler.runtime.dtypes import canonical_dtype
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
@@ -38,7 +41,6 @@ class TunedKernel:
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
         self.kernel = kernel
-        from deuteron.compiler import JITFunction
 
         base = kernel if isinstance(kernel, JITFunction) else kernel.base_fn
         self._base = base
@@ -103,7 +105,6 @@ class TunedKernel:
     def _dtype(self, bound: Mapping[str, object]) -> str:
         if self._dtype_argument is None:
             return ""
-        from deuteron.compiler.runtime.dtypes import canonical_dtype
 
         value = bound.get(self._dtype_argument)
         return canonical_dtype(getattr(value, "dtype", type(value).__name__))
@@ -192,9 +193,6 @@ def _reader(source: str | None, dim: str) -> _Reader:
 
 def _device_of(bound: Mapping[str, object]) -> Device:
     """The device that the array arguments are on."""
-    from deuteron.compiler.runtime.arguments import readers
-    from deuteron.compiler.runtime.devices import default_device, get_device
-
     for value in bound.values():
         if getattr(value, "shape", None) is not None:
             key, _ = readers[type(value)](value)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import CommandError
+from .kernel_file import read_kernel
+from .output import format_config
+from .settings import connect
 
 if TYPE_CHECKING:
     from deuteron.tuner import Bundle
@@ -38,10 +41,12 @@ def from_bundle(
         CommandError: the bundle has no such kernel.
         RecordNotFound: ``strict``, and no record matches exactly.
     """
-    from deuteron.compiler import get_device
-    from deuteron.tuner.records import DeviceFingerprint, current_toolchain, lookup
-
-    from .output import format_config
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner.records import (  # lazy: help starts without the tuner
+        DeviceFingerprint,
+        current_toolchain,
+        lookup,
+    )
 
     here = get_device(device)
     answer = lookup(
@@ -66,9 +71,6 @@ def from_service(
     strict: bool,
 ) -> Found:
     """Ask a service. ``device`` may be one of this machine, whose key is then sent."""
-    from .output import format_config
-    from .settings import connect
-
     with connect(server) as client:
         answer = client.lookup(_hash_of_file(kernel) or kernel, _key_of(device), shape, dtype, strict=strict)
     return Found(answer.match, answer.reason, format_config(answer.config or {}))
@@ -77,7 +79,6 @@ def from_service(
 def _hash_of_file(kernel: str) -> str | None:
     if ":" not in kernel and not kernel.endswith(".py"):
         return None
-    from .kernel_file import read_kernel
 
     return read_kernel(kernel).hash
 
@@ -99,7 +100,7 @@ def _hash_in(bundle: Bundle, kernel: str) -> str:
 def _key_of(device: str) -> str:
     if device != "cpu" and not device.startswith("cuda"):
         return device
-    from deuteron.compiler import get_device
-    from deuteron.tuner import DeviceFingerprint
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner import DeviceFingerprint  # lazy: help starts without the tuner
 
     return DeviceFingerprint.of(get_device(device).properties).key

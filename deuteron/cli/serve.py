@@ -7,6 +7,10 @@ from typing import Annotated
 
 import typer
 
+from .database import explained
+from .log import start_logging
+from .settings import settings_with
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind (DEUTERON_HOST).")] = None,
@@ -24,11 +28,7 @@ def serve(
 
     Example: `deuteron serve --port 8642`
     """
-    from deuteron.server import serve as run_service
-
-    from .database import explained
-    from .log import start_logging
-    from .settings import settings_with
+    from deuteron.server import serve as run_service  # lazy: help starts without the service
 
     start_logging()
     settings = settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)

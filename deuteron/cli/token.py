@@ -13,6 +13,7 @@ import typer
 
 from .database import explained
 from .errors import CommandError
+from .output import console, make_table, say
 
 if TYPE_CHECKING:
     from deuteron.server import ServiceStore
@@ -42,8 +43,6 @@ def create(
 
     Example: `deuteron token create ci --scope read --scope submit --expires 90d`
     """
-    from .output import say
-
     until = None if expires is None else datetime.now(UTC) + _lifetime(expires)
     with _store() as store, store.write() as tx:
         scopes = [chosen.value for chosen in scope or [Scope.READ]]
@@ -58,8 +57,6 @@ def list_tokens() -> None:
 
     Example: `deuteron token list`
     """
-    from .output import console, make_table
-
     with _store() as store, store.read() as tx:
         tokens = tx.tokens.all()
     table = make_table("id", "name", "scopes", "created (UTC)", "state")
@@ -84,8 +81,8 @@ def revoke(
 
 @contextmanager
 def _store() -> Iterator[ServiceStore]:
-    from deuteron import migrations
-    from deuteron.server import ServiceStore, Settings
+    from deuteron import migrations  # lazy: help starts without the service
+    from deuteron.server import ServiceStore, Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     try:

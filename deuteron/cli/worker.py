@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from .log import start_logging
+from .settings import settings_with
+
 
 def worker(
     scheduler: Annotated[str, typer.Argument(metavar="ADDRESS", help="The Dask scheduler, tcp://host:8786.")],
@@ -21,10 +24,7 @@ def worker(
 
     Example: `deuteron worker tcp://scheduler:8786 --server http://tuner:8642 --device cuda:0`
     """
-    from deuteron.server import run_worker
-
-    from .log import start_logging
-    from .settings import settings_with
+    from deuteron.server import run_worker  # lazy: help starts without the service
 
     start_logging()
     settings = settings_with()

@@ -83,7 +83,7 @@ class DaskDispatcher:
             self._release_running("the server was stopped", refund=True)
 
     def _open(self, server_url: str) -> Engine:
-        from .engine import Engine
+        from .engine import Engine  # lazy: dask takes half a second
 
         if not self._embedded:
             return Engine.connect(self._settings.scheduler)

@@ -13,7 +13,7 @@ ROOMS = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
 
 @dataclass(frozen=True)
 class OwnImport:
-    """One import of a module of ours. ``hidden``: inside a function; ``line`` is the text of its first line."""
+    """One import of a module of ours. ``hidden``: inside a function; ``line`` is the text of the statement."""
 
     importer: str
     imported: str
@@ -82,7 +82,7 @@ def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[OwnImp
     for node, hidden, typing_only in _statements(ast.parse(text)):
         for imported in _targets(node, package, modules):
             if imported != name:
-                line = lines[(node.end_lineno or node.lineno) - 1] if hidden else lines[node.lineno - 1]
+                line = " ".join(lines[node.lineno - 1 : node.end_lineno])
                 yield OwnImport(name, imported, path, node.lineno, line, hidden, typing_only)
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from deuteron.compiler.ir.parser import parse_function
+from deuteron.compiler.runtime.pipeline import build
+from deuteron.compiler.runtime.variant import make_variant
+from deuteron.compiler.targets.interpreter.launch import run
+
 from ..errors import WorkloadError
 from ..space import Configuration
 from ..workloads import LaunchPlan, Problem
@@ -176,11 +181,6 @@ def small_problem(problem: Problem) -> Problem:
 
 def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
-    from deuteron.compiler.ir.parser import parse_function
-    from deuteron.compiler.runtime.pipeline import build
-    from deuteron.compiler.runtime.variant import make_variant
-    from deuteron.compiler.targets.interpreter.launch import run
-
     variant = problem.variant(config)
     compiled = make_variant(problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule)
     tile = build(compiled, stop_after="tile").artifacts["tile"]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from deuteron.compiler.runtime.devices import get_device
+
 from ..errors import JobError
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..space import Configuration, config_key
@@ -34,8 +36,6 @@ class ChildSession:
 
     def prepare(self, request: Prepare) -> Done:
         """Take a problem, and on a device what its configurations are checked with."""
-        from deuteron.compiler.runtime.devices import get_device
-
         self._problem = Problem(request.workload, request.dims, request.dtype)
         self._kernels.clear()
         self._target = request.target

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.frontend.assume import constexpr_for, is_block, literal_configs, type_for
+from deuteron.compiler.frontend.usage import usage_of
 from deuteron.compiler.options import SCHEDULE_OPTIONS
 
 from ..codec import Scalar
@@ -60,8 +62,6 @@ def infer_workload(
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
-    from deuteron.compiler.frontend.usage import usage_of
-
     given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
     reader = _Inference(source, usage_of(source), tuple(dims), given)
     reader.check_names()
@@ -135,8 +135,6 @@ class _Inference:
 
     def constexprs(self) -> dict[str, Scalar]:
         """Those fixed by the shape or by the kernel's use of them; the space has the rest."""
-        from deuteron.compiler.frontend.assume import constexpr_for
-
         found: dict[str, Scalar] = dict(self.given.constexprs)
         for argument in self.source.arguments:
             name = argument.name
@@ -187,13 +185,9 @@ class _Inference:
     # ---- one argument -----------------------------------------------------------------------------------------
 
     def _is_pointer(self, argument: Argument) -> bool:
-        from deuteron.compiler.frontend.assume import type_for
-
         return argument.name in self.given.tensors or type_for(argument, self.usage)[0] == "*"
 
     def _is_block(self, argument: Argument) -> bool:
-        from deuteron.compiler.frontend.assume import is_block
-
         if argument.name in self.given.constexprs:
             return False
         return is_block(argument, self.usage)
@@ -246,8 +240,6 @@ class _Inference:
         return tuple(value for value in values if isinstance(value, int | float | str | bool))
 
     def _sizes(self, argument: Argument) -> tuple[int, ...]:
-        from deuteron.compiler.frontend.assume import literal_configs
-
         spelled_out = sorted(
             {value for config in literal_configs(self.source) if isinstance(value := config.get(argument.name), int)}
         )

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.runtime.dtypes import item_bytes
 
 from ..codec import Document, Scalar
 from ..errors import WorkloadError
@@ -56,14 +57,14 @@ class Problem:
     @cached_property
     def names(self) -> dict[str, Scalar]:
         """What expressions see: dims, ``dtype`` and ``element_bytes``."""
-        from deuteron.compiler.runtime.dtypes import item_bytes
-
         return {**self.dims, "dtype": self.dtype, "element_bytes": item_bytes(self.dtype)}
 
     @cached_property
     def source(self) -> KernelSource:
         """The kernel, parsed; raises the compiler's errors."""
-        from deuteron.compiler.frontend.source import KernelSource
+        from deuteron.compiler.frontend.source import (
+            KernelSource,  # lazy: the language takes 90 ms, and a bundle is read without it
+        )
 
         kernel = self.spec.kernel
         return KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
@@ -113,8 +114,6 @@ class Problem:
     @property
     def tensor_bytes(self) -> int:
         """Memory of all tensors on the device."""
-        from deuteron.compiler.runtime.dtypes import item_bytes
-
         return sum(
             math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor)) for tensor in self.spec.tensors
         )

@@ -14,6 +14,8 @@ import typer
 from deuteron.tuner.time_text import duration_text
 
 from ..output import print_records, say
+from . import offline, search
+from .service import DemoService
 
 #: Seconds that the searches may take together; the rest of the demo needs about 20 s on two cores.
 DEFAULT_SECONDS = 75.0
@@ -33,10 +35,7 @@ def demo(
 
     Example: `deuteron demo --seconds 30`
     """
-    from deuteron.compiler import get_device
-
-    from . import offline, search
-    from .service import DemoService
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
 
     steps = Steps()
     chosen = get_device(device or search.best_device()).name
