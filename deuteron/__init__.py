@@ -1,7 +1,7 @@
 """Deuteron: a compiler, profiler, tuner and configuration service for kernels in the Triton language.
 
-``import deuteron as triton`` and ``import deuteron.language as tl`` run kernels as they are written for Triton. Names load
-when they are first used: importing this package loads no other.
+``import deuteron as triton`` and ``import deuteron.language as tl`` run kernels as they are written for Triton. Names
+load when they are first used: importing this package loads no other.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _FROM_COMPILER = (
-    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv compile "
-    "constexpr_function get_device heuristics jit list_devices next_power_of_2"
+    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv "
+    "compile constexpr_function get_device heuristics jit list_devices next_power_of_2"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler") | {"tuned": "deuteron.tuner"}
 _MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")

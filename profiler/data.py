@@ -1,4 +1,5 @@
-"""A running session's data in memory, and its phases. Nothing here waits for a GPU; ``deactivate(flushing=True)`` does."""
+"""A running session's data in memory, and its phases. Nothing here waits for a GPU; ``deactivate(flushing=True)``
+does."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from .session import ProfileTarget
 
 
 class Place:
-    """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for yet."""
+    """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for
+    yet."""
 
     __slots__ = ("children", "launches", "number", "parent", "states", "targets")
 

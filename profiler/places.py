@@ -1,7 +1,7 @@
 """Places: where a thread is in the trees of all active sessions, looked up once and then remembered.
 
-Entering a scope a second time must cost next to nothing, so each thread keeps a tree of the places it has been to. It is
-forgotten when the sessions change: a new epoch begins.
+Entering a scope a second time must cost next to nothing, so each thread keeps a tree of the places it has been to. It
+is forgotten when the sessions change: a new epoch begins.
 """
 
 from __future__ import annotations

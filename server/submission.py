@@ -14,7 +14,7 @@ from deuteron.tuner import STRATEGIES, JobSpec
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import StrategyError
 
-from .dispatch.devices import resources_for
+from .dispatch.resources import resources_for
 from .problems import HttpProblem
 from .store import Job, NewJob, StoredKernel, Transaction
 

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from .dispatch.devices import detected_devices
+from .dispatch.resources import detected_devices
 from .settings import Settings, SettingsError
 
 logger = logging.getLogger("deuteron.worker")

@@ -35,7 +35,8 @@ class Document(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, value: object, where: str | None = None) -> Self:
-        """The value out of parsed JSON. Raises :class:`SchemaError` naming ``where.field`` and what would have worked."""
+        """The value out of parsed JSON. Raises :class:`SchemaError` naming ``where.field`` and what would have
+        worked."""
         where = where or cls.noun
         return convert(cls.spelled_out(value, where), cls, where)
 

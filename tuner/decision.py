@@ -40,8 +40,8 @@ def decide(
     toolchain: Mapping[str, str],
 ) -> ConfigRecord:
     """The record of one shape; ``default_config`` is what the final compared with: the default configuration, or where
-    that does not work on the device the first one that did. ``trials`` is left at 0 for the caller. The id follows from the winning trial, so a job that is resumed after its last trial
-    gives the same record again."""
+    that does not work on the device the first one that did. ``trials`` is left at 0 for the caller. The id follows from
+    the winning trial, so a job that is resumed after its last trial gives the same record again."""
     winner, speedup, outcome = choose(final)
     base = final[0]
     if winner.time_ns is None or base.time_ns is None:

@@ -1,7 +1,7 @@
 """A file of JSON objects, one a line, that survives the death of its writer and of the machine.
 
-Below the journal of a local search and the spool of a worker. Who writes holds a lock on the file, so a file that nobody
-holds was left behind. A last line without its newline was cut off by a crash: what it said never counted.
+Below the journal of a local search and the spool of a worker. Who writes holds a lock on the file, so a file that
+nobody holds was left behind. A last line without its newline was cut off by a crash: what it said never counted.
 """
 
 from __future__ import annotations

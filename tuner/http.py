@@ -17,8 +17,8 @@ CONNECT_SECONDS = 5.0
 
 
 class ServiceUnreachable(DeuteronError):
-    """The service does not answer: wrong address, not running, or the network is down. ``refused``: there was not even a
-    connection, so the request was not sent."""
+    """The service does not answer: wrong address, not running, or the network is down. ``refused``: there was not even
+    a connection, so the request was not sent."""
 
     def __init__(self, message: str, *, hint: str | None = None, refused: bool = False) -> None:
         super().__init__(message, hint=hint)
@@ -26,7 +26,8 @@ class ServiceUnreachable(DeuteronError):
 
 
 class ServiceError(DeuteronError):
-    """The service answered with status 400 or above: ``status``, and its problem document (RFC 9457), if it sent one."""
+    """The service answered with status 400 or above: ``status``, and its problem document (RFC 9457), if it sent
+    one."""
 
     def __init__(self, message: str, *, status: int, problem: Mapping[str, object], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -42,8 +43,9 @@ class ServiceError(DeuteronError):
 class HttpClient:
     """A connection to one service.
 
-    Paths are below ``url``; an address of its own stands for itself. ``token`` is sent as a bearer token. ``timeout_s`` is for an answer, ``connect_s`` for the connection. A proxy that
-    the environment names is used except on loopback, where a service of this machine must not be seen by it.
+    Paths are below ``url``; an address of its own stands for itself. ``token`` is sent as a bearer token. ``timeout_s``
+    is for an answer, ``connect_s`` for the connection. A proxy that the environment names is used except on loopback,
+    where a service of this machine must not be seen by it.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class HttpClient:
     ) -> Iterator[httpx.Response]:
         """An answer to GET whose body is read as it arrives; ``silence_s``: the longest pause in it.
 
-        Raises as :meth:`send` does; with ``raw_errors`` a broken connection stays httpx's error, for callers that resume.
+        Raises as :meth:`send` does; with ``raw_errors`` a broken connection stays httpx's error, for callers that
+        resume.
         """
         if silence_s is not None:
             arguments["timeout"] = httpx.Timeout(silence_s, connect=self._connect_s)

@@ -1,7 +1,7 @@
 """The journal of a local search: every event in a log of its own, so that an interrupted search goes on.
 
-A search that is killed loses at most the trial it was measuring: the next run of the same job reads the journal and goes
-on. The first line identifies the job.
+A search that is killed loses at most the trial it was measuring: the next run of the same job reads the journal and
+goes on. The first line identifies the job.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Journal:
     """Opens (or starts) the journal of ``spec`` in ``folder`` and locks it. A context manager.
 
     ``trials``: shape, dtype and trial of every one that an earlier run finished. Raises :class:`JournalError` when it
-    cannot be written, when another process uses it, when it belongs to another job, or when a line other than the last is
-    damaged.
+    cannot be written, when another process uses it, when it belongs to another job, or when a line other than the last
+    is damaged.
     """
 
     def __init__(self, folder: Path, spec: JobSpec) -> None:
@@ -101,8 +101,8 @@ class Journal:
             raise JournalError(f"not a journal: {error.message}", hint="use another folder") from None
         if header != self._header:
             raise JournalError(
-                f"{self.path} belongs to another job (kernel and its options, shapes, dtypes, device, strategy and seed "
-                "must be the same)",
+                f"{self.path} belongs to another job (kernel and its options, shapes, dtypes, device, strategy and "
+                "seed must be the same)",
                 hint="use another folder, or delete the journal to start again",
             )
 

@@ -46,7 +46,8 @@ def describe(value: object) -> str:
 
 
 def refusal(error: msgspec.ValidationError, value: object, kind: object, where: str) -> SchemaError:
-    """Why msgspec refuses ``value`` as a ``kind``: the full path below ``where``, what was found there, what would do."""
+    """Why msgspec refuses ``value`` as a ``kind``: the full path below ``where``, what was found there, what would
+    do."""
     message = str(error)
     text, _, at = message.partition(" - at `")
     steps: list[str | int] = []

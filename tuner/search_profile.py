@@ -32,8 +32,8 @@ def config_label(config: Configuration) -> str:
 class SearchProfile:
     """Collects trials as frames ``kernel / shape dtype / phase / configuration``.
 
-    A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come out
-    right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
+    A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come
+    out right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
     """
 
     def __init__(self, properties: DeviceProperties) -> None:

@@ -140,8 +140,8 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return None if limit is not None and total > limit else total
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
-        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands of
-        steps lead to no further one: such a space cannot be enumerated, only sampled."""
+        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands
+        of steps lead to no further one: such a space cannot be enumerated, only sampled."""
         self._require_bound()
         try:
             yield from walk(self._axes(), self._conjuncts, self.constants, max_gap=MAX_VISITS)

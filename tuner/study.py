@@ -66,9 +66,10 @@ def run_job(
 ) -> list[ConfigRecord]:
     """Tune every shape and dtype of a job; the records, in order.
 
-    ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they are
-    taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says True the
-    records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as ``search.hatchet``.
+    ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they
+    are taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says
+    True the records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as
+    ``search.hatchet``.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with

@@ -35,8 +35,8 @@ class TunedKernel:
     """A kernel with a :class:`~.records.RecordIndex`; made by :func:`tuned`.
 
     ``kernel[grid](*args, **constexprs)`` launches with the configuration found for shape, dtype and device of the
-    arguments; what it sets wins over ``constexprs``, which serve where there is no record. The answer is kept per shape, so
-    only the first launch of a shape looks it up. ``last_answer`` says what was chosen and why.
+    arguments; what it sets wins over ``constexprs``, which serve where there is no record. The answer is kept per
+    shape, so only the first launch of a shape looks it up. ``last_answer`` says what was chosen and why.
     """
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:

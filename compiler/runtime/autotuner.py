@@ -34,8 +34,8 @@ class BenchmarkFunction(Protocol):
 class Autotuner(Runner):
     """A kernel with configurations. Launches as the kernel itself does, without the tuned parameters.
 
-    After a launch ``best_config`` is the configuration it used, ``cache`` maps every tuning key to its best configuration,
-    and ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms.
+    After a launch ``best_config`` is the configuration it used, ``cache`` maps every tuning key to its best
+    configuration, and ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms.
     """
 
     def __init__(
@@ -323,10 +323,10 @@ def autotune(
 ) -> Callable[[Runner | JITFunction], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.
 
-    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k`` (a number
-    or a share). ``reset_to_zero`` and ``restore_value`` name arrays to reset between launches of a search. ``warmup`` and
-    ``rep`` are milliseconds per configuration. ``do_bench(call, quantiles=...)`` replaces the timing, which is by
-    medians over alternating rounds. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
+    ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k``
+    (a number or a share). ``reset_to_zero`` and ``restore_value`` name arrays to reset between launches of a search.
+    ``warmup`` and ``rep`` are milliseconds per configuration. ``do_bench(call, quantiles=...)`` replaces the timing,
+    which is by medians over alternating rounds. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
     """
 
     def decorate(fn: Runner | JITFunction) -> Autotuner:

@@ -54,10 +54,10 @@ def do_bench(
 ) -> float | list[float]:
     """Milliseconds that ``fn`` takes.
 
-    ``warmup`` and ``rep`` are milliseconds of launches before and while timing. On a GPU each launch is timed by events with
-    the L2 cache flushed before it; on a CPU by the wall clock, caches as they are. ``quantiles`` (0 to 1) returns those
-    instead of what ``return_mode`` names; ``all`` returns every time. ``grad_to_none``: tensors whose ``.grad`` is cleared
-    before each launch.
+    ``warmup`` and ``rep`` are milliseconds of launches before and while timing. On a GPU each launch is timed by events
+    with the L2 cache flushed before it; on a CPU by the wall clock, caches as they are. ``quantiles`` (0 to 1) returns
+    those instead of what ``return_mode`` names; ``all`` returns every time. ``grad_to_none``: tensors whose ``.grad``
+    is cleared before each launch.
 
     Raises:
         LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.
@@ -101,8 +101,8 @@ def race(
 ) -> list[list[float]]:
     """Milliseconds of each of ``calls``, timed in turns so that a drift of the clocks meets all alike.
 
-    Every call gets ``rep_ms`` of timed launches, but those that are far behind after a few rounds get no more. ``before`` runs
-    untimed before each launch.
+    Every call gets ``rep_ms`` of timed launches, but those that are far behind after a few rounds get no more.
+    ``before`` runs untimed before each launch.
     """
     estimates = []
     for call in calls:

@@ -34,8 +34,8 @@ Names = Iterable[int | str]
 class JITFunction(Inlinable):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
-    Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory and
-    on disk. Launching returns the CompiledKernel (None under the interpreter).
+    Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory
+    and on disk. Launching returns the CompiledKernel (None under the interpreter).
     """
 
     def __init__(

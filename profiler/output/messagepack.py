@@ -1,4 +1,5 @@
-"""The ``.hatchet_msgpack`` file: the structure of ``.hatchet`` as MessagePack, keys in the order frame, metrics, children."""
+"""The ``.hatchet_msgpack`` file: the structure of ``.hatchet`` as MessagePack, keys in the order frame, metrics,
+children."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ Pair = tuple["ht.node.Node | None", "ht.node.Node | None"]
 
 
 def _pairs(left: Sequence[ht.node.Node], right: Sequence[ht.node.Node]) -> list[Pair]:
-    """Siblings of both sides by frame, in the order of their frames; the second of two equal frames meets the second."""
+    """Siblings of both sides by frame, in the order of their frames; the second of two equal frames meets the
+    second."""
     ours, theirs = _numbered(left), _numbered(right)
     return [(ours.get(key), theirs.get(key)) for key in sorted(ours.keys() | theirs.keys())]
 

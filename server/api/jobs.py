@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse
 
 from ..auth import Reader, Submitter
 from ..context import ContextDep, ServiceContext
-from ..dispatch.devices import resources_for
+from ..dispatch.resources import resources_for
 from ..problems import HttpProblem
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit

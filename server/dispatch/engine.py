@@ -11,8 +11,8 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from . import ConnectedWorker
-from .devices import resources_for, resources_of
 from .plugin import BenchPlugin, measure_here
+from .resources import resources_for, resources_of
 from .run import Bench
 
 _CONNECT_TIMEOUT_S = 10.0

@@ -11,8 +11,8 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
-from .devices import fingerprints
 from .link import Link
+from .resources import fingerprints
 from .run import Bench, deliver_leftovers, measure
 
 logger = logging.getLogger("deuteron.worker")

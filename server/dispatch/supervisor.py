@@ -16,8 +16,8 @@ from deuteron.compiler.errors import DeuteronError
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
-from .devices import detected_devices
 from .ingest import Ingest
+from .resources import detected_devices
 from .run import Bench
 from .spool import leftovers
 

@@ -14,12 +14,12 @@ from sqlalchemy import Connection
 
 from ..database import Database, make_engine
 from .configs import Configs
-from .devices import Devices
 from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
 from .events import Events
 from .idempotency import IdempotencyKeys
 from .jobs import Jobs
 from .kernels import Kernels
+from .known_devices import Devices
 from .records import (
     Job,
     JobState,

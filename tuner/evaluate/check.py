@@ -35,8 +35,8 @@ class Checker:
 
     Inputs are made from ``seed``; outputs are poisoned before each check, so an element that is not written is wrong.
     With a NumPy reference the expected result is computed in float64 from the very inputs, rounded to their dtype.
-    Without one, the default configuration is compared with the interpreter at a small shape, and then gives the expected
-    result at the real shape.
+    Without one, the default configuration is compared with the interpreter at a small shape, and then gives the
+    expected result at the real shape.
     """
 
     def __init__(
@@ -139,8 +139,8 @@ class Checker:
         interpreted: Mapping[str, np.ndarray],
         where: str,
     ) -> None:
-        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the small
-        rows but not the real ones would make its own wrong result the expected one."""
+        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the
+        small rows but not the real ones would make its own wrong result the expected one."""
         import numpy as np
 
         for tensor in self._problem.spec.tensors:

@@ -37,8 +37,8 @@ class ChildTimeout(TunerError):
 class ChildProcess:
     """Starts its process with the first request and again after a crash. Not thread-safe.
 
-    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with a
-    true field ``last`` is the process's last one.
+    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with
+    a true field ``last`` is the process's last one.
     """
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:

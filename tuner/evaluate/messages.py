@@ -49,7 +49,8 @@ class Screen(Document, frozen=True):
 
 
 class Race(Document, frozen=True):
-    """Time ``configs`` in interleaved rounds for at most ``seconds``; with ``check`` those that are wrong are left out."""
+    """Time ``configs`` in interleaved rounds for at most ``seconds``; with ``check`` those that are wrong are left
+    out."""
 
     configs: tuple[Mapping[str, Scalar], ...]
     rounds: int

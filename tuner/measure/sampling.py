@@ -137,9 +137,9 @@ def interleaved_rounds(
     seed: int,
 ) -> Rounds:
     """Time candidates against each other: every round visits each candidate once, in random order, launches it once
-    untimed and takes the median of some samples. At least 6 rounds, then until ``rounds`` or ``seconds`` is spent; short
-    kernels get more samples a visit, so that the seconds are used. How long it takes does not depend on who is ahead:
-    stopping when a difference shows would find one too often.
+    untimed and takes the median of some samples. At least 6 rounds, then until ``rounds`` or ``seconds`` is spent;
+    short kernels get more samples a visit, so that the seconds are used. How long it takes does not depend on who is
+    ahead: stopping when a difference shows would find one too often.
 
     Throttled rounds are dropped (at most half of them), so fewer than ``rounds`` may come back.
     """

@@ -1,7 +1,8 @@
 """Bundles: many records in one file that can be checked, copied and read without a network.
 
-Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``. Each
-further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions stream.
+Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``.
+Each further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions
+stream.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ def write_bundle(
     kernel_hash: str | None = None,
     device_key: str | None = None,
 ) -> Manifest:
-    """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come in
-    the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
+    """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come
+    in the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
     path = Path(path)
     if isinstance(records, list | tuple):
         records = sorted(records, key=lambda record: record.key)

@@ -26,7 +26,8 @@ class ConfigRecord(Document, frozen=True):
     kept. Times are medians in ns of the final phase with 95 % intervals; ``speedup`` is the paired ratio default/best.
     ``toolchain``: names and versions that the code depended on. ``dims_from_arguments`` and ``dtype_argument`` tell a
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
-    ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the reference on fresh inputs in the final phase.
+    ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the
+    reference on fresh inputs in the final phase.
     """
 
     noun: ClassVar[str] = "record"

@@ -49,7 +49,8 @@ def builtin_workload(name: str) -> WorkloadSpec:
 
 
 def workload_from_json(value: object, where: str = WorkloadSpec.noun) -> WorkloadSpec:
-    """A workload out of parsed JSON, described or named. Raises :class:`~..errors.SchemaError`, :class:`WorkloadError`."""
+    """A workload out of parsed JSON, described or named. Raises :class:`~..errors.SchemaError`,
+    :class:`WorkloadError`."""
     if isinstance(value, Mapping) and value.get("builtin") is not None:
         return builtin_workload(WorkloadName.from_json(value, where).builtin)
     return WorkloadSpec.from_json(value, where)

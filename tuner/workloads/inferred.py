@@ -1,8 +1,8 @@
 """A workload from a kernel's text: what a caller does not say is inferred from how the kernel uses its parameters.
 
-A pointer that is only stored to is an output; a scalar with the name of a dim is that dim; block sizes are searched over
-powers of two. The result is an ordinary :class:`~.spec.WorkloadSpec`, checked against the interpreter, and can be written
-as JSON and edited where the inference is too simple.
+A pointer that is only stored to is an output; a scalar with the name of a dim is that dim; block sizes are searched
+over powers of two. The result is an ordinary :class:`~.spec.WorkloadSpec`, checked against the interpreter, and can be
+written as JSON and edited where the inference is too simple.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def infer_workload(
 ) -> WorkloadSpec:
     """The workload of ``source`` over ``dims``.
 
-    ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``, ``:output``
-    or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
+    ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``,
+    ``:output`` or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may
+    be.
 
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.

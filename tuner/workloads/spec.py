@@ -239,8 +239,8 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:
-        """Numbers that stand for expressions as text; ``space`` and ``default`` as those of any device; the kernel's name
-        as the workload's."""
+        """Numbers that stand for expressions as text; ``space`` and ``default`` as those of any device; the kernel's
+        name as the workload's."""
         fields = without_nulls(value, where)
         for one, many in (("space", "spaces"), ("default", "defaults")):
             if one in fields and many not in fields:

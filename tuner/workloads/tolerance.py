@@ -81,8 +81,8 @@ class Expected:
         self._flat = self.values.reshape(-1)
 
     def compare(self, got: np.ndarray) -> Comparison:
-        """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs are
-        NaN, so an element that was never written is wrong."""
+        """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs
+        are NaN, so an element that was never written is wrong."""
         import numpy as np
 
         flat = got.reshape(-1)

@@ -28,8 +28,8 @@ def run(
     """Run every program of ``grid`` (one to three sizes), x fastest, on arrays that are changed in place.
 
     ``arguments``: one per parameter: arrays (or raw addresses) for pointers, numbers for the rest. ``buffers``: further
-    arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked loads
-    leave undefined with NaN or 0xAA bytes instead of zeros.
+    arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked
+    loads leave undefined with NaN or 0xAA bytes instead of zeros.
 
     Raises:
         LaunchError: arguments or grid do not fit the function.
