@@ -98,6 +98,7 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
 
 
 def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
+    """Everything that the resources of one application share; starts nothing."""
     signals, metrics = JobSignals(), Metrics()
     ingest = Ingest(settings, store, signals, metrics)
     internal_token = secrets.token_urlsafe(32)

@@ -33,6 +33,7 @@ class Principal:
     scopes: frozenset[str]
 
     def may(self, scope: str) -> bool:
+        """Whether one of its scopes is ``scope`` or implies it."""
         return any(scope == own or scope in _IMPLIED.get(own, ()) for own in self.scopes)
 
 

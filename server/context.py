@@ -36,6 +36,7 @@ class ServiceContext:
 
 async def context_of(request: Request) -> ServiceContext:
     # A coroutine, because FastAPI sends plain functions to a thread, which costs more than this does.
+    """The context of the application that serves ``request``."""
     return cast(ServiceContext, request.app.state.context)
 
 

@@ -46,18 +46,23 @@ class RecordedSpace(Space, frozen=True):
         return frozenset(map(config_key, self.recorded))
 
     def count(self, limit: int | None = None) -> int | None:
+        """Number of recorded configurations; None when above ``limit``."""
         return None if limit is not None and len(self.recorded) > limit else len(self.recorded)
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
+        """The recorded configurations, in the order of the file."""
         return (dict(config) for config in self.recorded)
 
     def violations(self, config: Configuration) -> list[str]:
+        """One reason when ``config`` was not recorded, else none."""
         return [] if config_key(config) in self._keys else ["not in the recording"]
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
+        """A recorded configuration, uniformly."""
         return dict(rng.choice(self.recorded))
 
     def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
+        """``preferred`` if it was recorded, else the first of the file."""
         return dict(preferred if self.contains(preferred) else self.recorded[0])
 
 
@@ -72,6 +77,7 @@ class Recording:
 
     @cached_property
     def best_ns(self) -> float:
+        """The best mean time of all configurations, in ns."""
         return min(trial.time_ns for trial in self.trials if trial.time_ns is not None)
 
     @cached_property

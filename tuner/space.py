@@ -106,6 +106,7 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
         return tuple(parameter.name for parameter in self.parameters)
 
     @cached_property
@@ -166,6 +167,7 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return [c.origin for c in self._conjuncts if not c.expression.evaluate(names)]
 
     def contains(self, config: Configuration) -> bool:
+        """Whether ``config`` has exactly the space's parameters, each a choice, and satisfies all constraints."""
         return not self.violations(config)
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:

@@ -239,7 +239,7 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
             chunk_total=_CHUNK_HEADER + 8 * _CHUNK_ENTRIES,
         )
     )
-    machine = llvm.ProfileTarget.from_default_triple().create_target_machine(opt=2)
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return NativeCallbacks(buffer_bytes, engine)

@@ -54,6 +54,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def submit(self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None) -> RemoteJob:
@@ -76,6 +77,7 @@ class Client:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def job(self, job_id: str) -> RemoteJob:
+        """A job as it is now; :class:`ServiceError` 404 for an unknown id."""
         return RemoteJob.from_json(self._get(f"/v1/jobs/{job_id}"))
 
     def records(self, job_id: str) -> list[ConfigRecord]:
@@ -92,6 +94,7 @@ class Client:
         return [RemoteJob.from_json(item) for item in cast(list[dict[str, object]], found)]
 
     def cancel(self, job_id: str) -> RemoteJob:
+        """Ask for a job's end; idempotent. A running trial is finished first."""
         return RemoteJob.from_json(_document(self._http.send("POST", f"/v1/jobs/{job_id}/cancel")))
 
     def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:

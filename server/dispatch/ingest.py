@@ -67,6 +67,7 @@ class Ingest:
 
     @property
     def lease(self) -> timedelta:
+        """How long a silent run keeps its job."""
         return timedelta(seconds=self.settings.lease_seconds)
 
     def claim(self, job_id: str, *, claim_id: str, worker: str) -> Claim:

@@ -62,6 +62,7 @@ class Link:
         )
 
     def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        """Hand over events, in order; safe to repeat. Raises as :meth:`claim`."""
         body: dict[str, object] = {
             "claim_id": claim_id,
             "events": [{"sequence": item.sequence, "event": item.event} for item in events],
@@ -69,17 +70,21 @@ class Link:
         return _receipt(self._post(f"/v1/worker/jobs/{job_id}/events", body))
 
     def heartbeat(self, job_id: str, claim_id: str) -> Receipt:
+        """Say that the run is alive; the receipt says whether to go on."""
         return _receipt(self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}))
 
     def announce(self, worker: str, fingerprints: Sequence[dict[str, object]]) -> None:
+        """Tell the server which devices this worker has."""
         body: dict[str, object] = {"worker": worker, "devices": list(fingerprints)}
         self._post("/v1/worker/devices", body)
 
     def upload_profile(self, job_id: str, path: Path) -> None:
+        """Store the job's profile, a .hatchet file."""
         with path.open("rb") as file:
             self._send("PUT", f"/v1/worker/jobs/{job_id}/profile", content=file)
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def _post(self, path: str, body: dict[str, object]) -> dict[str, object]:

@@ -65,10 +65,12 @@ class Bench:
 
     @property
     def spool(self) -> Path:
+        """The folder of this machine's spools."""
         return self.home / "spool"
 
     @property
     def worker_name(self) -> str:
+        """``device@host/pid``: unique among the workers of a fleet."""
         return f"{self.device}@{socket.gethostname()}/{os.getpid()}"
 
 

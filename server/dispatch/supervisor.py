@@ -48,20 +48,25 @@ class DaskDispatcher:
         self._thread: threading.Thread | None = None
 
     def start(self, server_url: str) -> None:
+        """Start the thread; workers come up in the background."""
         self._thread = threading.Thread(target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
+        """Look at the queue now."""
         self._wake.set()
 
     def workers(self) -> list[ConnectedWorker]:
+        """The workers that the scheduler sees, none while it is away."""
         engine = self._engine
         return engine.workers() if engine is not None and engine.connected else []
 
     def devices(self) -> list[str] | None:
+        """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
         return self._devices
 
     def close(self) -> None:
+        """Stop the thread within 20 s; embedded workers end with it."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:

@@ -85,6 +85,7 @@ class ServiceStore:
 
     @classmethod
     def open(cls, url: str) -> ServiceStore:
+        """The store at a database URL; connects on first use."""
         return cls(Database(make_engine(url)))
 
     @contextmanager
@@ -101,4 +102,5 @@ class ServiceStore:
         self.generation += 1
 
     def close(self) -> None:
+        """Give the database's connections back."""
         self.database.close()

@@ -47,6 +47,7 @@ class Events:
         return {number for (number,) in self.connection.execute(query) if number is not None}
 
     def last_id(self, job_id: str) -> int:
+        """The id of a job's last event, 0 before the first."""
         query = select(func.coalesce(func.max(EventRow.id), 0)).where(EventRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 

@@ -31,6 +31,7 @@ class Kernels:
         return self.get(hash)
 
     def find(self, hash: str) -> StoredKernel | None:
+        """The kernel with this hash, None if it was never stored."""
         row = self.connection.execute(select(_TABLE).where(KernelRow.hash == hash)).first()
         return None if row is None else _kernel(row)
 

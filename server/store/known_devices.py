@@ -56,9 +56,11 @@ class Devices:
             )
 
     def find(self, key: str) -> StoredDevice | None:
+        """The device with this key, None if no record or worker ever named it."""
         row = self.connection.execute(select(_TABLE).where(DeviceRow.key == key)).first()
         return None if row is None else StoredDevice(**row._mapping)
 
     def all(self) -> list[StoredDevice]:
+        """All devices, those without a worker included."""
         query = select(_TABLE).order_by(DeviceRow.name, DeviceRow.key)
         return [StoredDevice(**row._mapping) for row in self.connection.execute(query)]

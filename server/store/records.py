@@ -19,6 +19,7 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
+        """Whether a job in this state will not change any more."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 

@@ -49,10 +49,12 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
+        """Whether there is a process and it has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
+        """The process id, None before the first request and after :meth:`kill`."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -73,6 +75,7 @@ class ChildProcess:
         return self.receive(time.monotonic() + timeout)
 
     def send(self, operation: str, payload: JsonObject) -> None:
+        """Write a request, starting the process if there is none; raises :class:`ChildCrashed` if it ends meanwhile."""
         if not self.running:
             self._start()
         process = self._process

@@ -51,6 +51,7 @@ class CompilePool:
         self._results: dict[str, Compiled] = {}
 
     def submit(self, config: Configuration) -> None:
+        """Compile ``config`` as soon as a process is free, unless that was asked for before."""
         key = config_key(config)
         busy = {slot.key for slot in self._slots} | {queued for queued, _ in self._queue}
         if key not in self._results and key not in busy:
@@ -71,6 +72,7 @@ class CompilePool:
             self._wait_for_one()
 
     def close(self) -> None:
+        """End the processes; what was still compiling is lost."""
         for slot in self._slots:
             slot.child.kill()
 

@@ -55,7 +55,9 @@ class Evaluator(Protocol):
         """Time candidates in interleaved rounds. ``fresh``: in a new process, on new inputs, checked again."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End all processes."""
+        ...
 
 
 class LocalEvaluator:
@@ -86,15 +88,19 @@ class LocalEvaluator:
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
+        """Hand ``config`` to the compile pool."""
         self._pool.submit(config)
 
     def compiled(self, config: Configuration) -> Compiled:
+        """What became of compiling ``config``; waits for it."""
         return self._pool.result(config)
 
     def settle(self) -> None:
+        """Wait until the pool is idle."""
         self._pool.settle()
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+        """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
         return Screened.from_json(self._measure("screen", Screen(config, best_ns).to_json(), self._timeout))
 
     def race(
@@ -106,6 +112,8 @@ class LocalEvaluator:
         seed: int,
         fresh: bool,
     ) -> Raced:
+        """Time ``configs`` in the measuring process, in a new one if ``fresh``; ``seconds`` is for timing alone, checks
+        come on top."""
         if fresh:
             self._child.kill()
             self._seed = seed
@@ -114,6 +122,7 @@ class LocalEvaluator:
         return Raced.from_json(self._measure("race", request.to_json(), limit))
 
     def close(self) -> None:
+        """End the pool's processes and the measuring one."""
         self._pool.close()
         self._child.kill()
 

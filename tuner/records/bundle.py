@@ -61,6 +61,7 @@ class Bundle:
     manifest: Manifest
 
     def records(self) -> Iterator[ConfigRecord]:
+        """One record after another, read from the file; raises :class:`BundleError` naming the line."""
         with self.path.open("rb") as file:
             file.readline()
             for number, line in enumerate(file, start=2):

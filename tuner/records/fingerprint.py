@@ -47,6 +47,7 @@ class DeviceFingerprint(Document, frozen=True):
 
     @property
     def canonical(self) -> str:
+        """:func:`canonical_name` of the name."""
         return canonical_name(self.name)
 
     @property

@@ -92,6 +92,7 @@ class RecordIndex:
             self.add(record)
 
     def add(self, record: ConfigRecord) -> None:
+        """Add a record; of two for one kernel, device, dtype, toolchain and shape the newer answers."""
         self._records.append(record)
         kernel_hash, device_key, dtype, _, toolchain_key = record.key
         self._devices.setdefault((kernel_hash, dtype), {})[device_key] = record.device

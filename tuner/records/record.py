@@ -61,6 +61,7 @@ class ConfigRecord(Document, frozen=True):
 
     @property
     def toolchain_key(self) -> str:
+        """The toolchain as canonical JSON: equal for equal names and versions."""
         return canonical_json(dict(self.toolchain))
 
     @property

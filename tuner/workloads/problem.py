@@ -71,6 +71,7 @@ class Problem:
 
     @cached_property
     def scalars(self) -> dict[str, int | float]:
+        """Scalar arguments by name, evaluated; raises :class:`WorkloadError` for text or a truth value."""
         values: dict[str, int | float] = {}
         for name, text in self.spec.scalars.items():
             value = Expression.parse(text).evaluate(self.names)
@@ -100,15 +101,18 @@ class Problem:
         return names
 
     def tensor_shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """The shape of a tensor in elements; raises :class:`WorkloadError` for a negative size."""
         shape = tuple(Expression.parse(text).evaluate_int(self.names) for text in tensor.shape)
         if any(size < 0 for size in shape):
             raise WorkloadError(f"the tensor {tensor.name!r} has the shape {list(shape)}")
         return shape
 
     def tensor_dtype(self, tensor: Tensor) -> str:
+        """The dtype of a tensor, ``$dtype`` replaced."""
         return self.dtype if tensor.dtype == "$dtype" else tensor.dtype
 
     def tolerance_of(self, tensor: Tensor) -> Tolerance:
+        """The workload's tolerance, or that of the tensor's dtype."""
         return self.spec.tolerance or tolerance_for(self.tensor_dtype(tensor))
 
     @property
@@ -126,10 +130,12 @@ class Problem:
 
     @property
     def flops(self) -> float:
+        """Floating-point operations of one launch, by the workload's formula."""
         return Expression.parse(self.spec.flops).evaluate_number(self.names)
 
     @property
     def bytes(self) -> float:
+        """Compulsory memory traffic of one launch in bytes, by the workload's formula."""
         return Expression.parse(self.spec.bytes).evaluate_number(self.names)
 
     def space(self, device: DeviceProperties) -> Space:

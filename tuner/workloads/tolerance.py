@@ -61,6 +61,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
+        """Whether everything was within the tolerance."""
         return self.message is None
 
 

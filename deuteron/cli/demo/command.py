@@ -78,6 +78,7 @@ class Steps:
     number: int = 0
 
     def begin(self, what: str) -> None:
+        """Print the next heading."""
         self.number += 1
         say(f"\n[{self.elapsed:3.0f} s] {self.number}. {what}")
 
@@ -95,13 +96,16 @@ class DemoFiles:
 
     @property
     def bundle(self) -> Path:
+        """The configurations that were found."""
         return self.folder / "configs.bundle"
 
     @property
     def log(self) -> Path:
+        """What the service wrote to its standard output and error."""
         return self.folder / "service.log"
 
     def profile(self, job: str) -> Path:
+        """The profile of one job's search."""
         return self.folder / f"{job}.hatchet"
 
 
