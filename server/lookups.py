@@ -15,20 +15,22 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
+from deuteron.compiler import KernelSource
 from deuteron.tuner import (
+    BUILTINS,
     Answer,
     ConfigRecord,
     DeviceFingerprint,
     RecordIndex,
+    builtin_workload,
     canonical_name,
     shape_key,
 )
 from deuteron.tuner.errors import RecordNotFound
 from deuteron.tuner.records.lookup import lookup
 
-from .builtin_kernels import builtin_kernel_hash
 from .metrics import Metrics
 from .problems import HttpProblem
 from .store import ServiceStore, StoredDevice, Transaction
@@ -249,3 +251,12 @@ def _fingerprint(device: StoredDevice) -> DeviceFingerprint:
 @lru_cache(maxsize=1024)
 def _parse_fingerprint(text: str) -> DeviceFingerprint:
     return DeviceFingerprint.from_json(json.loads(text))
+
+
+@cache
+def builtin_kernel_hash(name: str) -> str | None:
+    """The kernel hash of a built-in workload, None when there is no such workload."""
+    if name not in BUILTINS:
+        return None
+    kernel = builtin_workload(name).kernel
+    return KernelSource.from_text(kernel.source, kernel.name, kernel.filename).hash
