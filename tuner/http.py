@@ -124,7 +124,7 @@ def unreachable(url: str, error: httpx.RequestError) -> ServiceUnreachable:
     if isinstance(error, httpx.TimeoutException):
         return ServiceUnreachable(f"{url} did not answer in time", hint="try again, or look at its log")
     return ServiceUnreachable(
-        f"{url} does not answer: {error or type(error).__name__}",
+        f"{url} does not answer: {str(error) or type(error).__name__}",
         hint="start it with `deuteron serve`, or name another with --server",
         refused=isinstance(error, httpx.ConnectError),
     )

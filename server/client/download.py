@@ -65,7 +65,7 @@ class Download:
                 if attempt == _TRIES - 1:
                     raise DownloadError(
                         f"the connection broke {_TRIES} times while {self.path.name} was downloaded: "
-                        f"{error or type(error).__name__}",
+                        f"{str(error) or type(error).__name__}",
                         hint="run the same command again; it goes on where it stopped",
                     ) from None
                 time.sleep(_PAUSE_S)
