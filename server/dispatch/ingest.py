@@ -40,8 +40,7 @@ class Delivery(Document, frozen=True):
     event: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Document, frozen=True):
     """The server's answer to a run: ``proceed`` is False when the run must stop measuring."""
 
     proceed: bool

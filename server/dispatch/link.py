@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from deuteron.tuner.codec import Document, JsonObject, decode
+from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 
 from .ingest import Delivery, Receipt
@@ -15,17 +16,19 @@ from .ingest import Delivery, Receipt
 if TYPE_CHECKING:
     import httpx
 
+T = TypeVar("T")
+
 _TIMEOUT_S = 10.0
 _CONNECT_S = 3.0
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a claim returns: the job's spec and its finished trials, as JSON values."""
+class Assignment(Document, frozen=True):
+    """What a claim returns: the job's spec and its finished trials, as JSON values; ``lease_seconds`` is how long the
+    server waits for a silent run."""
 
-    spec: dict[str, object]
-    finished: list[dict[str, object]]
+    spec: JsonObject
+    finished: tuple[JsonObject, ...]
     attempt: int
     lease_seconds: float
 
@@ -47,36 +50,32 @@ class Link:
         attempt = 0
         while True:
             try:
-                answer = self._post(f"/v1/worker/jobs/{job_id}/claim", {"claim_id": claim_id, "worker": worker})
+                body: JsonObject = {"claim_id": claim_id, "worker": worker}
+                answer = self._post(f"/v1/worker/jobs/{job_id}/claim", body, Assignment)
                 break
             except ServiceUnreachable:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
-        return Assignment(
-            spec=_object(answer["spec"]),
-            finished=[_object(item) for item in _list(answer["finished"])],
-            attempt=int(str(answer["attempt"])),
-            lease_seconds=float(str(answer["lease_seconds"])),
-        )
+        return answer
 
     def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
         """Hand over events, in order; safe to repeat. Raises as :meth:`claim`."""
         body: dict[str, object] = {
             "claim_id": claim_id,
-            "events": [{"sequence": item.sequence, "event": item.event} for item in events],
+            "events": [item.to_json() for item in events],
         }
-        return _receipt(self._post(f"/v1/worker/jobs/{job_id}/events", body))
+        return self._post(f"/v1/worker/jobs/{job_id}/events", body, Receipt)
 
     def heartbeat(self, job_id: str, claim_id: str) -> Receipt:
         """Say that the run is alive; the receipt says whether to go on."""
-        return _receipt(self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}))
+        return self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}, Receipt)
 
     def announce(self, worker: str, fingerprints: Sequence[dict[str, object]]) -> None:
         """Tell the server which devices this worker has."""
         body: dict[str, object] = {"worker": worker, "devices": list(fingerprints)}
-        self._post("/v1/worker/devices", body)
+        self._send("POST", "/v1/worker/devices", json=body)
 
     def upload_profile(self, job_id: str, path: Path) -> None:
         """Store the job's profile, a .hatchet file."""
@@ -87,8 +86,12 @@ class Link:
         """Close the connections."""
         self._http.close()
 
-    def _post(self, path: str, body: dict[str, object]) -> dict[str, object]:
-        return _object(self._send("POST", path, json=body).json())
+    def _post(self, path: str, body: JsonObject, kind: type[T]) -> T:
+        content = self._send("POST", path, json=body).content
+        try:
+            return decode(content, kind, f"the answer to {path}")
+        except SchemaError as error:
+            raise ServiceUnreachable(error.message, hint=error.hint) from None
 
     def _send(self, method: str, path: str, **arguments: object) -> httpx.Response:
         try:
@@ -100,19 +103,3 @@ class Link:
             if error.temporary:
                 raise ServiceUnreachable(f"{self._http.url}{path} answered {error.status}") from None
             raise
-
-
-def _receipt(answer: dict[str, object]) -> Receipt:
-    return Receipt(proceed=bool(answer["proceed"]), cancel=bool(answer["cancel"]))
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ServiceUnreachable("the server's answer is not the JSON object that was expected")
-    return value
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise ServiceUnreachable("the server's answer is not the JSON list that was expected")
-    return value

@@ -19,6 +19,7 @@ import msgspec
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner import ConfigRecord, JobSpec, Trial
+from deuteron.tuner.codec import Document
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
@@ -172,7 +173,8 @@ def _call_runner(
         if spec.device == "cuda":
             spec = msgspec.structs.replace(spec, device=bench.device)
         run = load_runner(bench.runner)
-        finished = [_finished(item) for item in assignment.finished]
+        earlier = [EarlierTrial.from_json(item, "finished trial") for item in assignment.finished]
+        finished = [(item.shape, item.dtype, item.trial) for item in earlier]
         run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
@@ -185,9 +187,12 @@ def _call_runner(
             emit(JobFailed(f"internal error: {type(error).__name__}: {error}"))
 
 
-def _finished(item: dict[str, object]) -> tuple[Mapping[str, int], str, Trial]:
-    shape = cast(Mapping[str, int], item["shape"])
-    return shape, str(item["dtype"]), Trial.from_json(item["trial"])
+class EarlierTrial(Document, frozen=True):
+    """A trial that an earlier run of the job finished."""
+
+    shape: Mapping[str, int]
+    dtype: str
+    trial: Trial
 
 
 def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> None:
