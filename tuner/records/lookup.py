@@ -117,14 +117,14 @@ class RecordIndex:
         """Make known that the kernel was tuned for this device and dtype, though the records are not in this index."""
         self._places.setdefault(kernel_hash, {}).setdefault(device_key, set()).add(dtype)
 
-    def places_text(self, kernel_hash: str) -> str:
-        """For which devices and dtypes the kernel was tuned, in words."""
+    def why_nothing(self, kernel_hash: str, device_key: str, dtype: str) -> str:
+        """Why there is no record for a device and dtype, and for which the kernel was tuned, in words."""
         places = self._places.get(kernel_hash)
         if not places:
             return f"no record of the kernel {kernel_hash[:12]} (its source may have changed since it was tuned)"
         shown = [f"{key} ({', '.join(sorted(dtypes))})" for key, dtypes in sorted(places.items())]
         more = f" and {len(shown) - _PLACES_SHOWN} more" if len(shown) > _PLACES_SHOWN else ""
-        return f"the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
+        return f"nothing for {dtype} on {device_key}: the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
 
     def check_dims(self, kernel_hash: str, shape: Mapping[str, int]) -> None:
         """Raise :class:`~..errors.ShapeMismatch` if the kernel was tuned, but never over the dims of ``shape``."""
@@ -190,7 +190,7 @@ def lookup(
         return _answer(exact, wanted, toolchain)
     stale = _exact(others, wanted)
     if strict:
-        found = "only other shapes were tuned" if tables else index.places_text(kernel_hash)
+        found = "only other shapes were tuned" if tables else index.why_nothing(kernel_hash, device.key, dtype)
         why = found if stale is None else _answer(stale, wanted, toolchain).reason
         raise RecordNotFound(
             f"no configuration for {wanted} {dtype} on {device.key}: {why}",
@@ -200,7 +200,7 @@ def lookup(
     best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
     if best is not None:
         return _answer(best, wanted, toolchain)
-    return Answer(None, {}, "default", f"nothing for {dtype} on {device.key}: {index.places_text(kernel_hash)}")
+    return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
 
 
 def _answer(record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None) -> Answer:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from deuteron.compiler.runtime.variant.toolchain import toolchain
+from deuteron.compiler.target import Target
+
 from ..codec import Document
 
 if TYPE_CHECKING:
@@ -17,9 +20,6 @@ _SHOWN = 40
 def current_toolchain(device: Device) -> dict[str, str]:
     """What code for ``device`` is compiled with and timed under now: the compiler's own definition
     (:func:`deuteron.compiler.runtime.variant.toolchain.toolchain`), with the driver of a GPU."""
-    from deuteron.compiler.runtime.variant.toolchain import toolchain
-    from deuteron.compiler.target import Target
-
     return toolchain(Target.parse(device.target), device.properties.driver)
 
 

@@ -151,7 +151,7 @@ class Problem:
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
         """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
         depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
-        from deuteron.compiler.source.usage import usage_of
+        from deuteron.compiler.source.usage import usage_of  # lazy: the language takes 90 ms, as above
 
         constexprs = {a.name for a in self.source.arguments if a.constexpr}
         used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch

@@ -67,6 +67,9 @@ def pointer_reading(keys: PointerKeys, dtype: object, address: int) -> Reading:
     return keys[dtype][1 if address & 15 == 0 else 0], address
 
 
+#: Where our own array types are defined: the rooms beside this one.
+_RUNTIME = __name__.rpartition(".arrays.")[0] + "."
+
 _HOST = PointerKeys()
 _HOST_CONST = PointerKeys("*const ")
 _GPU: dict[int, PointerKeys] = {}
@@ -176,7 +179,7 @@ class Readers(dict[type, Reader]):
         if issubclass(kind, ctypes._SimpleCData):
             return _read_ctypes_scalar
         own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array}
-        if kind.__module__.startswith(__package__) and kind.__name__ in own:
+        if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]
         if ConstantKey.accepts(kind):
             return _read_constant
