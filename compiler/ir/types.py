@@ -137,6 +137,7 @@ class Tile(TileQuestions):
 
     @property
     def is_pointer(self) -> bool:
+        """Whether the elements are pointers."""
         return isinstance(self.elem, Pointer)
 
     @property

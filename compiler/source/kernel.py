@@ -32,6 +32,7 @@ class Argument:
 
     @property
     def has_default(self) -> bool:
+        """Whether the declaration gives a default, be it None."""
         return self.default is not None
 
 
@@ -225,6 +226,7 @@ class Sourced(Inlinable):
 
     @property
     def source(self) -> KernelSource:
+        """The text and what it reaches; subclasses define it, here it raises TypeError."""
         raise TypeError(f"{type(self).__name__} must define source")
 
 
@@ -236,6 +238,7 @@ class TextFunction(Sourced):
 
     @property
     def source(self) -> KernelSource:
+        """The text it was made of."""
         return self._source
 
 
