@@ -47,7 +47,7 @@ def reduce(input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool 
 
     ``combine_fn(a..., b...)`` must be associative and commutative; with several inputs, which have one shape, it
     returns a tuple. Results keep the element types and lose the dimension (``keep_dims``: it has size 1); a negative
-    ``axis`` counts from the end. Raises TypeMismatch for scalars, and for an axis outside the rank.
+    ``axis`` counts from the end. Raises TypeMismatch for scalar tensors, and for an axis outside the rank.
     """
     parts = _inputs(input)
     shape = parts[0].shape
@@ -112,7 +112,7 @@ def sum(  # noqa: A001 -- the language's own name
     """Sum along ``axis`` (all axes for None), which disappears or, with ``keep_dims``, has size 1.
 
     Integers below 32 bits are summed in 32 bits of the same sign (int1 in uint32), anything else in its own type;
-    ``dtype`` converts the elements first. Raises TypeMismatch for scalars, and for an axis outside the rank.
+    ``dtype`` converts the elements first. Raises TypeMismatch for scalar tensors, and for an axis outside the rank.
     """
     x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
     return reduce(x, axis, combine.add, keep_dims)
