@@ -1,8 +1,8 @@
 """How a prefix scan is laid out: the scanned axis never crosses warps.
 
-Along the axis a thread has a few neighbouring elements, the lanes follow, and what is left repeats in registers. So a scan
-is serial in each thread, takes five shuffles a round across the lanes, and carries a total from round to round; it needs
-no shared memory. Warps share out the other axes, or hold copies.
+Along the axis a thread has a few neighbouring elements, the lanes follow, and what is left repeats in registers. So a
+scan is serial in each thread, takes five shuffles a round across the lanes, and carries a total from round to round; it
+needs no shared memory. Warps share out the other axes, or hold copies.
 """
 
 from __future__ import annotations

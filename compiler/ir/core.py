@@ -229,7 +229,7 @@ class Block:
 
 
 @dataclass(eq=False)
-class Parameter:
+class FunctionParameter:
     """A run-time parameter of a kernel: its value and what the caller promised about it."""
 
     name: str
@@ -245,7 +245,7 @@ class Function:
     """
 
     name: str
-    parameters: list[Parameter] = field(default_factory=list)
+    parameters: list[FunctionParameter] = field(default_factory=list)
     body: Block = field(default_factory=Block)
     num_warps: int | None = None
 
@@ -255,7 +255,7 @@ class Function:
         ``divisibility``: bytes of alignment for a pointer, a divisor of the value for an integer.
         """
         value = self.body.add_argument(type, name)
-        self.parameters.append(Parameter(name, value, divisibility))
+        self.parameters.append(FunctionParameter(name, value, divisibility))
         return value
 
     def walk(self) -> Iterator[Op]:

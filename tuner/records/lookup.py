@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..codec import Document, Scalar, canonical_json
 from ..errors import RecordNotFound, ShapeMismatch
 from ..job import shape_key
-from ..json_fields import JsonObject, Scalar, canonical_json
 from .fingerprint import DeviceFingerprint
 from .record import ConfigRecord
 from .toolchain import Difference, differences
@@ -26,8 +25,7 @@ _VECTOR_FROM = 64
 _PLACES_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Document, frozen=True):
     """The configuration to use and why. With the match ``default`` there is no record and ``config`` is empty: the
     kernel's own defaults apply.
 
@@ -40,17 +38,6 @@ class Answer:
     match: Match
     reason: str
     toolchain_differences: tuple[Difference, ...] | None = None
-
-    def to_json(self) -> JsonObject:
-        return {
-            "record": None if self.record is None else self.record.to_json(),
-            "config": dict(self.config),
-            "match": self.match,
-            "reason": self.reason,
-            "toolchain_differences": None
-            if self.toolchain_differences is None
-            else [difference.to_json() for difference in self.toolchain_differences],
-        }
 
 
 class _Table:
@@ -116,6 +103,7 @@ class RecordIndex:
             self.add(record)
 
     def add(self, record: ConfigRecord) -> None:
+        """Add a record; of two for one kernel, device, dtype, toolchain and shape the newer answers."""
         self._records.append(record)
         kernel_hash, device_key, dtype, _, toolchain_key = record.key
         self._devices.setdefault((kernel_hash, dtype), {})[device_key] = record.device
@@ -180,9 +168,9 @@ def lookup(
     strict: bool = False,
     toolchain: Mapping[str, str] | None = None,
 ) -> Answer:
-    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two records
-    for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another toolchain is
-    a better guess than a far one of this. Kernel, device and dtype always have to fit.
+    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two
+    records for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another
+    toolchain is a better guess than a far one of this. Kernel, device and dtype always have to fit.
 
     ``toolchain``: what the launch will be compiled with (:func:`~.toolchain.current_toolchain`); None compares none.
 

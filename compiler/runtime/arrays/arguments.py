@@ -2,8 +2,8 @@
 
 The key of an argument is its signature text, followed by ``@DEVICE`` for arrays in GPU memory:
 ``*f32:16``, ``*bf16@cuda:0``, ``i32:16``, ``f32``. Arguments that kernels see as compile-time values (None, dtypes,
-functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class, kept
-in a table, so the way an array tells its address is decided once per class and not once per launch.
+functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class,
+kept in a table, so the way an array tells its address is decided once per class and not once per launch.
 """
 
 from __future__ import annotations

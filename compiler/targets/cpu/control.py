@@ -11,7 +11,7 @@ from ...tile import control
 from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
 from .loops import BasicBlock
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Slots:
 
     values: list[Typed | Slot]
 
-    def bind(self, low: Lowering, args: Sequence[Value]) -> None:
+    def bind(self, low: CpuLowering, args: Sequence[Value]) -> None:
         """Make ``args`` stand for the carried values."""
         low.live.define(args)
         for arg, place in zip(args, self.values, strict=True):
@@ -37,12 +37,12 @@ class Slots:
             else:
                 low.set_scalar(arg, place)
 
-    def unbind(self, low: Lowering, args: Sequence[Value]) -> None:
+    def unbind(self, low: CpuLowering, args: Sequence[Value]) -> None:
         """Forget where tiles among ``args`` lay; scalars need nothing."""
         for arg in args:
             low.stored.pop(arg, None)
 
-    def finish(self, low: Lowering, results: Sequence[Value]) -> None:
+    def finish(self, low: CpuLowering, results: Sequence[Value]) -> None:
         """Hand the values over to the results of the operation."""
         for result, place in zip(results, self.values, strict=True):
             if isinstance(place, Slot):
@@ -52,7 +52,7 @@ class Slots:
                 low.set_scalar(result, place)
 
 
-def _slot_for(low: Lowering, init: Value) -> Slot:
+def _slot_for(low: CpuLowering, init: Value) -> Slot:
     """A buffer that holds ``init``: its own if nobody else reads it, else a copy."""
     if init in low.stored and init in low.live.dying([init]):
         buffer = low.stored.pop(init).buffer
@@ -64,13 +64,13 @@ def _slot_for(low: Lowering, init: Value) -> Slot:
     return slot
 
 
-def _fresh_slot(low: Lowering, value: Value) -> Slot:
+def _fresh_slot(low: CpuLowering, value: Value) -> Slot:
     buffer = low.allocate(value)
     buffer.pinned = True
     return Slot(buffer, False)
 
 
-def _leave(low: Lowering, slots: Slots, values: Sequence[Value]) -> list[Typed | None]:
+def _leave(low: CpuLowering, slots: Slots, values: Sequence[Value]) -> list[Typed | None]:
     """Put ``values`` where ``slots`` expects them; returns the scalars (None for tiles)."""
     assign(low, [(p, v) for p, v in zip(slots.values, values, strict=True) if isinstance(p, Slot)])
     scalars = [None if v.type.rank else low.scalar(v).value for v in values]
@@ -79,7 +79,7 @@ def _leave(low: Lowering, slots: Slots, values: Sequence[Value]) -> list[Typed |
     return scalars
 
 
-def assign(low: Lowering, pairs: list[tuple[Slot, Value]]) -> None:
+def assign(low: CpuLowering, pairs: list[tuple[Slot, Value]]) -> None:
     """Write each value to its slot as if all were written at once."""
     sources: list[tuple[Slot, Value | Buffer]] = [
         (slot, v) for slot, v in pairs if v not in low.stored or low.stored[v].buffer is not slot.buffer
@@ -102,7 +102,7 @@ def assign(low: Lowering, pairs: list[tuple[Slot, Value]]) -> None:
             sources[0] = (slot, aside)
 
 
-def _reads(low: Lowering, source: Value | Buffer) -> dict[int, bool]:
+def _reads(low: CpuLowering, source: Value | Buffer) -> dict[int, bool]:
     """The buffers that computing ``source`` reads, and whether only at the places it writes."""
     if isinstance(source, Buffer):
         return {}
@@ -115,7 +115,7 @@ def _reads(low: Lowering, source: Value | Buffer) -> dict[int, bool]:
     return found
 
 
-def _fill(low: Lowering, slot: Slot, source: Value | Buffer, size: int) -> None:
+def _fill(low: CpuLowering, slot: Slot, source: Value | Buffer, size: int) -> None:
     if isinstance(source, Value):
         low.write(source, slot.buffer)
         return
@@ -125,7 +125,7 @@ def _fill(low: Lowering, slot: Slot, source: Value | Buffer, size: int) -> None:
     low.arena.free(source)
 
 
-def _inputs(low: Lowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | None]]:
+def _inputs(low: CpuLowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | None]]:
     """Phis and slots for carried values, and the scalars they start from."""
     places: list[Typed | Slot] = []
     for init in inits:
@@ -137,7 +137,7 @@ def _inputs(low: Lowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | 
 
 
 def _phis(
-    low: Lowering,
+    low: CpuLowering,
     header: BasicBlock,
     slots: Slots,
     ways: Sequence[tuple[Sequence[Typed | None], BasicBlock]],
@@ -149,7 +149,7 @@ def _phis(
 
 
 @statements(control.For)
-def lower_for(low: Lowering, op: control.For) -> None:
+def lower_for(low: CpuLowering, op: control.For) -> None:
     """Header, body and end; scalars are phis of the header.
 
     A signed index with a step that is not known to be positive asks for the direction in every iteration.
@@ -182,13 +182,13 @@ def lower_for(low: Lowering, op: control.For) -> None:
     slots.finish(low, op.results)
 
 
-def _region(low: Lowering, block: Block, slots: Slots) -> list[Typed | None]:
+def _region(low: CpuLowering, block: Block, slots: Slots) -> list[Typed | None]:
     low.run(block)
     end = block.terminator
     return _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
 
 
-def _goes_on(low: Lowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:
+def _goes_on(low: CpuLowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:
     signed = op.lower.type.scalar.is_signed
     upwards = low.e.compare("slt" if signed else "ult", index, upper)
     if not signed or (isinstance(step.number, int) and step.number > 0):
@@ -199,7 +199,7 @@ def _goes_on(low: Lowering, op: control.For, index: Typed, upper: Typed, step: U
 
 
 @statements(control.If)
-def lower_if(low: Lowering, op: control.If) -> None:
+def lower_if(low: CpuLowering, op: control.If) -> None:
     """Two blocks that meet; scalar results are phis there, tiles are written to one slot by both."""
     low.settle_for_region(op)
     blocks = low.blocks
@@ -221,7 +221,7 @@ def lower_if(low: Lowering, op: control.If) -> None:
 
 
 @statements(control.While)
-def lower_while(low: Lowering, op: control.While) -> None:
+def lower_while(low: CpuLowering, op: control.While) -> None:
     """The first region is the header: it runs before every test, the body after a true one."""
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)

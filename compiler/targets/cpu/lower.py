@@ -29,7 +29,7 @@ statements: RuleSet[Statement] = RuleSet("cpu")
 views: RuleSet[ViewRule] = RuleSet("cpu")
 
 
-class Lowering:
+class CpuLowering:
     """The state of one function being lowered.
 
     ``scalars`` are rank-0 values in LLVM registers, ``stored`` tiles in scratch memory; every other tile is lazy.

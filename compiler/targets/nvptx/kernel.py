@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...gpu.scratch import allocate
-from ...ir.core import Function, Parameter
+from ...ir.core import Function, FunctionParameter
 from ...ir.types import Pointer
 from ...options import Schedule
 from ...target import Target
@@ -59,7 +59,7 @@ def lower_to_llvm(function: Function, target: Target, schedule: Schedule) -> Ptx
     return PtxProgram(str(state.module), function.name, allocation.total, state.warps)
 
 
-def _parameter(state: Lowering, parameter: Parameter, name: str) -> str:
+def _parameter(state: Lowering, parameter: FunctionParameter, name: str) -> str:
     """Declare a parameter and define its value."""
     elem = parameter.value.type.elem
     if isinstance(elem, Pointer):
