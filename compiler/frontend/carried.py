@@ -162,6 +162,7 @@ class Exits:
 
     @property
     def types(self) -> list[Tile]:
+        """A scalar i1 for each flag, then the type of each part of the returned value."""
         return [Tile(I1)] * len(self.flags) + [slot.type for slot in self.meeting.slots]
 
     def carry(self, block: Block) -> None:

@@ -125,6 +125,7 @@ class Compilation:
             self.builder.emit(Yield(tuple(values)))
 
     def read(self, value: Value) -> int | float | bool:
+        """Raises CompilationError: a compiled kernel's scalars have no value yet."""
         raise CompilationError(
             f"a value of type {value.type} is not known at compile time",
             hint="mark the parameter tl.constexpr, or compute with tl functions",
@@ -134,6 +135,7 @@ class Compilation:
         return None
 
     def report(self, text: str) -> None:
+        """Write ``text`` to standard output as it is, without a newline of its own."""
         sys.stdout.write(text)
 
 

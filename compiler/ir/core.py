@@ -134,10 +134,12 @@ class Op:
 
     @property
     def attributes(self) -> dict[str, Attribute]:
+        """The fields that are neither operands nor blocks, by name in declaration order."""
         return {n: getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.ATTRIBUTE}
 
     @property
     def blocks(self) -> list[Block]:
+        """The regions in declaration order; empty for an operation without."""
         return [getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.BLOCK]
 
     def map_operands(self, replace: Callable[[Value], Value]) -> None:
@@ -199,16 +201,19 @@ class Block:
     ops: list[Op] = field(default_factory=list)
 
     def add_argument(self, type: Tile, name: str = "") -> Value:
+        """A new last argument."""
         value = Value(type, self, len(self.args), name)
         self.args.append(value)
         return value
 
     @property
     def terminator(self) -> Op | None:
+        """The last operation if it ends the block; None while the block is empty or open."""
         last = self.ops[-1] if self.ops else None
         return last if last is not None and last.effect is Effect.TERMINATOR else None
 
     def clone(self, env: dict[Value, Value]) -> Block:
+        """A copy whose operands are looked up in ``env``, which is extended with the arguments and all results."""
         copy = Block()
         for arg in self.args:
             env[arg] = copy.add_argument(arg.type, arg.name)
@@ -245,11 +250,16 @@ class Function:
     num_warps: int | None = None
 
     def add_parameter(self, name: str, type: Tile, divisibility: int = 1) -> Value:
+        """A new last parameter and the argument of the body that stands for it.
+
+        ``divisibility``: bytes of alignment for a pointer, a divisor of the value for an integer.
+        """
         value = self.body.add_argument(type, name)
         self.parameters.append(FunctionParameter(name, value, divisibility))
         return value
 
     def walk(self) -> Iterator[Op]:
+        """Every operation of the body, outer before inner, in program order."""
         return self.body.walk()
 
 

@@ -20,24 +20,29 @@ class ScalarQuestions:
 
     @property
     def scalar(self) -> Self:
+        """The type itself, as an element type is its own scalar."""
         return self
 
     @property
     def primitive_bitwidth(self) -> int:
+        """Bits of the format; 1 for int1."""
         return self.bits
 
     @property
     def int_bitwidth(self) -> int:
+        """Bits of the format; answered for floats, too."""
         return self.bits
 
     @property
     def itemsize(self) -> int:
+        """Bytes in memory; int1 takes one."""
         return max(1, self.bits // 8)
 
     def is_floating(self) -> bool:
         return self.kind == "float"
 
     def is_standard_floating(self) -> bool:
+        """True for floats of 16 bits and more, bfloat16 included."""
         return self.is_floating() and self.bits > 8
 
     def is_int(self) -> bool:
@@ -45,9 +50,11 @@ class ScalarQuestions:
         return self.kind != "float"
 
     def is_int_signed(self) -> bool:
+        """False for booleans."""
         return self.kind == "int"
 
     def is_int_unsigned(self) -> bool:
+        """As in Triton true for booleans, too."""
         return self.kind in ("uint", "bool")
 
     def is_bool(self) -> bool:
@@ -60,12 +67,15 @@ class ScalarQuestions:
         return False
 
     def is_fp8(self) -> bool:
+        """True for both 8-bit formats, float8e4nv and float8e5."""
         return self.is_floating() and self.bits == 8
 
     def is_fp8e4nv(self) -> bool:
+        """Whether it is float8e4nv: 4 bits of exponent, 3 of mantissa, no infinity (OCP E4M3)."""
         return self.name == "f8e4m3"
 
     def is_fp8e5(self) -> bool:
+        """Whether it is float8e5: 5 bits of exponent, 2 of mantissa (OCP E5M2)."""
         return self.name == "f8e5m2"
 
     def is_fp16(self) -> bool:
@@ -119,6 +129,7 @@ class PointerQuestions:
 
     @property
     def scalar(self) -> Self:
+        """The pointer type itself, not its pointee."""
         return self
 
     @property
@@ -128,6 +139,7 @@ class PointerQuestions:
 
     @property
     def primitive_bitwidth(self) -> int:
+        """64, the bits of an address."""
         return 64
 
     def is_ptr(self) -> bool:
@@ -137,12 +149,15 @@ class PointerQuestions:
         return False
 
     def is_const(self) -> bool:
+        """Whether the kernel promised not to store through it."""
         return self.const
 
     def is_floating(self) -> bool:
+        """False, whatever the pointee is."""
         return False
 
     def is_int(self) -> bool:
+        """False, whatever the pointee is."""
         return False
 
 
@@ -162,19 +177,25 @@ class TileQuestions:
 
     @property
     def primitive_bitwidth(self) -> int:
+        """Bits of one element; 64 for pointers."""
         return int(self.elem.primitive_bitwidth)
 
     def get_block_shapes(self) -> tuple[int, ...]:
+        """Sizes of the dimensions; empty for a scalar."""
         return self.shape
 
     def is_block(self) -> bool:
+        """True for tiles, false for scalars."""
         return bool(self.shape)
 
     def is_ptr(self) -> bool:
+        """True for a scalar pointer only: a tile of pointers is a block."""
         return not self.shape and self.elem.is_ptr()
 
     def is_floating(self) -> bool:
+        """True for a scalar only; ask ``x.dtype`` about a tile."""
         return not self.shape and self.elem.is_floating()
 
     def is_int(self) -> bool:
+        """True for a scalar integer or boolean only; ask ``x.dtype`` about a tile."""
         return not self.shape and self.elem.is_int()

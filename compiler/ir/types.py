@@ -43,6 +43,7 @@ class Scalar(ScalarQuestions):
 
     @property
     def is_float(self) -> bool:
+        """True for every floating-point format, the 8-bit ones included."""
         return self.kind == "float"
 
     @property
@@ -52,6 +53,7 @@ class Scalar(ScalarQuestions):
 
     @property
     def is_signed(self) -> bool:
+        """True for int8 to int64 alone: false for floats, booleans and unsigned integers."""
         return self.kind == "int"
 
     @property
@@ -89,10 +91,12 @@ class Pointer(PointerQuestions):
 
     @property
     def bits(self) -> int:
+        """64: every target has 64-bit addresses."""
         return 64
 
     @property
     def bytes(self) -> int:
+        """Size in memory: 8."""
         return 8
 
     def __str__(self) -> str:
@@ -123,6 +127,7 @@ class Tile(TileQuestions):
 
     @property
     def rank(self) -> int:
+        """Number of dimensions; 0 for a scalar."""
         return len(self.shape)
 
     @property
@@ -132,14 +137,17 @@ class Tile(TileQuestions):
 
     @property
     def is_pointer(self) -> bool:
+        """Whether the elements are pointers."""
         return isinstance(self.elem, Pointer)
 
     @property
     def is_float(self) -> bool:
+        """Whether the elements are floats; false for pointers."""
         return isinstance(self.elem, Scalar) and self.elem.kind == "float"
 
     @property
     def is_integer(self) -> bool:
+        """Whether the elements are integers or booleans; false for pointers."""
         return isinstance(self.elem, Scalar) and self.elem.kind != "float"
 
     @property
@@ -157,6 +165,7 @@ class Tile(TileQuestions):
         return self.elem.pointee
 
     def with_elem(self, elem: Element) -> Tile:
+        """The same shape and layout with another element type."""
         return Tile(elem, self.shape, self.layout)
 
     def with_shape(self, shape: tuple[int, ...]) -> Tile:
@@ -164,6 +173,7 @@ class Tile(TileQuestions):
         return Tile(self.elem, shape)
 
     def with_layout(self, layout: LinearLayout | None) -> Tile:
+        """The same element type and shape in another layout; None takes it away."""
         return self if layout is self.layout else Tile(self.elem, self.shape, layout)
 
     def __str__(self) -> str:

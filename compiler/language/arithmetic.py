@@ -44,7 +44,10 @@ def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = (
 
 
 def as_tensor(operand: object, type: Scalar | None = None) -> tensor:
-    """A tensor as it is; a Python number as a scalar constant of ``type`` (default: its own)."""
+    """A tensor as it is; a Python number as a scalar constant of ``type`` (default: its own).
+
+    Raises TypeMismatch for anything else, and for an integer that is out of range for ``type``.
+    """
     if isinstance(operand, tensor):
         return operand
     if isinstance(operand, bool | int | float):
@@ -54,7 +57,11 @@ def as_tensor(operand: object, type: Scalar | None = None) -> tensor:
 
 @builtin
 def to_tensor(x: object) -> tensor:
-    """A number as a scalar tensor; a tensor as it is."""
+    """A number as a scalar tensor; a tensor as it is.
+
+    True and False are int1, integers the first of int32, uint32, int64, uint64 that holds them, floats float32 (float64
+    where the normal range of float32 is too small). Raises TypeMismatch for anything else.
+    """
     return as_tensor(x)
 
 
@@ -75,7 +82,10 @@ def broadcast_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_to_shape(x: tensor, shape: tuple[int, ...]) -> tensor:
-    """``x`` repeated up to ``shape``."""
+    """``x`` repeated up to ``shape``: dimensions are added at the left, those of size 1 stretched.
+
+    Raises TypeMismatch where the shapes do not fit.
+    """
     if x.shape == shape:
         return x
     if not x.shape:
@@ -86,7 +96,7 @@ def broadcast_to_shape(x: tensor, shape: tuple[int, ...]) -> tensor:
 
 
 def broadcast_all(*operands: tensor) -> list[tensor]:
-    """All operands in their common shape."""
+    """All operands in their common shape; raises TypeMismatch where there is none."""
     shape: tuple[int, ...] = ()
     for x in operands:
         shape = broadcast_shape(shape, x.shape)
@@ -94,7 +104,7 @@ def broadcast_all(*operands: tensor) -> list[tensor]:
 
 
 def meet(lhs: Operand, rhs: Operand, *, division: bool = False) -> tuple[tensor, tensor]:
-    """Both operands in their common type and shape."""
+    """Both operands in their common type (``division``: that of / // %) and shape; raises TypeMismatch."""
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
         lhs = as_tensor(lhs)
     type = common_type(lhs, rhs, division=division)
@@ -113,7 +123,10 @@ def _in_type(operand: Operand, type: Scalar) -> tensor:
 
 
 def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
-    """Numeric conversion; pointers and 64-bit integers are reinterpreted."""
+    """Numeric conversion; pointers and 64-bit integers are reinterpreted.
+
+    The shape stays. ``rounding`` ("rtne", "rtz") matters for float to narrower float only.
+    """
     if x.dtype == type:
         return x
     if isinstance(x.dtype, Pointer) or isinstance(type, Pointer):
@@ -129,7 +142,9 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
 def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
     """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
-    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float only.
+    The shape stays. Floats become integers by truncation (out of range: undefined), integers wrap, int1 is x != 0.
+    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float only. Raises TypeMismatch for
+    another use of it, and for a bitcast between types of different widths.
     """
     type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
     x = as_tensor(x)
@@ -169,7 +184,11 @@ def _offset_pointer(pointer: tensor, offset: Operand) -> tensor:
 
 @builtin
 def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
-    """x + y; a pointer plus integers moves by elements."""
+    """x + y in the common type and shape of both; a pointer plus integers moves by elements of its pointee.
+
+    ``sanitize_overflow`` is accepted and changes nothing: integers wrap. Raises TypeMismatch where shapes do not
+    broadcast, and for a pointer moved by floats or booleans.
+    """
     if _is_pointer(x):
         return _offset_pointer(as_tensor(x), y)
     if _is_pointer(y):
@@ -180,7 +199,11 @@ def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
 
 @builtin
 def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
-    """x - y; a pointer minus integers moves back."""
+    """x - y in the common type and shape of both; a pointer minus integers moves back by elements.
+
+    ``sanitize_overflow`` is accepted and changes nothing: integers wrap. Raises TypeMismatch where shapes do not
+    broadcast, and for pointers on the right.
+    """
     if _is_pointer(x):
         return _offset_pointer(as_tensor(x), negate(as_tensor(y)))
     a, b = meet(x, y)
@@ -189,14 +212,21 @@ def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
 
 @builtin
 def mul(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
-    """x * y."""
+    """x * y in the common type and shape of both; raises TypeMismatch for pointers and shapes that do not broadcast.
+
+    ``sanitize_overflow`` is accepted and changes nothing: integers wrap.
+    """
     a, b = meet(x, y)
     return emit(ew.Mul(a.value, b.value))
 
 
 @builtin
 def truediv(x: Operand, y: Operand) -> tensor:
-    """x / y as floats; two integers divide in f32."""
+    """x / y as floats: f16, bf16 and integers divide in f32 (beside f64 in f64), and that is the result's type.
+
+    For f32 it may be off by 2 units in the last place; tl.div_rn rounds correctly. Raises TypeMismatch for a signed by
+    an unsigned integer.
+    """
     a, b = meet(x, y, division=True)
     if isinstance(a.dtype, Scalar) and a.dtype.is_integer:
         a, b = cast_to(a, F32), cast_to(b, F32)
@@ -205,7 +235,10 @@ def truediv(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def floordiv(x: Operand, y: Operand) -> tensor:
-    """x // y of integers, truncated towards zero as in C."""
+    """x // y of integers in their common type, truncated towards zero as in C.
+
+    Raises TypeMismatch for floats, and for a signed by an unsigned integer. Division by zero gives no defined number.
+    """
     a, b = meet(x, y, division=True)
     if a.type.is_float:
         raise TypeMismatch(f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats")
@@ -214,20 +247,23 @@ def floordiv(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def mod(x: Operand, y: Operand) -> tensor:
-    """x % y with the sign of x (C's % and fmod)."""
+    """x % y of integers or floats, with the sign of x (C's % and fmod); f16 and bf16 are computed, and given, in f32.
+
+    Raises TypeMismatch for a signed by an unsigned integer. An integer modulo zero gives no defined number.
+    """
     a, b = meet(x, y, division=True)
     return emit(ew.Rem(a.value, b.value))
 
 
 @builtin
 def negate(x: Operand) -> tensor:
-    """-x."""
+    """-x in the type and shape of ``x``; integers wrap."""
     return emit(ew.Neg(as_tensor(x).value))
 
 
 @builtin
 def invert(x: Operand) -> tensor:
-    """~x."""
+    """~x of integers, not x of int1; raises TypeMismatch for floats."""
     return emit(ew.Not(as_tensor(x).value))
 
 
@@ -240,35 +276,41 @@ def _integer_pair(x: Operand, y: Operand, sign: str) -> tuple[tensor, tensor]:
 
 @builtin
 def bit_and(x: Operand, y: Operand) -> tensor:
-    """x & y."""
+    """x & y in the common integer type and shape; raises TypeMismatch for floats."""
     a, b = _integer_pair(x, y, "&")
     return emit(ew.And(a.value, b.value))
 
 
 @builtin
 def bit_or(x: Operand, y: Operand) -> tensor:
-    """x | y."""
+    """x | y in the common integer type and shape; raises TypeMismatch for floats."""
     a, b = _integer_pair(x, y, "|")
     return emit(ew.Or(a.value, b.value))
 
 
 @builtin
 def bit_xor(x: Operand, y: Operand) -> tensor:
-    """x ^ y."""
+    """x ^ y in the common integer type and shape; raises TypeMismatch for floats."""
     a, b = _integer_pair(x, y, "^")
     return emit(ew.Xor(a.value, b.value))
 
 
 @builtin
 def shift_left(x: Operand, y: Operand) -> tensor:
-    """x << y."""
+    """x << y in the common integer type; amounts at or above its width are undefined.
+
+    Raises TypeMismatch for floats.
+    """
     a, b = _integer_pair(x, y, "<<")
     return emit(ew.Shl(a.value, b.value))
 
 
 @builtin
 def shift_right(x: Operand, y: Operand) -> tensor:
-    """x >> y in the common type of both: arithmetic for signed, logical for unsigned x, whatever y is."""
+    """x >> y in the common type of both: arithmetic for signed, logical for unsigned x, whatever y is.
+
+    Raises TypeMismatch for floats.
+    """
     a, b = _integer_pair(x, y, ">>")
     common = scalar_type(a.dtype)
     if scalar_of(x).is_signed and not common.is_signed:
@@ -279,7 +321,10 @@ def shift_right(x: Operand, y: Operand) -> tensor:
 
 
 def compare(x: Operand, y: Operand, predicate: str) -> tensor:
-    """i1; predicate is eq ne lt le gt ge."""
+    """int1 in the common shape; ``predicate`` is eq ne lt le gt ge.
+
+    Numbers are compared in their common type, pointers by their addresses. With NaN only ne is true.
+    """
     if _is_pointer(x) or _is_pointer(y):
         a, b = broadcast_all(_address(x), _address(y))
     else:
@@ -301,27 +346,32 @@ def as_condition(x: Operand) -> tensor:
 
 @builtin
 def logical_and(x: Operand, y: Operand) -> tensor:
-    """x and y elementwise, as i1."""
+    """x and y elementwise, as int1 in their common shape; numbers and pointers count as x != 0."""
     a, b = broadcast_all(as_condition(x), as_condition(y))
     return emit(ew.And(a.value, b.value))
 
 
 @builtin
 def logical_or(x: Operand, y: Operand) -> tensor:
-    """x or y elementwise, as i1."""
+    """x or y elementwise, as int1 in their common shape; numbers and pointers count as x != 0."""
     a, b = broadcast_all(as_condition(x), as_condition(y))
     return emit(ew.Or(a.value, b.value))
 
 
 @builtin
 def logical_not(x: Operand) -> tensor:
-    """not x elementwise, as i1."""
+    """not x elementwise, as int1 in the shape of ``x``; numbers and pointers count as x != 0."""
     return emit(ew.Not(as_condition(x).value))
 
 
 @builtin
 def where(condition: Operand, x: Operand, y: Operand) -> tensor:
-    """x where condition, else y. Both are evaluated; mask the pointers, not the result, to avoid a load."""
+    """x where condition, else y, in the common type and shape of the three.
+
+    A condition that is not int1 means condition != 0. Both sides are evaluated; mask the pointers, not the result, to
+    avoid a load. Raises TypeMismatch where shapes do not broadcast, and for two pointer types or a pointer and a
+    number.
+    """
     if _is_pointer(x) or _is_pointer(y):
         a, b = as_tensor(x), as_tensor(y)
         if a.dtype != b.dtype:

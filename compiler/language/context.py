@@ -26,7 +26,9 @@ class OpEmitter(Protocol):
 
     location: Location | None
 
-    def emit(self, op: OpT) -> OpT: ...
+    def emit(self, op: OpT) -> OpT:
+        """Take ``op``, at ``location``, and hand it back with its results."""
+        ...
 
 
 class Context(Protocol):
@@ -35,7 +37,9 @@ class Context(Protocol):
     debug: bool  # emit device assertions
 
     @property
-    def builder(self) -> OpEmitter: ...
+    def builder(self) -> OpEmitter:
+        """Where operations go; its ``location`` is set to the source line that emits them."""
+        ...
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Call a jit function: inlined when compiling, executed when eager."""

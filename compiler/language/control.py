@@ -64,6 +64,7 @@ class static_range:  # noqa: N801
     step: int | None = None
 
     def values(self) -> builtins.range:
+        """What the loop counts: Python's range; a missing ``arg2`` means that ``arg1`` is the end, a missing step 1."""
         lower, upper = (0, self.arg1) if self.arg2 is None else (self.arg1, self.arg2)
         return builtins.range(lower, upper, 1 if self.step is None else self.step)
 

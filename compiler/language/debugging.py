@@ -16,13 +16,16 @@ from .tensor import Operand, emit, tensor
 
 @builtin
 def static_print(*values: object, sep: str = " ", end: str = "\n", **ignored: object) -> None:
-    """Print at compile time."""
+    """Print while the kernel is compiled; ``sep`` and ``end`` as in Python's print."""
     current().report(sep.join(str(v) for v in values) + end)
 
 
 @builtin
 def static_assert(condition: object, message: object = "") -> None:
-    """Fail the compilation unless ``condition``, known at compile time, is true."""
+    """Raise CompileTimeAssertionFailure with ``message`` unless ``condition`` is true.
+
+    Raises TypeMismatch for a tensor: the condition must be known at compile time.
+    """
     if isinstance(condition, tensor):
         raise TypeMismatch("static_assert needs a condition known at compile time", hint="use tl.device_assert")
     if not condition:
@@ -31,7 +34,10 @@ def static_assert(condition: object, message: object = "") -> None:
 
 @builtin
 def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
-    """Print from the running kernel: program id, element index, ``prefix`` and each value."""
+    """Print from the running kernel: program id, element index, ``prefix`` and each value.
+
+    ``hex`` shows integers in hexadecimal. Raises TypeMismatch unless ``prefix`` is a string known at compile time.
+    """
     if not isinstance(prefix, str):
         raise TypeMismatch("the first argument of device_print must be a string")
     held = tuple(as_tensor(v).value for v in values)
@@ -42,7 +48,10 @@ def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
 
 @builtin
 def device_assert(condition: Operand, message: str = "", mask: Operand | None = None) -> None:
-    """Stop the kernel unless every element (where ``mask``) is true. Active only when debug is set."""
+    """Stop the kernel unless every element (where ``mask``) is true. Active only when debug is set.
+
+    ``condition`` and ``mask`` are int1, or numbers that mean x != 0.
+    """
     if not current().debug:
         return
     holds = as_condition(condition)
@@ -53,7 +62,10 @@ def device_assert(condition: Operand, message: str = "", mask: Operand | None = 
 
 @builtin
 def assume(condition: Operand) -> None:
-    """Promise the compiler that a scalar condition holds."""
+    """Promise the compiler that a scalar condition holds; where it does not, results are undefined.
+
+    A Python number is ignored. Raises TypeMismatch for a tile.
+    """
     if isinstance(condition, tensor):
         current().builder.emit(debug.Assume(as_condition(condition).value))
 
@@ -65,17 +77,26 @@ def _promise(x: Operand, **facts: object) -> tensor:
 
 @builtin
 def multiple_of(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, whose first element of every contiguous run is a multiple of ``values`` per dimension."""
+    """``x``, whose first element of every contiguous run is a multiple of ``values`` per dimension.
+
+    One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
+    """
     return _promise(x, divisibility=values)
 
 
 @builtin
 def max_contiguous(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, which holds runs of ``values`` consecutive integers per dimension."""
+    """``x``, which holds runs of ``values`` consecutive integers per dimension.
+
+    One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
+    """
     return _promise(x, contiguity=values)
 
 
 @builtin
 def max_constancy(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, which holds runs of ``values`` equal elements per dimension."""
+    """``x``, which holds runs of ``values`` equal elements per dimension.
+
+    One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
+    """
     return _promise(x, constancy=values)

@@ -27,6 +27,7 @@ class LibraryFunction(Inlinable):
         self.__doc__ = function.__doc__
 
     def python(self) -> types.FunctionType:
+        """The decorated function; there always is one."""
         return self.function
 
     def __call__(self, *args: object, **kwargs: object) -> object:
@@ -52,6 +53,7 @@ class ConstexprFunction(Inlinable):
         self.__doc__ = function.__doc__
 
     def python(self) -> types.FunctionType:
+        """The decorated function; there always is one."""
         return self.function
 
     def __call__(self, *args: object, **kwargs: object) -> object:

@@ -43,13 +43,13 @@ from .maths import exp_rn as exp
 
 @library
 def finitef(x):
-    """i1: x is neither infinite nor NaN."""
+    """int1 in the shape of ``x``: it is neither infinite nor NaN."""
     return abs(x) < float("inf")
 
 
 @library
 def isfinited(x):
-    """i1: x is neither infinite nor NaN."""
+    """int1 in the shape of ``x``: it is neither infinite nor NaN."""
     return abs(x) < float("inf")
 
 
@@ -96,7 +96,7 @@ def cosh(x):
 
 @library
 def fast_dividef(x, y):
-    """x / y."""
+    """x / y as the operator divides: f32 may be off by 2 units in the last place."""
     return x / y
 
 

@@ -32,7 +32,10 @@ def _unary(op: type[ew.FloatUnary], x: Operand) -> tensor:
 
 @builtin
 def exp(x: Operand) -> tensor:
-    """e**x, fast for f32: on a GPU 2**(x log2(e)) with a rounded product."""
+    """e**x in the shape and float type of ``x`` (integers: f32), fast for f32.
+
+    On a GPU f32 is 2**(x log2(e)) with a rounded product, off by up to |x| units in the last place.
+    """
     return _unary(ew.Exp, x)
 
 
@@ -44,62 +47,62 @@ def exp_rn(x: Operand) -> tensor:
 
 @builtin
 def exp2(x: Operand) -> tensor:
-    """2**x."""
+    """2**x in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Exp2, x)
 
 
 @builtin
 def exp10(x: Operand) -> tensor:
-    """10**x."""
+    """10**x in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Exp10, x)
 
 
 @builtin
 def log(x: Operand) -> tensor:
-    """Natural logarithm."""
+    """Natural logarithm in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Log, x)
 
 
 @builtin
 def log2(x: Operand) -> tensor:
-    """Logarithm to base 2."""
+    """Logarithm to base 2 in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Log2, x)
 
 
 @builtin
 def log10(x: Operand) -> tensor:
-    """Logarithm to base 10."""
+    """Logarithm to base 10 in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Log10, x)
 
 
 @builtin
 def sin(x: Operand) -> tensor:
-    """Sine of radians."""
+    """Sine of radians in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Sin, x)
 
 
 @builtin
 def cos(x: Operand) -> tensor:
-    """Cosine of radians."""
+    """Cosine of radians in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Cos, x)
 
 
 @builtin
 def atan(x: Operand) -> tensor:
-    """Arc tangent, in [-pi/2, pi/2]."""
+    """Arc tangent, in [-pi/2, pi/2], in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Atan, x)
 
 
 @builtin
 def atan2(y: Operand, x: Operand) -> tensor:
-    """The angle of the point (x, y), in [-pi, pi]."""
+    """The angle of the point (x, y), in [-pi, pi], in the common float type and shape (integers: f32)."""
     a, b = meet(_float(y, "atan2"), _float(x, "atan2"))
     return emit(ew.Atan2(a.value, b.value))
 
 
 @builtin
 def pow(x: Operand, y: Operand) -> tensor:  # noqa: A001 -- the language's own name
-    """x**y; negative x needs a whole y, else NaN. Two integers meet in f32."""
+    """x**y in the common float type and shape; negative x needs a whole y, else NaN. Two integers meet in f32."""
     a, b = meet(x, y)
     if not a.type.is_float:
         a, b = cast_to(a, F32), cast_to(b, F32)
@@ -108,67 +111,67 @@ def pow(x: Operand, y: Operand) -> tensor:  # noqa: A001 -- the language's own n
 
 @builtin
 def tanh(x: Operand) -> tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Tanh, x)
 
 
 @builtin
 def erf(x: Operand) -> tensor:
-    """Error function."""
+    """Error function in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Erf, x)
 
 
 @builtin
 def sqrt(x: Operand) -> tensor:
-    """Square root, fast for f32."""
+    """Square root in the shape and float type of ``x`` (integers: f32); for f32 it may be approximate, see sqrt_rn."""
     return _unary(ew.Sqrt, x)
 
 
 @builtin
 def sqrt_rn(x: Operand) -> tensor:
-    """Square root with IEEE rounding."""
+    """Square root with IEEE rounding, in the shape and float type of ``x`` (integers: f32)."""
     return emit(ew.Sqrt(_float(x, "tl.sqrt_rn").value, True))
 
 
 @builtin
 def rsqrt(x: Operand) -> tensor:
-    """1/sqrt(x)."""
+    """1/sqrt(x) in the shape and float type of ``x`` (integers: f32)."""
     return _unary(ew.Rsqrt, x)
 
 
 @builtin
 def floor(x: Operand) -> tensor:
-    """Largest integer not above x, as a float."""
+    """Largest integer not above x, as a float of the type of ``x`` (integers: f32)."""
     return _unary(ew.Floor, x)
 
 
 @builtin
 def ceil(x: Operand) -> tensor:
-    """Smallest integer not below x, as a float."""
+    """Smallest integer not below x, as a float of the type of ``x`` (integers: f32)."""
     return _unary(ew.Ceil, x)
 
 
 @builtin
 def rint(x: Operand) -> tensor:
-    """Nearest integer, ties to even, as a float."""
+    """Nearest integer, ties to even, as a float of the type of ``x`` (integers: f32)."""
     return _unary(ew.RoundEven, x)
 
 
 @builtin
 def trunc(x: Operand) -> tensor:
-    """x rounded towards zero, as a float."""
+    """x rounded towards zero, as a float of the type of ``x`` (integers: f32)."""
     return _unary(ew.Trunc, x)
 
 
 @builtin
 def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
-    """|x|."""
+    """|x| in the type and shape of ``x``; the most negative integer stays as it is."""
     return emit(ew.Abs(as_tensor(x).value))
 
 
 @builtin
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:
-    """x * y + z with one rounding."""
+    """x * y + z with one rounding, in the common float type and shape; raises TypeMismatch for integers."""
     a, b = meet(x, y)
     a, c = meet(a, z)
     a, b, c = broadcast_all(a, cast_to(b, a.dtype), c)
@@ -177,20 +180,26 @@ def fma(x: Operand, y: Operand, z: Operand) -> tensor:
 
 @builtin
 def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False) -> tensor:
-    """x / y of floats; ``ieee_rounding`` asks for the correctly rounded quotient."""
+    """x / y in the common float type (integers: f32); f32 may be off by 2 units in the last place.
+
+    ``ieee_rounding`` asks for the correctly rounded quotient. Unlike the operator /, f16 stays f16.
+    """
     a, b = meet(_float(x, "tl.fdiv"), _float(y, "tl.fdiv"))
     return emit(ew.Div(a.value, b.value, ieee_rounding))
 
 
 @builtin
 def div_rn(x: Operand, y: Operand) -> tensor:
-    """x / y rounded correctly."""
+    """x / y rounded correctly, in the common float type (integers: f32)."""
     return fdiv(x, y, ieee_rounding=True)
 
 
 @builtin
 def umulhi(x: Operand, y: Operand) -> tensor:
-    """Upper half of the double-width product of unsigned integers."""
+    """Upper half of the double-width product of 32- or 64-bit unsigned integers, in their common type.
+
+    Raises TypeMismatch for floats.
+    """
     a, b = meet(x, y)
     return emit(ew.MulHigh(a.value, b.value))
 
@@ -202,32 +211,41 @@ def _extremum(op: type[ew.Min] | type[ew.Max], x: Operand, y: Operand, nan: str)
 
 @builtin
 def minimum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """The smaller operand elementwise."""
+    """The smaller operand elementwise, in the common type and shape.
+
+    Of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    """
     return _extremum(ew.Min, x, y, propagate_nan)
 
 
 @builtin
 def maximum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """The larger operand elementwise."""
+    """The larger operand elementwise, in the common type and shape.
+
+    Of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    """
     return _extremum(ew.Max, x, y, propagate_nan)
 
 
 @builtin
 def clamp(x: Operand, min: Operand, max: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """x held between ``min`` and ``max``."""
+    """x held between ``min`` and ``max``, in the common type and shape of the three.
+
+    NaN gives ``min``; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    """
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 @builtin
 def isnan(x: Operand) -> tensor:
-    """i1: x is not a number."""
+    """int1 in the shape of ``x``: x is not a number; false for integers."""
     value = as_tensor(x).value
     return emit(ew.Compare(value, value, "ne"))
 
 
 @builtin
 def isinf(x: Operand) -> tensor:
-    """i1: x is +inf or -inf."""
+    """int1 in the shape of ``x``: x is +inf or -inf; raises TypeMismatch for integers."""
     magnitude = abs(x)
     bound = constant(float("inf"), scalar_type(magnitude.dtype), magnitude.shape)
     return emit(ew.Compare(magnitude.value, bound.value, "eq"))
@@ -235,7 +253,10 @@ def isinf(x: Operand) -> tensor:
 
 @builtin
 def copysign(x: Operand, y: Operand) -> tensor:
-    """|x| with the sign of y."""
+    """|x| with the sign bit of y (that of a NaN and of -0 too), in the common type and shape.
+
+    Raises TypeMismatch unless that type is f16, bf16, f32 or f64.
+    """
     a, b = meet(x, y)
     unsigned = {16: "u16", 32: "u32", 64: "u64"}.get(scalar_type(b.dtype).bits)
     if unsigned is None or not b.type.is_float:

@@ -64,9 +64,17 @@ def load(
     eviction_policy: str = "",
     volatile: bool = False,
 ) -> tensor:
-    """Read through ``pointer`` (a scalar or a tile of pointers).
+    """Read through ``pointer`` (a scalar or a tile of pointers); the result has its shape and the pointee's type.
 
-    Elements where ``mask`` is false are not touched; they are ``other``, or undefined without it.
+    Elements where ``mask`` is false are not touched; they are ``other``, or undefined without it. ``mask`` and
+    ``other`` broadcast to the pointers' shape, ``other`` is converted to the pointee's type; a tile of a mask makes a
+    tile of one pointer.
+
+    ``cache_modifier``: "" (default), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default), "evict_first",
+    "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
+
+    Raises TypeMismatch: not a pointer, ``other`` without a mask, a shape that does not fit, an unknown modifier, or
+    ``boundary_check`` and ``padding_option``, which belong to block pointers.
     """
     pointee = _pointee(pointer, "load")
     if other is not None and mask is None:
@@ -122,7 +130,15 @@ def store(
     cache_modifier: str = "",
     eviction_policy: str = "",
 ) -> None:
-    """Write ``value``, converted to the pointee's type and broadcast, where ``mask`` is true."""
+    """Write ``value``, converted to the pointee's type and broadcast, where ``mask`` is true.
+
+    ``mask`` broadcasts to the pointers' shape; without it every element is written. Where pointers coincide, one of the
+    values is left. ``cache_modifier``: "" (default), ".wb", ".cg", ".cs", ".wt"; ``eviction_policy``: "" (default),
+    "evict_first", "evict_last".
+
+    Raises TypeMismatch: not a pointer, a const one, a value or mask of a shape that does not fit, an unknown modifier,
+    or ``boundary_check``, which belongs to block pointers.
+    """
     pointee = _pointee(pointer, "store")
     if boundary_check:
         raise TypeMismatch(
@@ -222,7 +238,12 @@ def atomic_cas(
     sem: str | None = None,
     scope: str | None = None,
 ) -> tensor:
-    """Where memory equals ``cmp`` replace it by ``val``; the result is what was there."""
+    """Where memory equals ``cmp`` replace it by ``val``, in one step; the result is what was there.
+
+    The operands broadcast with the pointers; both are converted to the pointee's type, which is the result's. ``sem``:
+    relaxed, acquire, release, acq_rel (default); ``scope``: cta, gpu (default), sys. Raises TypeMismatch for a pointee
+    below 16 bits.
+    """
     pointee = _pointee(pointer, "atomic_cas")
     expected, value = _cast_operand(cmp, pointee), _cast_operand(val, pointee)
     pointer, expected, value = broadcast_all(pointer, expected, value)
@@ -231,5 +252,5 @@ def atomic_cas(
 
 @builtin
 def debug_barrier() -> None:
-    """All threads of the program wait for each other."""
+    """All threads of the program wait for each other; nothing happens on targets where a program is one thread."""
     current().builder.emit(mem.Barrier())

@@ -28,9 +28,13 @@ def dot(
 ) -> tensor:
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 are a batch of such products.
 
-    16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
-    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee".
-    ``max_num_imprecise_acc`` has no effect.
+    The result has the type of ``acc``. Without ``acc`` floats accumulate in ``out_dtype`` (float32, or float16), f64 in
+    f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32" (default, see the knob
+    DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no
+    effect.
+
+    Raises TypeMismatch: ranks, shapes or element types of the operands that do not fit, or an accumulator of another
+    shape or of a type that cannot hold such products.
     """
     _check_operands(input, other)
     if len(input.shape) == 3:

@@ -45,7 +45,7 @@ def _whole(x: Operand, what: str) -> tensor:
 
 @library
 def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """``n_rounds`` rounds of Philox 4x32 on a counter of four u32 and a key of two."""
+    """``n_rounds`` rounds of Philox 4x32 on a counter of four u32 and a key of two; four u32."""
     for _ in static_range(n_rounds):
         previous0 = c0
         previous2 = c2
@@ -60,7 +60,10 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 @library
 def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """Four u32 random numbers for a 64-bit ``seed`` and a counter of four 32-bit integers."""
+    """Four u32 random numbers for a 64-bit ``seed`` and a counter of four 32-bit integers.
+
+    Raises TypeMismatch where the seed or the counter are not integers.
+    """
     key = _whole(seed, "seed").to(_UINT64)
     low = (key & 0xFFFFFFFF).to(_UINT32)
     high = ((key >> 32) & 0xFFFFFFFF).to(_UINT32)
@@ -73,14 +76,21 @@ def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 @library
 def randint4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """Four tiles of u32 random numbers in the shape of ``offset``."""
+    """Four tiles of u32 random numbers in the shape of ``offset``, which holds integers as ``seed`` does.
+
+    One call of Philox makes all four, at the cost of one randint.
+    """
     zero = offset * 0
     return philox(seed, offset, zero, zero, zero, n_rounds)
 
 
 @library
 def randint(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """u32 random numbers in the shape of ``offset``."""
+    """u32 random numbers in the shape of ``offset``, which holds integers as ``seed`` does, else TypeMismatch.
+
+    The number depends on seed and offset alone; give each element an offset of its own. ``n_rounds`` (default 10) are
+    Philox's rounds.
+    """
     result, _, _, _ = randint4x(seed, offset, n_rounds)
     return result
 
@@ -95,13 +105,13 @@ def uint_to_uniform_float(x):
 
 @library
 def rand(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """f32 uniform in [0, 1) in the shape of ``offset``."""
+    """f32 uniform in [0, 1) in the shape of ``offset``; arguments as for randint."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 @library
 def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """Four tiles of f32 uniform in [0, 1)."""
+    """Four tiles of f32 uniform in [0, 1) in the shape of ``offsets``; arguments as for randint."""
     i1, i2, i3, i4 = randint4x(seed, offsets, n_rounds)
     return (
         uint_to_uniform_float(i1),
@@ -113,7 +123,7 @@ def rand4x(seed, offsets, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 @library
 def pair_uniform_to_normal(u1, u2):
-    """Two uniform tiles to two standard normal ones (Box-Muller)."""
+    """Two tiles uniform in [0, 1) to two standard normal ones (Box and Muller); u1 below 1e-7 counts as 1e-7."""
     u1 = maximum(1.0e-7, u1)
     angle = u2 * _TWO_PI
     radius = sqrt(log(u1) * -2.0)
@@ -122,7 +132,7 @@ def pair_uniform_to_normal(u1, u2):
 
 @library
 def randn(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """f32 standard normal in the shape of ``offset``."""
+    """f32 standard normal in the shape of ``offset``; arguments as for randint."""
     i1, i2, _, _ = randint4x(seed, offset, n_rounds)
     n1, _ = pair_uniform_to_normal(uint_to_uniform_float(i1), uint_to_uniform_float(i2))
     return n1
@@ -130,7 +140,7 @@ def randn(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 @library
 def randn4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """Four tiles of f32 standard normal."""
+    """Four tiles of f32 standard normal in the shape of ``offset``; arguments as for randint."""
     u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
     n1, n2 = pair_uniform_to_normal(u1, u2)
     n3, n4 = pair_uniform_to_normal(u3, u4)

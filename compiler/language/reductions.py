@@ -45,7 +45,9 @@ def reduce(
 def reduce(input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool = False) -> tensor | tuple[tensor, ...]:
     """Combine all elements along ``axis`` (all axes for None) with the jit function ``combine_fn``.
 
-    ``combine_fn(a..., b...)`` must be associative and commutative; with several inputs it returns a tuple.
+    ``combine_fn(a..., b...)`` must be associative and commutative; with several inputs, which have one shape, it
+    returns a tuple. Results keep the element types and lose the dimension (``keep_dims``: it has size 1); a negative
+    ``axis`` counts from the end. Raises TypeMismatch for scalar tensors, and for an axis outside the rank.
     """
     parts = _inputs(input)
     shape = parts[0].shape
@@ -64,7 +66,12 @@ def reduce(input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool 
 def associative_scan(
     input: Inputs, axis: int, combine_fn: object, reverse: bool = False
 ) -> tensor | tuple[tensor, ...]:
-    """Inclusive prefix combination along ``axis``; ``reverse`` starts at the end."""
+    """Inclusive prefix combination along ``axis``; ``reverse`` starts at the end.
+
+    ``combine_fn(a..., b...)`` must be associative; with several inputs, which have one shape, it returns a tuple.
+    Shapes and element types stay; a negative ``axis`` counts from the end. Raises TypeMismatch for scalars, and for an
+    axis outside the rank.
+    """
     parts = _inputs(input)
     place = shapes._axis(axis, len(parts[0].shape))
     block = _combine(parts, combine_fn)
@@ -89,7 +96,7 @@ def _comparable(x: tensor) -> tensor:
 
 @builtin
 def index_along(x: tensor, axis: int) -> tensor:
-    """i32 positions along ``axis`` in the shape of ``x``."""
+    """i32 positions along ``axis`` in the shape of ``x``; raises TypeMismatch for an axis outside the rank."""
     place = shapes._axis(axis, len(x.shape))
     positions = arange(0, x.shape[place])
     for d in range(len(x.shape)):
@@ -102,7 +109,11 @@ def index_along(x: tensor, axis: int) -> tensor:
 def sum(  # noqa: A001 -- the language's own name
     input: tensor, axis: int | None = None, keep_dims: bool = False, dtype: Scalar | None = None
 ) -> tensor | tuple[tensor, ...]:
-    """Sum along ``axis``. Integers below 32 bits are summed in 32; ``dtype`` chooses another type."""
+    """Sum along ``axis`` (all axes for None), which disappears or, with ``keep_dims``, has size 1.
+
+    Integers below 32 bits are summed in 32 bits of the same sign (int1 in uint32), anything else in its own type;
+    ``dtype`` converts the elements first. Raises TypeMismatch for scalar tensors, and for an axis outside the rank.
+    """
     x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
     return reduce(x, axis, combine.add, keep_dims)
 
@@ -114,14 +125,17 @@ def _need_integers(x: tensor, what: str) -> None:
 
 @builtin
 def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> object:
-    """Exclusive or of integers along ``axis``, in their own type."""
+    """Exclusive or of integers along ``axis`` (all axes for None), in their own type.
+
+    Raises TypeMismatch for floats.
+    """
     _need_integers(input, "xor_sum")
     return reduce(input, axis, combine.xor, keep_dims)
 
 
 @builtin
 def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> object:
-    """Bitwise or of integers along ``axis``, in their own type."""
+    """Bitwise or of integers along ``axis`` (all axes for None), in their own type; raises TypeMismatch for floats."""
     _need_integers(input, "reduce_or")
     return reduce(input, axis, combine.or_, keep_dims)
 
@@ -145,10 +159,11 @@ def max(  # noqa: A001 -- the language's own name
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> object:
-    """Largest element along ``axis``: f32 or i32 for elements below 32 bits.
+    """Largest element along ``axis`` (all axes for None); a number wins over NaN.
 
-    With ``return_indices`` the element (bf16 as f32, others in their own type) and its i32 position, the first of equal
-    ones.
+    f32 or i32 for elements below 32 bits. With ``return_indices`` the element (bf16 as f32, others in their own type)
+    and its i32 position, the first of equal ones whatever ``return_indices_tie_break_left`` says; for all axes the
+    position is row-major.
     """
     return _extremum(input, axis, return_indices, keep_dims, combine.larger, combine.larger_first)
 
@@ -161,17 +176,21 @@ def min(  # noqa: A001 -- the language's own name
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
 ) -> object:
-    """Smallest element along ``axis``: f32 or i32 for elements below 32 bits.
+    """Smallest element along ``axis`` (all axes for None); a number wins over NaN.
 
-    With ``return_indices`` the element (bf16 as f32, others in their own type) and its i32 position, the first of equal
-    ones.
+    f32 or i32 for elements below 32 bits. With ``return_indices`` the element (bf16 as f32, others in their own type)
+    and its i32 position, the first of equal ones whatever ``return_indices_tie_break_left`` says; for all axes the
+    position is row-major.
     """
     return _extremum(input, axis, return_indices, keep_dims, combine.smaller, combine.smaller_first)
 
 
 @builtin
 def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
-    """Position of the largest element along ``axis``, i32."""
+    """Position of the largest element along ``axis``, i32: the first of equal ones.
+
+    ``tie_break_left`` is accepted and changes nothing.
+    """
     x = promote_bf16(input)
     pair = (x, index_along(x, axis))
     return reduce(pair, axis, combine.larger_first, keep_dims)[1]
@@ -179,7 +198,10 @@ def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 
 @builtin
 def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
-    """Position of the smallest element along ``axis``, i32."""
+    """Position of the smallest element along ``axis``, i32: the first of equal ones.
+
+    ``tie_break_left`` is accepted and changes nothing.
+    """
     x = promote_bf16(input)
     pair = (x, index_along(x, axis))
     return reduce(pair, axis, combine.smaller_first, keep_dims)[1]
@@ -187,13 +209,18 @@ def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 
 @builtin
 def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> object:
-    """Prefix sums along ``axis``. bf16 is summed in f32, integers below 32 bits in 32; ``dtype`` chooses another
-    type."""
+    """Inclusive prefix sums along ``axis`` in the shape of ``input``; ``reverse`` starts at the end.
+
+    bf16 is summed in f32, integers below 32 bits in 32 bits of the same sign; ``dtype`` converts the elements first.
+    """
     x = cast_to(promote_bf16(input), dtype) if dtype is not None else widen_integers(promote_bf16(input))
     return associative_scan(x, axis, combine.add, reverse)
 
 
 @builtin
 def cumprod(input: tensor, axis: int = 0, reverse: bool = False) -> object:
-    """Prefix products along ``axis``: of bf16 in f32, of anything else in its own type."""
+    """Inclusive prefix products along ``axis``: of bf16 in f32, of anything else in its own type.
+
+    ``reverse`` starts at the end.
+    """
     return associative_scan(promote_bf16(input), axis, combine.multiply, reverse)

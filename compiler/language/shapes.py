@@ -50,26 +50,32 @@ def _grid_axis(axis: object) -> int:
 
 @builtin
 def program_id(axis: int) -> tensor:
-    """Index of this program along ``axis`` (0, 1 or 2), i32."""
+    """Index of this program along ``axis`` (0, 1 or 2), a scalar i32; raises TypeMismatch for another axis."""
     return emit(program.ProgramId(_grid_axis(axis)))
 
 
 @builtin
 def num_programs(axis: int) -> tensor:
-    """Number of programs along ``axis`` (0, 1 or 2), i32."""
+    """Number of programs along ``axis`` (0, 1 or 2), a scalar i32; raises TypeMismatch for another axis."""
     return emit(program.NumPrograms(_grid_axis(axis)))
 
 
 @builtin
 def arange(start: int, end: int) -> tensor:
-    """i32 values start, start+1, ..., end-1; their number is a power of two."""
+    """i32 values start, start+1, ..., end-1, known at compile time.
+
+    Raises TypeMismatch unless their number is a power of two.
+    """
     lo, hi = shape_tuple((start, end), "the bounds of arange")
     return emit(sh.Arange(lo, hi))
 
 
 @builtin
 def full(shape: Shape, value: Operand, dtype: object) -> tensor:
-    """A tile filled with ``value`` as ``dtype``."""
+    """A tile of ``shape`` filled with ``value`` (a number or a scalar tensor) as ``dtype``.
+
+    Raises TypeMismatch: a dimension that is not a power of two, more than 2**20 elements, an integer out of range.
+    """
     type, dims = scalar_type(dtype), shape_tuple(shape)
     if isinstance(value, tensor):
         return broadcast_to_shape(cast_to(value, type), dims)
@@ -78,7 +84,7 @@ def full(shape: Shape, value: Operand, dtype: object) -> tensor:
 
 @builtin
 def zeros(shape: Shape, dtype: object) -> tensor:
-    """A tile of zeros."""
+    """A tile of zeros; dimensions are powers of two, at most 2**20 elements in all, else TypeMismatch."""
     return constant(0, scalar_type(dtype), shape_tuple(shape))
 
 
@@ -90,7 +96,10 @@ def zeros_like(x: tensor) -> tensor:
 
 @builtin
 def expand_dims(x: Operand, axis: int | Sequence[int]) -> tensor:
-    """``x`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result."""
+    """``x`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result.
+
+    Negative axes count from the end of the result. Raises TypeMismatch for an axis outside its rank.
+    """
     x = as_tensor(x)
     places = shape_tuple(axis, "axis")
     rank = len(x.shape) + len(places)
@@ -101,13 +110,16 @@ def expand_dims(x: Operand, axis: int | Sequence[int]) -> tensor:
 
 @builtin
 def broadcast(x: Operand, y: Operand) -> tuple[tensor, ...]:
-    """Both operands in their common shape."""
+    """Both operands in their common shape, each in its own type; raises TypeMismatch where there is none."""
     return tuple(broadcast_all(as_tensor(x), as_tensor(y)))
 
 
 @builtin
 def broadcast_to(x: Operand, *shape: int | Shape) -> tensor:
-    """``x`` repeated up to ``shape``."""
+    """``x`` repeated up to ``shape`` (ints or one tuple): dimensions of size 1 grow, new ones come in front.
+
+    Raises TypeMismatch where that is impossible.
+    """
     x, wanted = as_tensor(x), _variadic(shape)
     if len(x.shape) > len(wanted):
         raise TypeMismatch(f"cannot broadcast {list(x.shape)} to {list(wanted)}")
@@ -122,7 +134,10 @@ def _variadic(shape: tuple[int | Shape, ...]) -> tuple[int, ...]:
 
 @builtin
 def reshape(x: tensor, *shape: int | Shape, can_reorder: bool = False) -> tensor:
-    """The same elements in row-major order in another shape (``can_reorder`` permits any order; not used)."""
+    """The same elements in row-major order in another shape (ints or one tuple); a scalar is repeated up to it.
+
+    ``can_reorder`` permits any order and is not used. Raises TypeMismatch where the number of elements differs.
+    """
     wanted = _variadic(shape)
     if not x.shape:
         return broadcast_to_shape(x, wanted)
@@ -131,25 +146,31 @@ def reshape(x: tensor, *shape: int | Shape, can_reorder: bool = False) -> tensor
 
 @builtin
 def view(x: tensor, *shape: int | Shape) -> tensor:
-    """Like reshape."""
+    """Like reshape, without ``can_reorder``."""
     return reshape(x, *shape)
 
 
 @builtin
 def ravel(x: tensor) -> tensor:
-    """All elements in one dimension."""
+    """All elements in one dimension, in row-major order; a scalar gives shape [1]."""
     return reshape(x, (x.numel,))
 
 
 @builtin
 def permute(x: tensor, *dims: int | Shape) -> tensor:
-    """Result dimension d is operand dimension dims[d]."""
+    """Result dimension d is operand dimension dims[d]; ``dims`` are ints or one tuple.
+
+    Raises TypeMismatch unless they are an order of all dimensions.
+    """
     return emit(sh.Permute(x.value, _variadic(dims)))
 
 
 @builtin
 def trans(x: tensor, *dims: int | Shape) -> tensor:
-    """The transpose: the last two dimensions swapped, or ``dims`` as in permute."""
+    """The transpose: the last two dimensions swapped, or ``dims`` as in permute.
+
+    Raises TypeMismatch for a rank below 2 without ``dims``.
+    """
     if dims:
         return permute(x, *dims)
     rank = len(x.shape)
@@ -160,7 +181,10 @@ def trans(x: tensor, *dims: int | Shape) -> tensor:
 
 @builtin
 def join(x: Operand, y: Operand) -> tensor:
-    """A new last dimension of size 2 holding x and y."""
+    """A new last dimension of size 2 that holds x and y in their common shape; two scalars give shape [2].
+
+    Raises TypeMismatch where the element types differ or the shapes do not broadcast.
+    """
     a, b = broadcast_all(as_tensor(x), as_tensor(y))
     if a.dtype != b.dtype:
         raise TypeMismatch(f"join needs one element type, got {a.dtype} and {b.dtype}")
@@ -172,7 +196,10 @@ def join(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def split(x: tensor) -> tuple[tensor, ...]:
-    """The two halves of the last dimension, which has size 2."""
+    """The two halves of the last dimension, which has size 2 and disappears; shape [2] gives two scalars.
+
+    The inverse of join. Raises TypeMismatch for another size.
+    """
     if x.shape == (2,):
         halves = emit_all(sh.Split(emit(sh.Reshape(x.value, (1, 2))).value))
         return tuple(unsplat(h) for h in halves)
@@ -181,7 +208,7 @@ def split(x: tensor) -> tuple[tensor, ...]:
 
 @builtin
 def interleave(x: Operand, y: Operand) -> tensor:
-    """The elements of x and y in turn along the last dimension."""
+    """The elements of x and y in turn along the last dimension, which doubles; raises TypeMismatch as join does."""
     both = join(x, y)
     if len(both.shape) == 1:
         return both
@@ -190,7 +217,10 @@ def interleave(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def cat(x: tensor, y: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
-    """x followed by y along ``dim``."""
+    """x followed by y along ``dim``, which doubles; ``can_reorder`` is accepted and not used.
+
+    Raises TypeMismatch where shapes or element types differ.
+    """
     if x.shape != y.shape:
         raise TypeMismatch(f"cat needs one shape, got {list(x.shape)} and {list(y.shape)}")
     rank, axis = len(x.shape), _axis(dim, len(x.shape))
@@ -202,7 +232,7 @@ def cat(x: tensor, y: tensor, can_reorder: bool = False, dim: int = 0) -> tensor
 
 @builtin
 def squeeze(x: tensor, dim: int) -> tensor:
-    """``x`` without dimension ``dim``, which has size 1."""
+    """``x`` without dimension ``dim``; raises TypeMismatch unless that has size 1."""
     axis = _axis(dim, len(x.shape))
     if x.shape[axis] != 1:
         raise TypeMismatch(f"dimension {axis} of {x.type} does not have size 1")
@@ -211,13 +241,13 @@ def squeeze(x: tensor, dim: int) -> tensor:
 
 @builtin
 def unsqueeze(x: Operand, dim: int) -> tensor:
-    """``x`` with a dimension of size 1 at ``dim``."""
+    """``x`` with a dimension of size 1 at ``dim`` of the result; a negative one counts from its end."""
     return expand_dims(x, dim)
 
 
 @builtin
 def unsplat(x: tensor) -> tensor:
-    """The only element of a tile of size 1, as a scalar."""
+    """The only element of a tile of size 1, as a scalar; raises TypeMismatch for another size."""
     if x.numel != 1:
         raise TypeMismatch(f"needs exactly one element, got {x.type}")
     return _reshape_or_scalar(x, ())
@@ -228,7 +258,7 @@ def _reshape_or_scalar(x: tensor, shape: tuple[int, ...]) -> tensor:
 
 
 def index(x: tensor, key: object) -> tensor:
-    """``x[key]``: only None (a new dimension) and ``:`` (an old one) are indices of a tile."""
+    """``x[key]``: only None (a new dimension) and ``:`` (an old one) are indices of a tile; else TypeMismatch."""
     items = key if isinstance(key, tuple | list) else (key,)
     axis = 0
     for place, item in enumerate(items):

@@ -16,7 +16,7 @@ from .tensor import Operand, tensor
 
 @builtin
 def cdiv(x: Operand, div: Operand) -> object:
-    """x / div rounded up, for non-negative integers."""
+    """x / div rounded up, for non-negative integers; of two Python numbers a Python int, known at compile time."""
     if isinstance(x, tensor) or isinstance(div, tensor):
         return (x + (div - 1)) // div  # type: ignore[operator]
     return -(int(x) // -int(div))
@@ -30,14 +30,20 @@ def next_power_of_2(n: int) -> int:
 
 @library
 def sigmoid(x):
-    """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) for negative x: the smallest results are denormal, not 0."""
+    """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) for negative x: the smallest results are denormal, not 0.
+
+    f64 for f64, else f32.
+    """
     e = exp(-abs(x))
     return where(x < 0, e, 1) / (1 + e)
 
 
 @library
 def softmax(x, dim: constexpr = 0, keep_dims: constexpr = False, ieee_rounding: constexpr = False):
-    """exp(x - max) / sum of them, along dimension ``dim``."""
+    """exp(x - max) / sum of them, along dimension ``dim`` (default 0), in the shape of ``x``: f64 for f64, else f32.
+
+    ``keep_dims`` and ``ieee_rounding`` are accepted and change nothing.
+    """
     z = x - largest(x, dim, keep_dims=True)
     numerator = exp(z)
     return numerator / total(numerator, dim, keep_dims=True)

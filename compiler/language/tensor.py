@@ -60,18 +60,22 @@ class tensor:  # noqa: N801 -- the language's own name
 
     @property
     def type(self) -> Tile:
+        """The tile type: element type and shape; a scalar has rank 0."""
         return self.value.type
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions, empty for a scalar; equal to a list of them too."""
         return shape_of(self.value.type.shape)
 
     @property
     def dtype(self) -> Element:
+        """The element type, a pointer type for tiles of pointers."""
         return self.value.type.elem
 
     @property
     def numel(self) -> int:
+        """Number of elements, 1 for a scalar."""
         return self.value.type.size
 
     @property

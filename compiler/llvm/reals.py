@@ -46,18 +46,23 @@ class Arithmetic:
         self.integer = with_element(type, real.integer)
 
     def number(self, value: float) -> Typed:
+        """A float constant of ``type``; vectors are splats."""
         return constant(self.type, value)
 
     def whole(self, value: int) -> Typed:
+        """An integer constant as wide as the float format, with the lanes of ``type``."""
         return constant(self.integer, value)
 
     def add(self, x: Typed, y: Typed) -> Typed:
+        """x + y; may fuse with a product if the emitter may contract."""
         return self.e.floating("fadd", x, y)
 
     def sub(self, x: Typed, y: Typed) -> Typed:
+        """x - y; may fuse with a product if the emitter may contract."""
         return self.e.floating("fsub", x, y)
 
     def mul(self, x: Typed, y: Typed) -> Typed:
+        """x * y; may fuse with a sum if the emitter may contract."""
         return self.e.floating("fmul", x, y)
 
     def polynomial(self, x: Typed, coefficients: Sequence[float]) -> Typed:
@@ -68,12 +73,15 @@ class Arithmetic:
         return total
 
     def as_integer(self, x: Typed) -> Typed:
+        """The bits of a float as an integer of the same width."""
         return self.e.cast("bitcast", x, self.real.integer)
 
     def as_float(self, x: Typed) -> Typed:
+        """An integer of the format's width as the float with these bits."""
         return self.e.cast("bitcast", x, self.real.element)
 
     def absolute(self, x: Typed) -> Typed:
+        """|x|, with the sign bit of a NaN cleared too."""
         return self.e.intrinsic("fabs", x)
 
     def clamp(self, x: Typed, low: float, high: float) -> Typed:
@@ -82,6 +90,7 @@ class Arithmetic:
         return self.e.select(self.e.compare("olt", x, self.number(low)), self.number(low), x)
 
     def with_sign_of(self, x: Typed, sign: Typed) -> Typed:
+        """|x| with the sign bit of ``sign``."""
         return self.e.intrinsic("copysign", x, sign)
 
     def scaled(self, x: Typed, exponent: Typed) -> Typed:

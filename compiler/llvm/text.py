@@ -128,6 +128,7 @@ class FunctionText:
             self.current = outer
 
     def lines(self) -> Iterable[str]:
+        """The definition line by line: header, chunks in order, closing brace."""
         yield f"{self.header} {{"
         for chunk in self._chunks:
             yield from chunk

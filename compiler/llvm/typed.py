@@ -60,6 +60,7 @@ class Typed:
 
     @property
     def element(self) -> str:
+        """LLVM type of one lane; of a scalar the type itself."""
         return split_type(self.type)[1]
 
 
@@ -109,6 +110,7 @@ class Emitter:
         return Typed(x.type, self.function.op(text))
 
     def fneg(self, x: Typed) -> Typed:
+        """-x: flips the sign bit, of NaN and 0 too."""
         return Typed(x.type, self.function.op(f"fneg {x}"))
 
     def compare(self, predicate: str, x: Typed, y: Typed) -> Typed:
@@ -118,6 +120,7 @@ class Emitter:
         return Typed(with_element(x.type, "i1"), result)
 
     def select(self, condition: Typed, x: Typed, y: Typed) -> Typed:
+        """x where the i1 condition is true, else y; lane by lane if the condition is a vector."""
         return Typed(x.type, self.function.op(f"select {condition}, {x}, {y}"))
 
     def cast(self, opcode: str, x: Typed, element: str) -> Typed:
@@ -132,6 +135,7 @@ class Emitter:
         return Typed(type, self.function.call(type, f"llvm.{name}.{overload_name(type)}", every))
 
     def fma(self, x: Typed, y: Typed, z: Typed) -> Typed:
+        """x * y + z with one rounding (llvm.fma)."""
         return self.intrinsic("fma", x, y, z)
 
     # Vectors ---------------------------------------------------------------------------------------------------
@@ -154,6 +158,7 @@ class Emitter:
         return Typed(vector_type(x.element, len(lanes)), self.function.op(text))
 
     def extract(self, x: Typed, lane: int) -> Typed:
+        """Lane ``lane`` (a constant, from 0) of a vector, as a scalar."""
         return Typed(x.element, self.function.op(f"extractelement {x}, i32 {lane}"))
 
     # Memory ----------------------------------------------------------------------------------------------------
@@ -165,7 +170,9 @@ class Emitter:
         return Typed(type, self.function.op(text))
 
     def load(self, type: str, pointer: Typed, align: int) -> Typed:
+        """A value of LLVM type ``type`` from ``pointer``; ``align`` is in bytes."""
         return Typed(type, self.function.op(f"load {type}, {pointer}, align {align}"))
 
     def store(self, value: Typed, pointer: Typed, align: int) -> None:
+        """Write ``value`` to ``pointer``; ``align`` is in bytes."""
         self.function.do(f"store {value}, {pointer}, align {align}")

@@ -49,9 +49,13 @@ class Clocks:
 class Timer(Protocol):
     """Times what is launched between ``start`` and ``stop``, on the device's own clock."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Mark the beginning; does not wait for the device."""
+        ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Mark the end; does not wait for the device."""
+        ...
 
     def elapsed_ns(self) -> int:
         """Nanoseconds between the two; waits for the device."""
@@ -62,13 +66,19 @@ class DeviceArray(Protocol):
     """A dense row-major array in a device's memory. ``dtype`` is a canonical name such as ``f32``."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions, empty for a single element of rank 0."""
+        ...
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Canonical name of the element type, such as ``f32``."""
+        ...
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        ...
 
     def to_numpy(self) -> np.ndarray:
         """A copy on the host; waits for the device."""
@@ -89,7 +99,9 @@ class Device(ABC):
 
     @property
     @abstractmethod
-    def properties(self) -> DeviceProperties: ...
+    def properties(self) -> DeviceProperties:
+        """What the device is and has; read once and kept."""
+        ...
 
     @abstractmethod
     def array(self, source: np.ndarray) -> DeviceArray:
@@ -108,7 +120,9 @@ class Device(ABC):
         """The clocks now; None where they cannot be read."""
 
     @abstractmethod
-    def timer(self) -> Timer: ...
+    def timer(self) -> Timer:
+        """A new timer of what is launched on this device."""
+        ...
 
     @abstractmethod
     def flush_l2(self) -> None:

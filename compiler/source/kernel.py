@@ -32,6 +32,7 @@ class Argument:
 
     @property
     def has_default(self) -> bool:
+        """Whether the declaration gives a default, be it None."""
         return self.default is not None
 
 
@@ -226,6 +227,7 @@ class Sourced(Inlinable):
 
     @property
     def source(self) -> KernelSource:
+        """The text and what it reaches; subclasses define it, here it raises TypeError."""
         raise TypeError(f"{type(self).__name__} must define source")
 
 
@@ -237,6 +239,7 @@ class TextFunction(Sourced):
 
     @property
     def source(self) -> KernelSource:
+        """The text it was made of."""
         return self._source
 
 

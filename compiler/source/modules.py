@@ -44,6 +44,7 @@ class LanguageModule:
     members: Mapping[str, object]
 
     def member(self, name: str) -> object:
+        """The member called ``name``; raises UnknownName with what is meant or near."""
         if name not in self.members:
             raise UnknownName(
                 f"{self.name} has no {name!r}",

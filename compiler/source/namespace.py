@@ -63,6 +63,10 @@ class LiveNamespace:
         self.function = function
 
     def lookup(self, name: str) -> object:
+        """What ``name`` means in a kernel.
+
+        Raises KeyError where Python has no such global or closure variable, UnknownName where kernels may not use it.
+        """
         return admit(name, self.raw(name))
 
     def raw(self, name: str) -> object:
@@ -115,6 +119,10 @@ class TextNamespace:
                 self._known[alias.asname or alias.name] = found
 
     def lookup(self, name: str) -> object:
+        """What ``name`` means in a kernel; functions and constants are made when first asked for.
+
+        Raises KeyError where the text has no such name, UnsupportedSyntax where its value is no constant.
+        """
         if name not in self._known:
             pending = self._pending.pop(name)  # KeyError: unknown; popped first, so a cycle is unknown too
             if isinstance(pending, ast.FunctionDef):

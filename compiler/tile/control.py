@@ -19,6 +19,7 @@ class Condition(Op, mnemonic="condition", effect=Effect.TERMINATOR):
     values: tuple[Value, ...]
 
     def infer(self) -> tuple[Tile, ...]:
+        """No results. The condition is a scalar i1, else TypeMismatch."""
         if self.condition.type != Tile(I1):
             raise self.fail("the condition must be a scalar i1")
         return ()
@@ -49,6 +50,10 @@ class For(Op, mnemonic="for", effect=Effect.CONTROL):
     body: Block
 
     def infer(self) -> tuple[Tile, ...]:
+        """Results have the types of ``inits``; bounds and step are scalars of one integer type, which is the index's.
+
+        Raises TypeMismatch where the body takes or yields other types.
+        """
         bound = self.lower.type
         if bound.rank or not bound.is_integer or {bound, self.upper.type, self.step.type} != {bound}:
             raise self.fail("bounds and step must be scalars of one integer type")
@@ -68,6 +73,10 @@ class If(Op, mnemonic="if", effect=Effect.CONTROL):
     otherwise: Block
 
     def infer(self) -> tuple[Tile, ...]:
+        """Results have the types that both regions yield.
+
+        Raises TypeMismatch where they differ, or where the condition is no scalar i1.
+        """
         if self.condition.type != Tile(I1):
             raise self.fail("the condition must be a scalar i1")
         if _yielded(self.then) != _yielded(self.otherwise):
@@ -83,6 +92,7 @@ class While(Op, mnemonic="while", effect=Effect.CONTROL):
     body: Block
 
     def infer(self) -> tuple[Tile, ...]:
+        """Results have the types of ``inits``, which both regions take and hand on, else TypeMismatch."""
         carried = _types(self.inits)
         regions = (self.before, self.body)
         if any(_types(b.args) != carried or _yielded(b) != carried for b in regions):

@@ -21,6 +21,7 @@ class Assert(Op, mnemonic="assert", effect=Effect.WRITE):
     message: str
 
     def infer(self) -> tuple[Tile, ...]:
+        """No results. The condition is i1 of any shape, else TypeMismatch."""
         if self.condition.type.elem != I1:
             raise self.fail("the condition must be i1")
         return ()
@@ -32,6 +33,7 @@ class Assume(Op, mnemonic="assume", effect=Effect.WRITE):
     condition: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """No results. The condition is a scalar i1, else TypeMismatch."""
         if self.condition.type != Tile(I1):
             raise self.fail("the condition must be a scalar i1")
         return ()

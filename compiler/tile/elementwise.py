@@ -24,6 +24,7 @@ class Constant(Op, mnemonic="constant"):
     type: Tile
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: ``type``. Brings ``value`` to it; raises TypeMismatch for a pointer other than null."""
         elem = self.type.elem
         if isinstance(elem, Pointer):
             if self.value != 0:
@@ -43,6 +44,7 @@ class Unary(Op, elementwise=True):
     x: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the operand's type, whatever it is."""
         return (self.x.type,)
 
 
@@ -50,6 +52,7 @@ class FloatUnary(Unary):
     """Base: a mathematical function of floating-point tiles."""
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the operand's type, which is a float, else TypeMismatch."""
         if not self.x.type.is_float:
             raise self.fail("needs a floating-point operand", hint="cast with .to(tl.float32)")
         return (self.x.type,)
@@ -63,6 +66,7 @@ class Not(Unary, mnemonic="not"):
     """Bitwise complement of integers; logical not of i1."""
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the operand's type, an integer or i1, else TypeMismatch."""
         if not self.x.type.is_integer:
             raise self.fail("needs integers")
         return (self.x.type,)
@@ -153,6 +157,10 @@ class Binary(Op, elementwise=True):
     rhs: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the one type, shape included, of both operands.
+
+        Raises TypeMismatch where they differ or are pointers.
+        """
         if self.lhs.type != self.rhs.type:
             raise self.fail("operands must have one type")
         if self.lhs.type.is_pointer:
@@ -164,6 +172,7 @@ class IntegerBinary(Binary):
     """Base: binary operations of integers (i1 included)."""
 
     def infer(self) -> tuple[Tile, ...]:
+        """As Binary; raises TypeMismatch for floats, too."""
         if not self.lhs.type.is_integer:
             raise self.fail("needs integers")
         return super().infer()
@@ -173,6 +182,7 @@ class FloatBinary(Binary):
     """Base: binary operations of floats."""
 
     def infer(self) -> tuple[Tile, ...]:
+        """As Binary; raises TypeMismatch for integers, too."""
         if not self.lhs.type.is_float:
             raise self.fail("needs floating-point operands")
         return super().infer()
@@ -259,6 +269,7 @@ class Compare(Op, mnemonic="compare", elementwise=True):
     predicate: str
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: i1 in the shape of the operands, which have one type, else TypeMismatch."""
         if self.lhs.type != self.rhs.type:
             raise self.fail("operands must have one type")
         if self.predicate not in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -274,6 +285,7 @@ class Select(Op, mnemonic="select", elementwise=True):
     on_false: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the one type of both sides; the condition is i1 of their shape, else TypeMismatch."""
         if self.on_true.type != self.on_false.type:
             raise self.fail("both sides must have one type")
         if self.condition.type != self.on_true.type.with_elem(I1):
@@ -289,6 +301,7 @@ class Fma(Op, mnemonic="fma", elementwise=True):
     z: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the one float type of the three operands, else TypeMismatch."""
         if not (self.x.type == self.y.type == self.z.type and self.x.type.is_float):
             raise self.fail("needs three floating-point operands of one type")
         return (self.x.type,)
@@ -305,6 +318,7 @@ class Cast(Op, mnemonic="cast", elementwise=True):
     rounding: str = "rtne"
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: ``to`` in the operand's shape; raises TypeMismatch for pointers and unknown roundings."""
         if self.x.type.is_pointer or isinstance(self.to, Pointer):
             raise self.fail("pointers are converted by bitcast")
         if self.rounding not in ("rtne", "rtz"):
@@ -319,6 +333,7 @@ class Bitcast(Op, mnemonic="bitcast", elementwise=True):
     to: Element
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: ``to`` in the operand's shape; raises TypeMismatch where the widths differ. A pointer has 64 bits."""
         if _bits(self.x.type.elem) != _bits(self.to):
             raise self.fail(f"cannot reinterpret as {self.to}: the widths differ")
         return (self.x.type.with_elem(self.to),)
@@ -331,6 +346,7 @@ class AddPtr(Op, mnemonic="addptr", elementwise=True):
     offset: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the pointer's type; the offset is an integer of its shape and not i1, else TypeMismatch."""
         offset = self.offset.type
         if not self.pointer.type.is_pointer or not offset.is_integer or offset.elem == I1:
             raise self.fail("needs a pointer and an integer offset")
@@ -351,6 +367,7 @@ class Hint(Op, mnemonic="hint", elementwise=True):
     constancy: tuple[int, ...] = ()
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the operand's type; raises TypeMismatch unless each promise is empty or has max(1, rank) entries."""
         rank = max(1, self.x.type.rank)
         for promise in (self.divisibility, self.contiguity, self.constancy):
             if promise and len(promise) != rank:

@@ -21,6 +21,10 @@ class Dot(Op, mnemonic="dot"):
     precision: str = "tf32"
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the type of ``acc``, [M, N] for a[M, K] and b[K, N] of one element type.
+
+        f64 accumulates in f64, other floats in f32 or f16, integers in i32; anything else is a TypeMismatch.
+        """
         a, b, acc = self.a.type, self.b.type, self.acc.type
         if a.rank != 2 or b.rank != 2:
             raise self.fail("dot takes tiles of rank 2")

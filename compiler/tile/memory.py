@@ -33,6 +33,11 @@ class Load(Op, mnemonic="load", effect=Effect.READ):
     volatile: bool = False
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the pointee in the pointers' shape.
+
+        The mask is i1 of that shape, ``other`` has the result's type and needs a mask; else TypeMismatch, as for an
+        unknown cache modifier or eviction policy.
+        """
         made = _check_pointer(self, self.pointer, self.mask)
         if self.other is not None and (self.mask is None or self.other.type != made):
             raise self.fail("'other' needs a mask and the loaded type")
@@ -54,6 +59,7 @@ class Store(Op, mnemonic="store", effect=Effect.WRITE):
     eviction: str = ""
 
     def infer(self) -> tuple[Tile, ...]:
+        """No results. The value is the pointee in the pointers' shape, which are not const, else TypeMismatch."""
         wanted = _check_pointer(self, self.pointer, self.mask)
         if self.value.type != wanted:
             raise self.fail(f"the value must be {wanted}")
@@ -99,6 +105,10 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     scope: str = "gpu"
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the pointee in the pointers' shape, and the value's type.
+
+        Raises TypeMismatch for types below 16 bits, for 16 bits except float ``add``, and for floats in and, or, xor.
+        """
         made = _check_atomic(self, self.mask)
         if self.kind not in RMW_KINDS:
             raise self.fail(f"unknown atomic {self.kind!r}", hint=", ".join(RMW_KINDS))
@@ -123,6 +133,10 @@ class AtomicCAS(Op, mnemonic="atomic_cas", effect=Effect.WRITE):
     scope: str = "gpu"
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the pointee in the pointers' shape, and the type of both operands, else TypeMismatch.
+
+        Raises TypeMismatch for a pointee below 16 bits, too.
+        """
         if self.expected.type != self.value.type:
             raise self.fail("expected and new value must have one type")
         return _check_atomic(self, None)

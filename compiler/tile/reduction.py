@@ -32,6 +32,10 @@ class Reduce(Op, mnemonic="reduce"):
     combine: Block
 
     def infer(self) -> tuple[Tile, ...]:
+        """Results: the operands' types without dimension ``axis``; without a layout.
+
+        Raises TypeMismatch: shapes differ, the axis is outside the rank, or ``combine`` takes or yields other scalars.
+        """
         _check_combine(self, self.inputs, self.axis, self.combine)
         shape = self.inputs[0].type.shape
         kept = shape[: self.axis] + shape[self.axis + 1 :]
@@ -47,5 +51,6 @@ class Scan(Op, mnemonic="scan"):
     combine: Block
 
     def infer(self) -> tuple[Tile, ...]:
+        """Results: the operands' types, without a layout; raises TypeMismatch as Reduce does."""
         _check_combine(self, self.inputs, self.axis, self.combine)
         return tuple(v.type.with_shape(v.type.shape) for v in self.inputs)

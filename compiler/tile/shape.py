@@ -13,6 +13,7 @@ class Arange(Op, mnemonic="arange"):
     end: int
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: i32[end - start]; raises TypeMismatch unless that is a power of two."""
         size = self.end - self.start
         if size <= 0 or size & (size - 1):
             raise self.fail(
@@ -30,6 +31,7 @@ class Splat(Op, mnemonic="splat"):
     shape: tuple[int, ...]
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the scalar's type in ``shape``; raises TypeMismatch for a tile."""
         if self.x.type.rank:
             raise self.fail("needs a scalar")
         return (Tile(self.x.type.elem, self.shape),)
@@ -42,6 +44,7 @@ class ExpandDims(Op, mnemonic="expand_dims"):
     axis: int
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: rank + 1, with size 1 at ``axis``; raises TypeMismatch for an axis outside 0..rank."""
         shape = self.x.type.shape
         if not 0 <= self.axis <= len(shape):
             raise self.fail(f"axis {self.axis} is outside 0..{len(shape)}")
@@ -55,6 +58,7 @@ class Broadcast(Op, mnemonic="broadcast"):
     shape: tuple[int, ...]
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the element type in ``shape``; raises TypeMismatch unless each size is kept or was 1."""
         have = self.x.type.shape
         if len(have) != len(self.shape) or any(h not in (1, w) for h, w in zip(have, self.shape, strict=True)):
             raise self.fail(f"cannot broadcast {list(have)} to {list(self.shape)}")
@@ -68,6 +72,7 @@ class Reshape(Op, mnemonic="reshape"):
     shape: tuple[int, ...]
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the element type in ``shape``; raises TypeMismatch where the number of elements differs."""
         made = self.x.type.with_shape(self.shape)
         if made.size != self.x.type.size:
             raise self.fail(f"cannot reshape {list(self.x.type.shape)} to {list(self.shape)}")
@@ -81,6 +86,7 @@ class Permute(Op, mnemonic="permute"):
     order: tuple[int, ...]
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: sizes in the new order; raises TypeMismatch unless ``order`` is a permutation of all dimensions."""
         shape = self.x.type.shape
         if sorted(self.order) != list(range(len(shape))):
             raise self.fail(f"{list(self.order)} is not an order of {len(shape)} dimensions")
@@ -94,6 +100,7 @@ class Join(Op, mnemonic="join"):
     rhs: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: [..., 2] of the one type of both operands, else TypeMismatch."""
         if self.lhs.type != self.rhs.type:
             raise self.fail("operands must have one type")
         return (self.lhs.type.with_shape((*self.lhs.type.shape, 2)),)
@@ -105,6 +112,7 @@ class Split(Op, mnemonic="split"):
     x: Value
 
     def infer(self) -> tuple[Tile, ...]:
+        """Two results of shape [...] from [..., 2]; raises TypeMismatch for another last size."""
         shape = self.x.type.shape
         if not shape or shape[-1] != 2:
             raise self.fail("the last dimension must have size 2")

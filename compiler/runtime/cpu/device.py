@@ -33,10 +33,12 @@ class HostArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions."""
         return cast("tuple[int, ...]", self._array.shape)
 
     @property
     def nbytes(self) -> int:
+        """Size in bytes."""
         return self._array.nbytes
 
     @property
@@ -77,9 +79,11 @@ class HostTimer:
         self._start = self._stop = 0
 
     def start(self) -> None:
+        """Note the host's clock."""
         self._start = time.perf_counter_ns()
 
     def stop(self) -> None:
+        """Note the host's clock; launches have ended by then."""
         self._stop = time.perf_counter_ns()
 
     def elapsed_ns(self) -> int:
@@ -98,6 +102,7 @@ class CpuDevice(Device):
 
     @cached_property
     def properties(self) -> DeviceProperties:
+        """Model, usable cores, bytes of memory and of the largest cache, highest clock in kHz."""
         return DeviceProperties(
             name=_model_name(),
             kind="cpu",
@@ -108,11 +113,14 @@ class CpuDevice(Device):
         )
 
     def array(self, source: np.ndarray) -> HostArray:
+        """A copy of ``source``, 64-byte aligned; raises LaunchError for a dtype that kernels do not have."""
         made = self.empty(source.shape, canonical_dtype(source.dtype))
         made.numpy[...] = source
         return made
 
     def empty(self, shape: Sequence[int], dtype: str) -> HostArray:
+        """An uninitialised, 64-byte aligned array; raises LaunchError for an unknown dtype."""
+
         import numpy as np
 
         element = numpy_dtype(canonical_dtype(dtype))
@@ -128,13 +136,17 @@ class CpuDevice(Device):
         """Launches are synchronous: nothing to wait for."""
 
     def clocks(self) -> Clocks | None:
+        """The clock of core 0 in MHz and nothing else; None where the system does not tell."""
         khz = _read_number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
         return Clocks(khz // 1000, None, None, None) if khz else None
 
     def timer(self) -> HostTimer:
+        """A timer on the host's clock."""
         return HostTimer()
 
     def flush_l2(self) -> None:
+        """Write twice the last-level cache (at most 256 MiB)."""
+
         import numpy as np
 
         if self._flush is None:

@@ -113,9 +113,11 @@ class CudaTimer:
             weakref.finalize(self, cuda.bindings().cuEventDestroy, event)
 
     def start(self) -> None:
+        """Record the first event on the current stream."""
         cuda.call("cuEventRecord", self._events[0], self._device.stream())
 
     def stop(self) -> None:
+        """Record the second event on the current stream."""
         cuda.call("cuEventRecord", self._events[1], self._device.stream())
 
     def elapsed_ns(self) -> int:
@@ -135,6 +137,7 @@ class CudaDevice(Device):
 
     @cached_property
     def target(self) -> str:  # type: ignore[override]
+        """Architecture kernels are compiled for, by its compute capability or by the knob ``override_arch``."""
         override = knobs.override_arch.get()
         if override is not None:
             return str(Target.parse(override))
@@ -147,6 +150,7 @@ class CudaDevice(Device):
 
     @cached_property
     def properties(self) -> DeviceProperties:
+        """What driver and NVML tell; bytes, kHz and watts as the names say."""
         handle = cuda.call("cuDeviceGet", self.index)
         pci = _text(cuda.call("cuDeviceGetPCIBusId", 32, self.index))
         nvml = Nvml(pci)
@@ -186,27 +190,33 @@ class CudaDevice(Device):
         return cuda.current_stream(self.index)
 
     def array(self, source: np.ndarray) -> CudaArray:
+        """A copy of ``source``; waits for the device. Raises LaunchError for a dtype that kernels do not have."""
         made = self.empty(source.shape, canonical_dtype(source.dtype))
         made.copy_from(source)
         return made
 
     def empty(self, shape: Sequence[int], dtype: str) -> CudaArray:
+        """An uninitialised array; raises LaunchError for an unknown dtype."""
         return CudaArray(self, tuple(shape), canonical_dtype(dtype))
 
     def synchronize(self) -> None:
+        """Wait for all streams of the device."""
         cuda.make_current(self.index)
         cuda.call("cuCtxSynchronize")
 
     def clocks(self) -> Clocks | None:
+        """What NVML reads now; None where NVML is not to be had."""
         nvml = self._nvml
         if not nvml.present:
             return None
         return Clocks(nvml.sm_mhz(), nvml.memory_mhz(), nvml.temperature_c(), nvml.power_watts())
 
     def timer(self) -> CudaTimer:
+        """A timer of two events, see CudaTimer."""
         return CudaTimer(self)
 
     def flush_l2(self) -> None:
+        """Write four times the L2, in stream order."""
         if self._flush is None:
             # Four times the L2: lines are evicted by address hash, so one size over would leave some behind.
             size = 4 * (self.properties.l2_bytes or (64 << 20))

@@ -135,6 +135,10 @@ class LoadedOnCuda:
         self._check_context = cuda.cuda_device_count() > 1
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
+        """Launch without waiting, on ``stream`` or, for None, the current one.
+
+        Raises LaunchError where a value does not fit its type, and what driver.raise_error makes of the driver's code.
+        """
         if stream is None:
             stream = cuda.current_stream(self.device.index)
         try:
@@ -169,9 +173,11 @@ class LoadedOnCuda:
         return tuple(made)
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
+        """Launch; the event's times stay None, as the host cannot know them."""
         self.launch(event.grid, values, stream)
 
     def stream(self, stream: int | None) -> int:
+        """``stream``, or the current one for None."""
         return cuda.current_stream(self.device.index) if stream is None else stream
 
 

@@ -36,6 +36,7 @@ class Nvml:
 
     @property
     def present(self) -> bool:
+        """Whether the library was loaded and knows this GPU."""
         return self._lib is not None
 
     def _read(self, function: str, *arguments: int) -> int | None:
@@ -47,19 +48,24 @@ class Nvml:
         return number.value if code == 0 else None
 
     def sm_mhz(self) -> int | None:
+        """Clock of the multiprocessors now, in MHz."""
         return self._read("nvmlDeviceGetClockInfo", _CLOCK_SM)
 
     def memory_mhz(self) -> int | None:
+        """Clock of the memory now, in MHz."""
         return self._read("nvmlDeviceGetClockInfo", _CLOCK_MEMORY)
 
     def temperature_c(self) -> int | None:
+        """Temperature of the chip, in degrees Celsius."""
         return self._read("nvmlDeviceGetTemperature", _SENSOR_GPU)
 
     def power_watts(self) -> float | None:
+        """Power that the board draws, in watts (NVML counts milliwatts)."""
         milliwatts = self._read("nvmlDeviceGetPowerUsage")
         return None if milliwatts is None else milliwatts / 1000
 
     def power_cap_watts(self) -> float | None:
+        """The limit that is enforced now, in watts (NVML counts milliwatts)."""
         milliwatts = self._read("nvmlDeviceGetEnforcedPowerLimit")
         return None if milliwatts is None else milliwatts / 1000
 
@@ -72,6 +78,7 @@ class Nvml:
         return now.value == 1 if code == 0 else None
 
     def driver_version(self) -> str | None:
+        """Version of the kernel driver as text."""
         if self._lib is None:
             return None
         text = ctypes.create_string_buffer(96)

@@ -133,4 +133,5 @@ class EagerContext:
         return str(self._builder.array(value))
 
     def report(self, text: str) -> None:
+        """Write ``text`` to standard output as it is, without a newline of its own."""
         sys.stdout.write(text)

@@ -81,6 +81,11 @@ class CompiledKernel:
 
     @property
     def asm(self) -> Stages:
+        """Stage names to text or bytes; a stage that is not at hand is compiled when asked for.
+
+        Raises KeyError for a name that is no stage of this target, TargetError where the kernel came from another
+        process without the stage.
+        """
         return Stages(self.kind, self._artifacts, self.variant)
 
     @property

@@ -32,9 +32,13 @@ class LaunchEvent:
 class LaunchHook(Protocol):
     """Sees launches. ``exit`` is called even when the launch raised; hooks leave in the reverse order they entered."""
 
-    def enter(self, event: LaunchEvent) -> None: ...
+    def enter(self, event: LaunchEvent) -> None:
+        """Called before the launch; a hook that raises stops it."""
+        ...
 
-    def exit(self, event: LaunchEvent) -> None: ...
+    def exit(self, event: LaunchEvent) -> None:
+        """Called after the launch; on a GPU the kernel may still run."""
+        ...
 
 
 class _Installed:

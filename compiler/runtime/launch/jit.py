@@ -88,6 +88,7 @@ class JITFunction(Kernel):
             return KernelSource.from_signature(self.fn)
 
     def python(self) -> types.FunctionType | None:
+        """The decorated function; None for a kernel made of text."""
         return self.fn
 
     @property
@@ -97,6 +98,7 @@ class JITFunction(Kernel):
 
     @property
     def arg_names(self) -> list[str]:
+        """Names of the parameters in order, ``tl.constexpr`` ones included."""
         return [p.name for p in self.parameters]
 
     @property

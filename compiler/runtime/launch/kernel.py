@@ -26,14 +26,17 @@ class Launch:
 
     @property
     def name(self) -> str:
+        """The kernel's name, which the compiled function has."""
         return self.variant.source.name
 
     @property
     def signature(self) -> Mapping[str, ArgumentType]:
+        """Types of the run-time arguments by name."""
         return self.variant.signature
 
     @property
     def constants(self) -> Mapping[str, object]:
+        """Values by name of what the variant knows at compile time."""
         return self.variant.constants
 
 
@@ -56,7 +59,9 @@ class Kernel(Sourced):
 
     @property
     @abstractmethod
-    def arg_names(self) -> list[str]: ...
+    def arg_names(self) -> list[str]:
+        """Names of the parameters in order, ``tl.constexpr`` ones included."""
+        ...
 
     @property
     @abstractmethod

@@ -19,10 +19,14 @@ class Loadable(Protocol):
     metadata: KernelMetadata
 
     @property
-    def signature(self) -> Mapping[str, ArgumentType]: ...
+    def signature(self) -> Mapping[str, ArgumentType]:
+        """Types of the run-time arguments by name, in the order in which they are passed."""
+        ...
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the function in the machine code."""
+        ...
 
     @property
     def kind(self) -> str:
@@ -30,7 +34,9 @@ class Loadable(Protocol):
         ...
 
     @property
-    def target(self) -> str: ...
+    def target(self) -> str:
+        """``cpu``, or ``cuda:`` and the architecture."""
+        ...
 
     @property
     def shared(self) -> int:
@@ -46,7 +52,9 @@ class Loaded(Protocol):
     """A kernel on one device."""
 
     @property
-    def device(self) -> Device: ...
+    def device(self) -> Device:
+        """Where the kernel is loaded."""
+        ...
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Run the kernel on machine values: addresses and numbers in signature order; the grid has no zero."""

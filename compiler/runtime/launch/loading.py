@@ -44,11 +44,13 @@ class LoadedOnCpu:
         self._epoch = knobs.epoch.value
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
+        """Run all programs on the CPU's threads and return when they have ended; ``stream`` means nothing here."""
         if self._epoch != knobs.epoch.value:
             self._threads, self._epoch = grid_threads(), knobs.epoch.value
         self._kernel.launch(grid, values, self._types, self._threads)
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
+        """Launch and note begin and end in ns, also when the launch raises."""
         event.start_ns = time.perf_counter_ns()
         try:
             self.launch(event.grid, values, stream)
@@ -56,4 +58,5 @@ class LoadedOnCpu:
             event.end_ns = time.perf_counter_ns()
 
     def stream(self, stream: int | None) -> int:
+        """0: a CPU has no streams."""
         return 0

@@ -27,6 +27,7 @@ class Runner:
 
     @property
     def arg_names(self) -> list[str]:
+        """Names of the kernel's parameters in order."""
         return self.base_fn.arg_names
 
     @abstractmethod

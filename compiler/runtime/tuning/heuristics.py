@@ -26,6 +26,7 @@ class Heuristics(Runner):
         return self.fn.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+        """The specialisation with the computed values; raises LaunchError for a value of no parameter or option."""
         return super().specialized(args, self._with_values(args, kwargs))
 
     def _with_values(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:

@@ -47,6 +47,7 @@ class Contestant:
         return int((budget_ns - self.spent_ns) / max(self.round_ns, 1.0))
 
     def median(self) -> float:
+        """Median of the measured times in milliseconds; raises statistics.StatisticsError before the first."""
         return statistics.median(self.times)
 
     def interval(self) -> tuple[float, float]:

@@ -36,6 +36,7 @@ class Arena:
         return self._insert(len(self._live), Buffer(position, size))
 
     def free(self, buffer: Buffer) -> None:
+        """Give the bytes of ``buffer`` back; it must be live."""
         self._live.remove(buffer)
 
     def _insert(self, index: int, buffer: Buffer) -> Buffer:

@@ -38,6 +38,7 @@ class Slots:
                 low.set_scalar(arg, place)
 
     def unbind(self, low: CpuLowering, args: Sequence[Value]) -> None:
+        """Forget where tiles among ``args`` lay; scalars need nothing."""
         for arg in args:
             low.stored.pop(arg, None)
 
@@ -149,6 +150,10 @@ def _phis(
 
 @statements(control.For)
 def lower_for(low: CpuLowering, op: control.For) -> None:
+    """Header, body and end; scalars are phis of the header.
+
+    A signed index with a step that is not known to be positive asks for the direction in every iteration.
+    """
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)
     blocks, e = low.blocks, low.e
@@ -195,6 +200,7 @@ def _goes_on(low: CpuLowering, op: control.For, index: Typed, upper: Typed, step
 
 @statements(control.If)
 def lower_if(low: CpuLowering, op: control.If) -> None:
+    """Two blocks that meet; scalar results are phis there, tiles are written to one slot by both."""
     low.settle_for_region(op)
     blocks = low.blocks
     slots = Slots(
@@ -216,6 +222,7 @@ def lower_if(low: CpuLowering, op: control.If) -> None:
 
 @statements(control.While)
 def lower_while(low: CpuLowering, op: control.While) -> None:
+    """The first region is the header: it runs before every test, the body after a true one."""
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)
     blocks = low.blocks

@@ -43,6 +43,7 @@ def _in_float(e: Emitter, elem: Scalar, compute: Callable[..., Typed], *operands
 
 @rules(ops.Add, ops.Sub, ops.Mul)
 def arithmetic(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    """Integers wrap; see _in_float for formats below 32 bits."""
     opcode, elem = op.mnemonic, _scalar(op)
     if elem.is_float:
         return _in_float(e, elem, lambda a, b: e.floating(f"f{opcode}", a, b), x, y)
@@ -73,6 +74,7 @@ def neg(e: Emitter, op: Op, x: Typed) -> Typed:
 
 @rules(ops.Abs)
 def absolute(e: Emitter, op: Op, x: Typed) -> Typed:
+    """The most negative integer stays as it is; unsigned ones are their own."""
     elem = _scalar(op)
     if elem.is_float:
         return _in_float(e, elem, lambda a: e.intrinsic("fabs", a), x)
@@ -93,6 +95,7 @@ def bitwise(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.Shl, ops.Shr)
 def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    """Amounts are taken modulo the width, so that LLVM's shift is never poison."""
     elem = _scalar(op)
     amount = e.binary("and", y, constant(y.type, elem.bits - 1))
     opcode = "shl" if isinstance(op, ops.Shl) else "ashr" if elem.is_signed else "lshr"
@@ -101,6 +104,7 @@ def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.IntDiv, ops.Rem)
 def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    """Integers: x / 0 and x % 0 are 0, the minimum / -1 wraps; nothing traps. Floats: C's fmod."""
     elem, remainder = _scalar(op), isinstance(op, ops.Rem)
     if elem.is_float:
         return _in_float(e, elem, lambda a, b: e.floating("frem", a, b), x, y)
@@ -142,6 +146,7 @@ def _divide_by_double(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.MulHigh)
 def mul_high(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
+    """By a product of twice the width."""
     elem = _scalar(op)
     extend, double = ("sext" if elem.is_signed else "zext"), f"i{2 * elem.bits}"
     product = e.binary("mul", e.cast(extend, x, double), e.cast(extend, y, double))
@@ -151,6 +156,7 @@ def mul_high(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.Min, ops.Max)
 def extremum(e: Emitter, op: ops.Min | ops.Max, x: Typed, y: Typed) -> Typed:
+    """Floats as IEEE 754-2019 minimum and maximum if NaN shall propagate, else minNum and maxNum of 2008."""
     elem, word = _scalar(op), op.mnemonic
     if elem.is_float:
         name = f"{word}imum" if op.propagate_nan else f"{word}num"
@@ -167,6 +173,7 @@ _FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "
 
 @rules(ops.Compare)
 def compare(e: Emitter, op: ops.Compare, x: Typed, y: Typed) -> Typed:
+    """Floats compare ordered except ``ne``, which is true for NaN; pointers as unsigned integers."""
     elem = op.lhs.type.elem
     if isinstance(elem, Scalar) and elem.is_float:
         return e.compare(_FLOAT_PREDICATES[op.predicate], widen(e, x, elem), widen(e, y, elem))
@@ -186,6 +193,7 @@ def select(e: Emitter, op: Op, condition: Typed, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.Cast)
 def cast(e: Emitter, op: ops.Cast, x: Typed) -> Typed:
+    """Float to float and to integer as in formats.py; integers wrap or are extended by their own sign."""
     source, to = op.x.type.scalar, op.to
     if isinstance(to, Pointer) or source == to:  # the op does not allow pointers
         return x
@@ -214,6 +222,7 @@ def bitcast(e: Emitter, op: ops.Bitcast, x: Typed) -> Typed:
 
 @rules(ops.AddPtr)
 def addptr(e: Emitter, op: ops.AddPtr, pointer: Typed, count: Typed) -> Typed:
+    """The offset is extended to 64 bits by its own sign and counts elements as they lie in memory."""
     wide = extend_offset(e, op.offset.type.scalar, count)
     return e.offset(pointer, wide, memory_element(op.pointer.type.pointee))
 
@@ -225,6 +234,7 @@ def extend_offset(e: Emitter, elem: Scalar, count: Typed) -> Typed:
 
 @rules(ops.Hint)
 def hint(e: Emitter, op: Op, x: Typed) -> Typed:
+    """Nothing to compute: axis analysis has read the promise."""
     return x
 
 

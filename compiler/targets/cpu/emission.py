@@ -80,6 +80,7 @@ class Emission:
         return made
 
     def close(self, carried: Sequence[Typed] = ()) -> list[Typed]:
+        """End the innermost loop; returns the values of ``carried`` after it. See :meth:`Nest.close`."""
         finals = self.nest.close(carried)
         for key in self._scopes.pop():
             self._memo.pop(key, None)
@@ -149,6 +150,7 @@ class Emission:
         return self.as_vector(self.chunk(value, coords))
 
     def as_vector(self, chunk: Chunk) -> Typed:
+        """A chunk as a vector of all lanes, made once at the chunk's loop level."""
         if isinstance(chunk, Vector):
             return chunk.value
         base = chunk.base if isinstance(chunk, Affine) else chunk.value
@@ -219,6 +221,11 @@ class Emission:
         return self.read_flat(stored, elem, list(zip(coords, strides, strict=True)))
 
     def read_flat(self, stored: Stored, elem: Element, terms: list[tuple[Coord, int]]) -> Chunk:
+        """A chunk from (coordinate, stride) pairs that add up to a flat index; strides count elements of ``stored``.
+
+        One element if nothing varies along the lanes, a progression if the buffer holds one, a vector load for stride
+        1, else a gather.
+        """
         level = max((c.level for c, _ in terms), default=0)
         flat = sum(c.stride * s for c, s in terms)
         pointer = self.address(stored.buffer, elem, terms)
@@ -281,6 +288,7 @@ class Emission:
         return self.e.compare("ne", x, constant(x.type, 0))
 
     def to_memory(self, x: Typed, elem: Element) -> Typed:
+        """Booleans as bytes (0 or 1); anything else as it is."""
         return self.e.cast("zext", x, "i8") if llvm_element(elem) == "i1" else x
 
     def gather(self, pointers: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:

@@ -31,6 +31,7 @@ def compute_element(elem: Scalar) -> str:
 
 
 def is_narrow(elem: Scalar) -> bool:
+    """Whether arithmetic on ``elem`` is done in a wider format: a float below 32 bits."""
     return elem.is_float and elem.bits < 32
 
 

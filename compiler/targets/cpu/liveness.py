@@ -26,6 +26,7 @@ class Liveness:
 
     @property
     def depth(self) -> int:
+        """Number of loops that are open; 0 outside of all."""
         return len(self._postponed)
 
     def define(self, values: Iterable[Value]) -> None:
@@ -34,9 +35,11 @@ class Liveness:
             self.depths[value] = self.depth
 
     def enter_loop(self) -> None:
+        """Reads of values from outside are postponed from here on."""
         self._postponed.append([])
 
     def leave_loop(self) -> None:
+        """Count the reads that were postponed in the innermost loop."""
         for value in self._postponed.pop():
             self.release(value)
 
@@ -68,6 +71,7 @@ class Liveness:
                 self.release(operand)
 
     def free(self, buffer: Buffer) -> None:
+        """Give the buffer back unless it is pinned."""
         if not buffer.pinned:
             self.arena.free(buffer)
 

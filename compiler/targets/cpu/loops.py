@@ -42,9 +42,11 @@ class Blocks:
         return block
 
     def jump(self, target: BasicBlock) -> None:
+        """End the current block with a jump to ``target``; ``here`` stays."""
         self.function.do(f"br label %{target.label}")
 
     def branch(self, condition: Typed, yes: BasicBlock, no: BasicBlock) -> None:
+        """End the current block: go to ``yes`` if the i1 ``condition`` is true, else to ``no``; ``here`` stays."""
         self.function.do(f"br {condition}, label %{yes.label}, label %{no.label}")
 
     def phi(self, block: BasicBlock, name: Typed, incoming: Sequence[tuple[Typed, BasicBlock]]) -> None:
@@ -53,6 +55,7 @@ class Blocks:
         block.lines.insert(1, f"  {name.name} = phi {name.type} {ways}")
 
     def fresh(self, type: str, hint: str = "p") -> Typed:
+        """A value of LLVM type ``type`` with a new name that nothing defines yet."""
         return Typed(type, f"%{self.function.fresh(hint)}")
 
 
@@ -79,6 +82,7 @@ class Nest:
 
     @property
     def depth(self) -> int:
+        """Number of open loops that run more than once."""
         return len(self.levels) - 1
 
     @contextmanager

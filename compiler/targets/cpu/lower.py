@@ -98,6 +98,7 @@ class CpuLowering:
                 self.live.drop(result)
 
     def scalar_op(self, op: Op) -> None:
+        """Emit an elementwise operation of rank 0 where the code stands, once a program."""
         args = [self.scalar(v) for v in op.operands]
         made = elementwise.rules.find(op)(self.e, op, *(a.value for a in args))
         number = known_number(op, args)
@@ -108,6 +109,7 @@ class CpuLowering:
         return self.scalars[value]
 
     def set_scalar(self, value: Value, made: Typed, divisor: int = 1) -> None:
+        """Make ``made`` the register of a rank-0 value; ``divisor`` is a number that divides it."""
         self.scalars[value] = Uniform(made, 0, None, divisor)
 
     # Loops over tiles ------------------------------------------------------------------------------------------
@@ -277,6 +279,7 @@ class CpuLowering:
     # Storing tiles ---------------------------------------------------------------------------------------------
 
     def allocate(self, value: Value) -> Buffer:
+        """Scratch memory for all elements of ``value``; i1 takes a byte."""
         return self.arena.allocate(value.type.size * value.type.elem.bytes)
 
     def store(self, value: Value) -> Stored:

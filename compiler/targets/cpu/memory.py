@@ -44,6 +44,7 @@ def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
 
 
 def pointer_base(pointer: Chunk) -> Typed:
+    """The pointer of lane 0 where lanes follow it or share it; a vector of pointers as it is."""
     return pointer.base if isinstance(pointer, Affine) else pointer.value
 
 
@@ -92,6 +93,7 @@ def _load_vector(emission: Emission, base: Typed, elem: Element, mask: Typed | N
 
 @statements(memory.Store)
 def store(low: CpuLowering, op: memory.Store) -> None:
+    """A vector store where lanes are contiguous, else a scatter; masked-off lanes touch no memory."""
     if not op.pointer.type.rank:
         _store_scalar(low, op)
         return
@@ -168,6 +170,7 @@ def _store_vector(emission: Emission, where: Typed, value: Typed, elem: Element,
 
 @statements(memory.Load)
 def load(low: CpuLowering, op: memory.Load) -> None:
+    """Scalar loads, and tile loads that are volatile: the others are made where they are used."""
     if op.result.type.rank:  # volatile: read here and now
         low.store(op.result)
         return
@@ -184,6 +187,8 @@ def barrier(low: CpuLowering, op: memory.Barrier) -> None:
 
 @statements(memory.AtomicRMW)
 def atomic_rmw(low: CpuLowering, op: memory.AtomicRMW) -> None:
+    """One element after the other, masked-off ones left out."""
+
     def act(pointer: Typed, values: list[Typed]) -> Typed:
         return _read_modify_write(low, op, pointer, values[0])
 

@@ -21,6 +21,7 @@ class PrintRecord:
 
     @staticmethod
     def from_json(held: Mapping[str, object]) -> PrintRecord:
+        """The record that was written as JSON; raises TypeError unless ``values`` is a list."""
         values = held["values"]
         if not isinstance(values, list):
             raise TypeError("print records hold a list of values")

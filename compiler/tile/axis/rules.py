@@ -45,11 +45,13 @@ def _dims(info: AxisInfo) -> range:
 
 @rule(program.ProgramId, program.NumPrograms)
 def grid(op: Op) -> Sequence[AxisInfo]:
+    """Index and number of programs are not negative; nothing else is known."""
     return (unknown(op.result.type)._replace(nonnegative=True),)
 
 
 @rule(e.Constant)
 def constant(op: e.Constant) -> Sequence[AxisInfo]:
+    """Equal everywhere; of integers the value is known, too."""
     if op.type.is_float:
         return (unknown(op.type)._replace(constancy=op.type.shape or (1,)),)
     return (constant_info(int(op.value), op.type),)
@@ -81,11 +83,13 @@ def _sum(op: Op, x: AxisInfo, y: AxisInfo, scale: int, descending: bool) -> Axis
 
 @rule(e.Add)
 def add(op: e.Add, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Contiguous along a dimension if one side is and the other is constant there."""
     return (_sum(op, x, y, 1, False),) if op.lhs.type.is_integer else elementwise(op, x, y)
 
 
 @rule(e.Sub)
 def sub(op: e.Sub, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Contiguous if x is and y is constant; the difference of signed integers may be negative."""
     if not op.lhs.type.is_integer:
         return elementwise(op, x, y)
     unsigned = unknown(op.lhs.type).nonnegative
@@ -94,12 +98,14 @@ def sub(op: e.Sub, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.AddPtr)
 def addptr(op: e.AddPtr, pointer: AxisInfo, offset: AxisInfo) -> Sequence[AxisInfo]:
+    """As add, with the offset scaled by the bytes of an element."""
     offset = _extended(offset, op.offset.type.scalar, 64)
     return (_sum(op, pointer, offset, pointer.unit, False),)
 
 
 @rule(e.Mul)
 def mul(op: e.Mul, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Divisibilities multiply; contiguity is lost."""
     if not op.lhs.type.is_integer:
         return elementwise(op, x, y)
     divisibility = tuple(min(x.at(d, 1) * y.at(d, 1), LARGEST) for d in _dims(x))
@@ -109,6 +115,7 @@ def mul(op: e.Mul, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.IntDiv)
 def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Aligned runs of x become equal if y is a multiple of their length and nothing is negative."""
     constancy = list(_minima(x.constancy, y.constancy))
     positive = y.constant is None or y.constant > 0
     if x.nonnegative and positive:
@@ -125,6 +132,7 @@ def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Rem)
 def rem(op: e.Rem, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Aligned runs of x keep counting modulo a multiple of their length, if x is not negative."""
     if not op.lhs.type.is_integer:
         return elementwise(op, x, y)
     # The remainder by a multiple of g counts up from a multiple of g to the next; below zero it may jump.
@@ -149,6 +157,7 @@ def _run(dim: int, x: AxisInfo, y: AxisInfo) -> int:
 
 @rule(e.And)
 def bit_and(op: e.And, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """A mask 2**k - 1 keeps aligned runs of up to 2**k; else the better divisibility of the two."""
     constancy = _minima(x.constancy, y.constancy)
     contiguity = _ones(x)
     low = y.constant + 1 if y.constant is not None and y.constant > 0 else 0
@@ -162,6 +171,7 @@ def bit_and(op: e.And, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Or, e.Xor, e.Min, e.Max)
 def bitwise(op: e.Binary, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """A power of two that divides both sides divides the result (its low bits are zero on both)."""
     if not op.lhs.type.is_integer:
         return elementwise(op, x, y)
     divisibility = tuple(min(x.at(d, 1), y.at(d, 1)) for d in _dims(x))
@@ -173,6 +183,7 @@ def bitwise(op: e.Binary, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Shl)
 def shl(op: e.Shl, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """A constant amount multiplies divisibility by its power of two."""
     amount = y.constant if y.constant is not None and 0 <= y.constant < 30 else 0
     divisibility = tuple(min(x.at(d, 1) << amount, LARGEST) for d in _dims(x))
     constancy = _minima(x.constancy, y.constancy)
@@ -181,6 +192,7 @@ def shl(op: e.Shl, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Shr)
 def shr(op: e.Shr, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Aligned runs of 2**amount become equal; divisibility is divided by that."""
     constancy, divisibility = list(_minima(x.constancy, y.constancy)), list(_ones(x))
     if y.constant is not None and 0 <= y.constant < 30:
         group = 1 << y.constant
@@ -192,6 +204,7 @@ def shr(op: e.Shr, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Neg, e.Abs)
 def negated(op: e.Unary, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Divisibility stays, contiguity does not (the values count down)."""
     if not op.x.type.is_integer:
         return elementwise(op, x)
     divisibility = tuple(x.at(d, 1) for d in _dims(x))
@@ -201,6 +214,7 @@ def negated(op: e.Unary, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Compare)
 def compare(op: e.Compare, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """Constant over the aligned runs of an integer that is compared with a multiple of their length."""
     constancy = list(_minima(x.constancy, y.constancy))
     if not op.lhs.type.is_float:
         # With n a multiple of g: k*g + i < n has one answer for i in 0..g-1; so has n > k*g + i.
@@ -214,6 +228,7 @@ def compare(op: e.Compare, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Select)
 def select(op: e.Select, which: AxisInfo, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """What holds on both sides, within runs over which the condition is equal."""
     joined = x.join(y)
     contiguity = _minima(joined.contiguity, which.constancy)
     divisibility = tuple(joined.at(d, c) for d, c in enumerate(contiguity))
@@ -238,6 +253,7 @@ def _recut(info: AxisInfo, contiguity: tuple[int, ...]) -> AxisInfo:
 
 @rule(e.Cast)
 def cast(op: e.Cast, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Between integers: contiguity within aligned groups that cannot wrap in the narrower type."""
     source, target = op.x.type.scalar, op.to
     if not isinstance(target, Scalar) or source.is_float or target.is_float:
         return elementwise(op, x)
@@ -255,6 +271,7 @@ def cast(op: e.Cast, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Bitcast)
 def bitcast(op: e.Bitcast, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Integers and pointers keep divisibility and constancy."""
     if op.x.type.is_float or op.result.type.is_float:
         return elementwise(op, x)
     kept = _recut(x, _ones(x))
@@ -264,6 +281,7 @@ def bitcast(op: e.Bitcast, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Hint)
 def hint(op: e.Hint, x: AxisInfo) -> Sequence[AxisInfo]:
+    """The stronger of what is known and what is promised, in powers of two."""
     sizes = op.x.type.shape or (1,)
 
     def at_least(known: tuple[int, ...], promised: tuple[int, ...]) -> tuple[int, ...]:
@@ -286,6 +304,7 @@ def hint(op: e.Hint, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(reduction.Reduce, reduction.Scan)
 def combined(op: reduction.Reduce | reduction.Scan, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Results are equal where inputs are, along every dimension but the combined one."""
     # Equal inputs combine to equal results along every dimension but the combined one.
     constancy = list(_minima(*(info.constancy for info in inputs)))
     if isinstance(op, reduction.Scan):
@@ -297,6 +316,7 @@ def combined(op: reduction.Reduce | reduction.Scan, *inputs: AxisInfo) -> Sequen
 
 @rule(memory.Load)
 def load(op: memory.Load, *operands: AxisInfo) -> Sequence[AxisInfo]:
+    """Equal pointers load equal values, unless the load is volatile."""
     return (unknown(op.result.type),) if op.volatile else elementwise(op, *operands)
 
 

@@ -11,12 +11,14 @@ from .rules import rule
 
 @rule(s.Arange)
 def arange(op: s.Arange) -> Sequence[AxisInfo]:
+    """One contiguous run over the whole tile, which starts at ``start``."""
     size = op.end - op.start
     return (AxisInfo((size,), (power_of_two_in(op.start),), (1,), None, op.start >= 0),)
 
 
 @rule(s.Splat)
 def splat(op: s.Splat, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Constant along every dimension, with the scalar's divisibility."""
     if not op.shape:
         return (x,)
     ones = (1,) * len(op.shape)
@@ -25,6 +27,7 @@ def splat(op: s.Splat, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.ExpandDims)
 def expand_dims(op: s.ExpandDims, x: AxisInfo) -> Sequence[AxisInfo]:
+    """The new dimension has size 1: every value is a first one, so what divides all values divides there."""
     if not op.x.type.rank:
         return (x,)
     at, whole = op.axis, x.everywhere
@@ -39,12 +42,14 @@ def expand_dims(op: s.ExpandDims, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.Broadcast)
 def broadcast(op: s.Broadcast, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Constant along the stretched dimensions."""
     pairs = zip(op.x.type.shape, op.shape, x.constancy, strict=True)
     return (x._replace(constancy=tuple(n if have != n else c for have, n, c in pairs)),)
 
 
 @rule(s.Permute)
 def permute(op: s.Permute, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Facts move with their dimensions."""
     if not op.order:
         return (x,)
     return (
@@ -58,6 +63,7 @@ def permute(op: s.Permute, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.Reshape)
 def reshape(op: s.Reshape, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Facts move with dimensions that stay (apart from those of size 1), else with the last one as far as it goes."""
     old, new, whole = op.x.type.shape, op.shape, x.everywhere
     if not new:
         return (x._replace(contiguity=(1,), divisibility=(whole,), constancy=(1,)),)
@@ -80,6 +86,7 @@ def reshape(op: s.Reshape, x: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.Join)
 def join(op: s.Join, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
+    """What holds for both operands; nothing along the new dimension."""
     both = x.join(y)
     if not op.lhs.type.rank:
         return (both,)
@@ -94,6 +101,7 @@ def join(op: s.Join, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(s.Split)
 def split(op: s.Split, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Facts of the dimensions that stay."""
     if op.x.type.rank == 1:
         half = x._replace(contiguity=(1,), divisibility=(x.everywhere,), constancy=(1,))
     else:
