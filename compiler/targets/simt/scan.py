@@ -11,7 +11,7 @@ from ...tile.reduction import Scan
 from .convert import shuffle_from
 from .lowering import Lowering, rule
 from .reduction import Item, combine
-from .types import register_type
+from .registers import register_type
 
 
 @rule(Scan)

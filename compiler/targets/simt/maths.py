@@ -1,7 +1,6 @@
-"""Mathematical functions: the hardware's approximations where they are good, templates elsewhere.
+"""Mathematical functions: the target's approximations where they are good, templates elsewhere.
 
-f16 and bf16 are computed in f32. ``ex2.approx`` and ``lg2.approx`` have no libdevice behind them, so a kernel needs no
-bitcode library. Accuracy of the approximations: PTX ISA, sections "ex2", "lg2", "sqrt", "rsqrt".
+f16 and bf16 are computed in f32, and no bitcode library is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ROUNDINGS = {ew.Floor: "floor", ew.Ceil: "ceil", ew.Trunc: "trunc", ew.RoundEve
 def _register_rounding(kind: type[ew.FloatUnary], name: str) -> None:
     @elementwise(kind)
     def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
-        scalar, type = kind_of(op.x)
+        scalar, type = kind_of(state, op.x)
         if scalar == F64:
             return intrinsic(state, name, type, args[0])
         wide = convert(state, args[0], scalar, F32)
@@ -42,7 +41,7 @@ def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] 
 
     @elementwise(kind)
     def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
-        scalar, _ = kind_of(op.x)
+        scalar, _ = kind_of(state, op.x)
         if scalar == F64:
             return _template(state, kind.mnemonic, scalar, args[0])
         x = convert(state, args[0], scalar, F32)
@@ -61,22 +60,18 @@ def _template(state: Lowering, name: str, scalar: Scalar, *operands: str) -> str
 def _register_of_two(kind: type[ew.FloatBinary]) -> None:
     @elementwise(kind)
     def lower(state: Lowering, op: ew.FloatBinary, args: list[str]) -> str:
-        scalar, _ = kind_of(op.lhs)
+        scalar, _ = kind_of(state, op.lhs)
         wide = F64 if scalar == F64 else F32
         operands = (convert(state, x, scalar, wide) for x in args)
         return convert(state, _template(state, kind.mnemonic, wide, *operands), wide, scalar)
 
 
-def _exp2(state: Lowering, x: str) -> str:
-    return state.text.call("float", "llvm.nvvm.ex2.approx.f", [("float", x)])
-
-
 def _exp(state: Lowering, x: str) -> str:
     scaled = state.text.op(f"fmul float {x}, {state.constant(F32, LOG2_E)}")
-    return _exp2(state, scaled)
+    return state.machine.exp2(state, scaled)
 
 
-_register(ew.Exp2, _exp2)
+_register(ew.Exp2, lambda state, x: state.machine.exp2(state, x))
 _register(ew.Exp, _exp)
 _register(ew.Log, None)
 _register(ew.Log2, None)
@@ -93,20 +88,18 @@ _register_of_two(ew.Atan2)
 
 @elementwise(ew.Sqrt)
 def _sqrt(state: Lowering, op: ew.Sqrt, args: list[str]) -> str:
-    scalar, _ = kind_of(op.x)
+    scalar, _ = kind_of(state, op.x)
     if scalar == F64:
         return intrinsic(state, "sqrt", "double", args[0])
     x = convert(state, args[0], scalar, F32)
-    name = "llvm.nvvm.sqrt.rn.f" if op.precise else "llvm.nvvm.sqrt.approx.f"
-    return convert(state, state.text.call("float", name, [("float", x)]), F32, scalar)
+    return convert(state, state.machine.sqrt(state, x, op.precise), F32, scalar)
 
 
 @elementwise(ew.Rsqrt)
 def _rsqrt(state: Lowering, op: ew.Rsqrt, args: list[str]) -> str:
-    scalar, _ = kind_of(op.x)
+    scalar, _ = kind_of(state, op.x)
     if scalar == F64:
         root = intrinsic(state, "sqrt", "double", args[0])
         return state.text.op(f"fdiv double {state.constant(F64, 1.0)}, {root}")
     x = convert(state, args[0], scalar, F32)
-    y = state.text.call("float", "llvm.nvvm.rsqrt.approx.f", [("float", x)])
-    return convert(state, y, F32, scalar)
+    return convert(state, state.machine.rsqrt(state, x), F32, scalar)
