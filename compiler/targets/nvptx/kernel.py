@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...gpu.scratch import allocate
-from ...ir.core import Function
+from ...gpu.scratch import GpuFunction
 from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
 from ...target import Target
@@ -37,15 +36,14 @@ class PtxProgram:
     num_warps: int
 
 
-def lower_to_llvm(function: Function, target: Target, schedule: Schedule) -> PtxProgram:
+def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
     """The LLVM module of ``function`` (from :func:`deuteron.compiler.gpu.lower_to_gpu`).
 
     Raises:
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
-    allocation = allocate(function, target)
-    state = simt.lower_kernel(function, PtxMachine(target), schedule, allocation)
-    return PtxProgram(str(state.module), function.name, allocation.total, state.warps)
+    state = simt.lower_kernel(function, PtxMachine(target), schedule)
+    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps)
 
 
 def machine_for(target: Target) -> Machine:

@@ -7,7 +7,6 @@ from . import (  # noqa: F401  (each registers its rules)
     convert,
     debug,
     elementwise,
-    maths,
     memory,
     multiply_add,
     reduction,

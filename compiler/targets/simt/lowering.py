@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from ...errors import UnsupportedOp
-from ...gpu.scratch import Allocation
-from ...ir.core import Block, Function, Op, Parameter, Value, uses
+from ...gpu.scratch import GpuFunction
+from ...ir.core import Block, Op, Parameter, Value, uses
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
@@ -69,11 +69,11 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
 class Lowering:
     """One kernel on its way to LLVM text."""
 
-    def __init__(self, function: Function, machine: SimtTarget, schedule: Schedule, allocation: Allocation) -> None:
+    def __init__(self, function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> None:
         self.source = function
         self.machine = machine
         self.schedule = schedule
-        self.allocation = allocation
+        self.allocation = function.allocation
         self.warps = function.num_warps or schedule.num_warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
@@ -237,15 +237,15 @@ class Lowering:
         self.machine.barrier(self)
 
 
-def lower_kernel(function: Function, machine: SimtTarget, schedule: Schedule, allocation: Allocation) -> Lowering:
-    """The LLVM text of ``function`` with its scratch at ``allocation``, in the ``module`` of what is returned.
+def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> Lowering:
+    """The LLVM text of ``function``, in the ``module`` of what is returned.
 
     Kernel parameters are those of the function, in order: pointers as 64-bit addresses, i1 as a byte.
 
     Raises:
         UnsupportedOp: an operation or element type has no lowering for ``machine``.
     """
-    state = Lowering(function, machine, schedule, allocation)
+    state = Lowering(function, machine, schedule)
     declared = ", ".join(_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters))
     state.text.header = f"define {machine.calling_convention} void @{function.name}({declared}) #0"
     state.lower_block(function.body)
