@@ -39,7 +39,7 @@ MOST_OPERATIONS = 100
 
 
 class Costs:
-    """Answers for one function, computed once in program order."""
+    """Which values of one function may be computed again and which exist once, found in program order."""
 
     def __init__(self, function: Function) -> None:
         self._cheap: dict[Value, int] = {}
