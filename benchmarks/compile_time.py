@@ -2,8 +2,8 @@
 
 python benchmarks/compile_time.py [--out FILE]
 
-Each figure is taken in fresh processes. ``first`` includes what a process does once (loading LLVM, parsing the library);
-``next`` is the median of further variants in the same process. No GPU is needed.
+Each figure is taken in fresh processes. ``first`` includes what a process does once (loading LLVM, parsing the
+library); ``next`` is the median of further variants in the same process. No GPU is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The CPU target against NumPy on this machine: vector add, softmax, matmul, and how long their compilation takes.
 
-``python benchmarks/cpu.py [--out file.json] [--rounds 15]``. Ratios are NumPy's time over ours in interleaved rounds, so
-above 1 is faster than NumPy; each line shows the median and the quartiles over rounds. NumPy uses its own threads
+``python benchmarks/cpu.py [--out file.json] [--rounds 15]``. Ratios are NumPy's time over ours in interleaved rounds,
+so above 1 is faster than NumPy; each line shows the median and the quartiles over rounds. NumPy uses its own threads
 (OpenBLAS for the product, one thread elsewhere); ours uses one thread per core.
 """
 

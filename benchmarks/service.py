@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deuteron import migrations
-from deuteron.server import Settings, Store
+from deuteron.server import ServiceStore, Settings
 from deuteron.server.configs import stored_config
 from deuteron.server.listen import bind
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, Interval
@@ -104,7 +104,7 @@ def make_record(kernel: int, device: DeviceFingerprint, dtype: str, number: int)
 def fill(settings: Settings, count: int) -> None:
     """Store ``count`` configurations, spread over kernels, devices and dtypes."""
     migrations.upgrade(settings.database_url)
-    store = Store.open(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
     groups = [(k, d, t) for k in range(KERNELS) for d in devices() for t in DTYPES]
     per_group = -(-count // len(groups))
     left = count

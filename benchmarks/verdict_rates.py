@@ -1,14 +1,15 @@
-"""How often a final says what, by simulation: the code of the tuner on times that are recorded noise times a known ratio.
+"""How often a final says what, by simulation: the code of the tuner on times that are recorded noise times a known
+ratio.
 
 python benchmarks/verdict_rates.py [--searches 2000] [--recordings FOLDER] [--machines idle,neighbour] [--out FILE]
 
 A simulated search has a default and some finalists that are all ``ratio`` times as long. Visit after visit, whoever's
-turn it is, times are disturbed by what happened on real GPUs: the 32 repeats of recorded configurations, each divided by
-their median, in the order in which they were taken, one configuration after another. So clocks ramp up, step and drift
-as they did there. The machine ``neighbour`` adds another job: bursts of ten visits on average, a third of the time, in
-which a visit takes half as long again on average (exponentially distributed), and a slow drift of 5 % either way. On
-``crowded`` the bursts fill two thirds of the time, and every visit varies by 3 % besides. ``W6600`` is a GPU that fell
-asleep between configurations: the first repeats take twice as long.
+turn it is, times are disturbed by what happened on real GPUs: the 32 repeats of recorded configurations, each divided
+by their median, in the order in which they were taken, one configuration after another. So clocks ramp up, step and
+drift as they did there. The machine ``neighbour`` adds another job: bursts of ten visits on average, a third of the
+time, in which a visit takes half as long again on average (exponentially distributed), and a slow drift of 5 % either
+way. On ``crowded`` the bursts fill two thirds of the time, and every visit varies by 3 % besides. ``W6600`` is a GPU
+that fell asleep between configurations: the first repeats take twice as long.
 
 The repeats are a sample of Kernel Tuner's cache files of the AutoTuningAssociation (``tests/tuner/data``), or with
 ``--recordings`` those of the fastest tenth of all configurations in the files of a folder.
@@ -26,14 +27,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from deuteron.tuner.decision import choose
 from deuteron.tuner.measure.sampling import Stopwatch, interleaved_rounds
-from deuteron.tuner.measure.statistics import VERDICTS, familywise, median_interval, paired_ratio
+from deuteron.tuner.measure.statistics import Verdict, familywise, median_interval, paired_ratio
 from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.shape_search import FINAL_SECONDS
 from deuteron.tuner.trial import Trial
 
+VERDICTS = get_args(Verdict)
 SAMPLE = Path(__file__).resolve().parents[1] / "tests" / "tuner" / "data" / "timing-residuals.json"
 RATIOS = (1.0, 0.995, 0.99, 0.98, 0.97, 0.95)
 FINALISTS = (1, 2, 3, 4)

@@ -24,14 +24,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.job import Budget, JobSpec
-from deuteron.tuner.measure.statistics import VERDICTS
+from deuteron.tuner.measure.statistics import Verdict
 from deuteron.tuner.study import run_job
 from deuteron.tuner.trial import Trial
 from deuteron.tuner.workloads import WorkloadSpec
 
+VERDICTS = get_args(Verdict)
 TWINS = 8
 KERNEL = """
 import deuteron as triton

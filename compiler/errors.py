@@ -129,7 +129,8 @@ class LaunchError(DeuteronError):
 
 
 class KernelAssertionError(DeuteronError, RuntimeError):
-    """A ``tl.device_assert`` failed while a kernel ran. On a GPU other libraries raise RuntimeError for it: it is one."""
+    """A ``tl.device_assert`` failed while a kernel ran. On a GPU other libraries raise RuntimeError for it: it is
+    one."""
 
 
 class MemoryAccessError(DeuteronError):

@@ -1,4 +1,5 @@
-"""Optional packages: which extra of ``pip install 'deuteron[EXTRA]'`` brings each, and what to say where one is missing.
+"""Optional packages: which extra of ``pip install 'deuteron[EXTRA]'`` brings each, and what to say where one is
+missing.
 
 Code that needs one calls :func:`require_extras` or :func:`require_packages` first, without importing anything, and then
 imports it inside the function. ``server`` and ``migrations`` are there for their extra alone: they ask where they are

@@ -12,10 +12,11 @@ from .errors import DeuteronError
 class Schedule:
     """Launch and code-generation choices of one variant, searched beside the kernel's own block sizes.
 
-    ``num_warps``: warps per program (power of two, 1-32). ``maxnreg``: register cap per thread, None for the assembler's
-    choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_stages`` (depth of
-    software pipelines) and ``num_ctas`` (programs per cluster, 1 only) are taken so that kernels written for Triton run:
-    no target pipelines loops or forms clusters, so neither changes any code. :func:`effective_options` has the table.
+    ``num_warps``: warps per program (power of two, 1-32). ``maxnreg``: register cap per thread, None for the
+    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_stages``
+    (depth of software pipelines) and ``num_ctas`` (programs per cluster, 1 only) are taken so that kernels written for
+    Triton run: no target pipelines loops or forms clusters, so neither changes any code. :func:`effective_options` has
+    the table.
 
     Raises:
         DeuteronError: a value is outside its range.
@@ -42,8 +43,8 @@ class Schedule:
 #: Names that a configuration may set besides the kernel's own constexpr parameters.
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 
-#: Of these, the ones that change code, by the kind of target. Spaces and cache keys follow this table, and a test compiles
-#: a kernel per option and target to keep it true.
+#: Of these, the ones that change code, by the kind of target. Spaces and cache keys follow this table, and a test
+#: compiles a kernel per option and target to keep it true.
 _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "cpu": ("enable_fp_fusion", "debug"),
     "cuda": ("num_warps", "maxnreg", "enable_fp_fusion", "debug"),
@@ -51,6 +52,6 @@ _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
 
 
 def effective_options(kind: str) -> tuple[str, ...]:
-    """The schedule options that code for targets of this kind (``cpu``, ``cuda``) depends on. The others are accepted and
-    change nothing."""
+    """The schedule options that code for targets of this kind (``cpu``, ``cuda``) depends on. The others are accepted
+    and change nothing."""
     return _EFFECTIVE[kind]

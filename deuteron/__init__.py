@@ -1,7 +1,7 @@
 """Deuteron: a compiler, profiler, tuner and configuration service for kernels in the Triton language.
 
-``import deuteron as triton`` and ``import deuteron.language as tl`` run kernels as they are written for Triton. Names load
-when they are first used: importing this package loads no other.
+``import deuteron as triton`` and ``import deuteron.language as tl`` run kernels as they are written for Triton. Names
+load when they are first used: importing this package loads no other.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
-    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv compile "
-    "constexpr_function get_device heuristics jit list_devices next_power_of_2"
+    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv "
+    "compile constexpr_function get_device heuristics jit list_devices next_power_of_2"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
 _WHERE |= {"tuned": "deuteron.tuner", "__version__": "deuteron.compiler.version"}

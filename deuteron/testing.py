@@ -142,7 +142,8 @@ class Mark:
 def perf_report(
     benchmarks: Benchmark | Sequence[Benchmark],
 ) -> Callable[[Callable[..., Any]], Mark]:
-    """Decorator: ``fn(**x, line_arg=..., **args)`` returns a number, or (middle, low, high); ``fn.run()`` tabulates it."""
+    """Decorator: ``fn(**x, line_arg=..., **args)`` returns a number, or (middle, low, high); ``fn.run()`` tabulates
+    it."""
     several = [benchmarks] if isinstance(benchmarks, Benchmark) else list(benchmarks)
     return lambda fn: Mark(fn, several)
 

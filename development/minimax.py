@@ -1,4 +1,5 @@
-"""Where the polynomials of compiler/llvm/coefficients.py come from: ``python development/minimax.py`` prints that module.
+"""Where the polynomials of compiler/llvm/coefficients.py come from: ``python development/minimax.py`` prints that
+module.
 
 For f32 each is a minimax fit in the relative error of the function that it is used in, found by Lawson's iteration
 (least squares on a dense Chebyshev grid, reweighted by the error until it is level), in f64. The coefficients are then

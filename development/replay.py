@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from deuteron.tuner.codec import Document, Finite, JsonObject, Scalar, convert, decode
 from deuteron.tuner.errors import SchemaError, TunerError
-from deuteron.tuner.json_fields import Fields, Scalar, expect_list, expect_number, expect_scalar, parse_json
 from deuteron.tuner.space import Configuration, Parameter, Space, config_key
 from deuteron.tuner.strategies import Outcome, make_strategy
 
@@ -40,8 +40,7 @@ class RecordedTrial:
     error: str | None = None
 
 
-@dataclass(frozen=True)
-class RecordedSpace(Space):
+class RecordedSpace(Space, frozen=True):
     """A space whose constraints are not known as expressions: a configuration is valid if it was recorded."""
 
     recorded: tuple[Mapping[str, Scalar], ...] = ()
@@ -51,18 +50,23 @@ class RecordedSpace(Space):
         return frozenset(map(config_key, self.recorded))
 
     def count(self, limit: int | None = None) -> int | None:
+        """Number of recorded configurations; None when above ``limit``."""
         return None if limit is not None and len(self.recorded) > limit else len(self.recorded)
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
+        """The recorded configurations, in the order of the file."""
         return (dict(config) for config in self.recorded)
 
     def violations(self, config: Configuration) -> list[str]:
+        """One reason when ``config`` was not recorded, else none."""
         return [] if config_key(config) in self._keys else ["not in the recording"]
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
+        """A recorded configuration, uniformly."""
         return dict(rng.choice(self.recorded))
 
     def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
+        """``preferred`` if it was recorded, else the first of the file."""
         return dict(preferred if self.contains(preferred) else self.recorded[0])
 
 
@@ -77,6 +81,7 @@ class Recording:
 
     @cached_property
     def best_ns(self) -> float:
+        """The best mean time of all configurations, in ns."""
         return min(trial.time_ns for trial in self.trials if trial.time_ns is not None)
 
     @cached_property
@@ -98,15 +103,31 @@ class Recording:
         return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")
 
 
+class _CacheFile(Document, frozen=True):
+    """The part of a cache file that is read."""
+
+    device_name: str
+    kernel_name: str
+    tune_params_keys: tuple[str, ...]
+    tune_params: dict[str, tuple[Scalar, ...]]
+    cache: dict[str, JsonObject]
+
+
+class _CacheEntry(Document, frozen=True):
+    """One measurement: a time in ms, or the name of an error."""
+
+    time: Finite | str
+    times: tuple[Finite, ...] | None = None
+
+
 def read_kernel_tuner(path: Path) -> Recording:
     """Read a cache file, gzipped or not, finished or cut off after an entry; raises :class:`RecordingError`."""
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        fields = Fields(parse_json(_closed(raw), str(path)), path.name)
-        names = fields.items("tune_params_keys", lambda v, _: str(v))
-        choices = fields.mapping("tune_params", lambda v, where: expect_list(v, where))
-        parameters = tuple(Parameter(name, tuple(expect_scalar(v, name) for v in choices[name])) for name in names)
-        trials = fields.mapping("cache", lambda value, where: _read_trial(value, where, names))
+        file = decode(_closed(raw), _CacheFile, str(path))
+        names = file.tune_params_keys
+        parameters = tuple(Parameter(name, file.tune_params[name]) for name in names)
+        trials = tuple(_read_trial(value, f"{path}.cache.{key}", names) for key, value in file.cache.items())
     except (OSError, EOFError) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from None
     except (SchemaError, KeyError) as error:
@@ -114,7 +135,7 @@ def read_kernel_tuner(path: Path) -> Recording:
             f"{path}: not a Kernel Tuner cache file: {error}",
             hint="expected the keys tune_params_keys, tune_params and cache",
         ) from None
-    recording = Recording(fields.text("device_name"), fields.text("kernel_name"), parameters, tuple(trials.values()))
+    recording = Recording(file.device_name, file.kernel_name, parameters, trials)
     if all(trial.time_ns is None for trial in recording.trials):
         raise RecordingError(f"{path}: no configuration in it was measured")
     return recording
@@ -134,15 +155,13 @@ def _balanced(text: bytes) -> bool:
     return text.count(b"{") == text.count(b"}")
 
 
-def _read_trial(value: object, where: str, names: Sequence[str]) -> RecordedTrial:
-    fields = Fields(value, where)
-    config = {name: expect_scalar(fields.get(name), fields.where(name)) for name in names}
-    time = fields.get("time")
-    if isinstance(time, str):
-        return RecordedTrial(config, None, error=time)
-    samples = fields.items("times", expect_number) if fields.has("times") else ()
-    mean_ms = statistics.fmean(samples) if samples else expect_number(time, fields.where("time"))
-    return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(s * NS_PER_MS for s in samples))
+def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> RecordedTrial:
+    config = convert({name: value[name] for name in names}, dict[str, Scalar], where)
+    entry = _CacheEntry.from_json(value, where)
+    if isinstance(entry.time, str):
+        return RecordedTrial(config, None, error=entry.time)
+    mean_ms = statistics.fmean(entry.times) if entry.times else entry.time
+    return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(ms * NS_PER_MS for ms in entry.times or ()))
 
 
 def best_so_far(

@@ -58,7 +58,7 @@ def head() -> str:
 def current(url: str) -> str | None:
     """The revision of the database at ``url``, None where it was never migrated."""
     require_extras("server", by="deuteron.migrations")
-    from deuteron.server.database import make_engine
+    from deuteron.server.database import make_engine  # lazy: sqlalchemy, for programs that only name the revision
 
     engine = make_engine(url)
     try:

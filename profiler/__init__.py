@@ -17,9 +17,10 @@ from .errors import (
     UsageError,
 )
 from .hooks import LaunchMetadata
+from .profile import Profile
 from .scopes import cpu_timed_scope, enter_scope, exit_scope, scope
 from .states import enter_state, exit_state, metadata_state, state
-from .tree import Node, Profile
+from .tree import Node
 
 __all__ = [
     "DEFAULT_PROFILE_NAME",

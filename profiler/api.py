@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar, cast, overload
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
-from .devices import describe_devices
+from .device_fields import describe_devices
 from .errors import ProfilerError, UsageError
 from .hooks import LaunchMetadata
 from .mode import Mode, parse_mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .correlation import Correlations
-from .session import Target
+from .session import ProfileTarget
 from .sources.cupti import kernel_name
 from .sources.records import Batch
 
@@ -58,7 +58,7 @@ class Attribution:
 
     def __init__(self, correlations: Correlations) -> None:
         self.correlations = correlations
-        self.fallback: tuple[Target, ...] = ()
+        self.fallback: tuple[ProfileTarget, ...] = ()
         self._log = LaunchLog()
         self._names: dict[int, str] = {}
 
@@ -89,7 +89,7 @@ class Attribution:
             for target in targets:
                 self._add_group(target, kernels[first:end], self._name(int(names[first])), offset_ns)
 
-    def _add_group(self, target: Target, group: NDArray[np.void], name: str, offset_ns: int) -> None:
+    def _add_group(self, target: ProfileTarget, group: NDArray[np.void], name: str, offset_ns: int) -> None:
         profile = target.phase.profile
         node, path = target.node, target.path
         if not target.is_launch:

@@ -13,6 +13,7 @@ from pathlib import Path
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
 
+from .api import finalize_sessions, start_session
 from .errors import UsageError
 from .session import registry
 
@@ -58,7 +59,7 @@ def proton_main(arguments: Sequence[str] | None = None) -> int:
 
 def viewer_main(arguments: Sequence[str] | None = None) -> int:
     """Run ``proton-viewer``; returns its exit code."""
-    from .viewer import main
+    from .viewer import main  # lazy: the viewer needs hatchet
 
     return main(arguments)
 
@@ -75,7 +76,6 @@ def _profile(options: argparse.Namespace) -> int:
         raise UsageError("pytest is not installed for this Python", hint="pip install pytest")
     if knobs.proton_disable.get():
         return _run(script, rest, is_pytest)
-    from .api import finalize_sessions, start_session
 
     start_session(
         options.name,

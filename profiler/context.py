@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .places import path_in
 from .session import registry
 
 
@@ -9,4 +10,4 @@ def depth(session: int | None = 0) -> int | None:
     """Frames above what the calling thread would record now in a session; None when nothing is profiled."""
     if not registry.sessions or session is None:
         return None
-    return len(registry.select(session)[0].path())
+    return len(path_in(registry.select(session)[0]))

@@ -6,12 +6,9 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .gpu import Cell
-    from .places import Place
-    from .recorder import OpenScope
+from .place import OpenScope, Place
 
 METADATA_SCOPE = "__proton_launch_metadata"
 # Code objects name files as they were imported, which may be through links.
@@ -19,6 +16,12 @@ _HERE = Path(__file__).parent
 _INTERNAL_FILES = tuple(
     str(folder.parent / room) for folder in (_HERE, _HERE.resolve()) for room in ("profiler", "compiler")
 )
+
+
+class Cell(Protocol):
+    """Holds the number that is logged with a thread's launches; 0 is none."""
+
+    value: int
 
 
 class ThreadState:

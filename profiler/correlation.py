@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from .session import Target
+from .session import ProfileTarget
 
 
 class Correlations:
@@ -20,9 +20,9 @@ class Correlations:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[tuple[int, tuple[str, ...], bool], ...], int] = {}
-        self._targets: dict[int, tuple[Target, ...]] = {}
+        self._targets: dict[int, tuple[ProfileTarget, ...]] = {}
 
-    def number_of(self, targets: Sequence[Target]) -> int:
+    def number_of(self, targets: Sequence[ProfileTarget]) -> int:
         """The number of a set of targets, 0 for the empty set."""
         if not targets:
             return 0
@@ -39,6 +39,6 @@ class Correlations:
                     self._numbers[key] = number
         return number
 
-    def targets_of(self, number: int) -> tuple[Target, ...]:
+    def targets_of(self, number: int) -> tuple[ProfileTarget, ...]:
         """The targets of a number; none for a number that was not given out here."""
         return self._targets.get(number, ())

@@ -1,12 +1,13 @@
-"""A running session's data in memory, and its phases. Nothing here waits for a GPU; ``deactivate(flushing=True)`` does."""
+"""A running session's data in memory, and its phases. Nothing here waits for a GPU; ``deactivate(flushing=True)``
+does."""
 
 from __future__ import annotations
 
-from .devices import describe_devices
+from .device_fields import describe_devices
 from .errors import UsageError
+from .profile import Profile
 from .recorder import recorder
 from .session import Session, registry
-from .tree import Profile
 
 
 def _session(number: int) -> Session:

@@ -13,7 +13,7 @@ from .errors import MalformedProfile, ProfileFileError
 from .metrics import Value
 
 if TYPE_CHECKING:
-    from .tree import DeviceField, Profile
+    from .tree import DeviceField, ProfileTree
 
 _HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'"
 
@@ -137,7 +137,7 @@ def _check_devices(devices: object, where: str) -> None:
         raise MalformedProfile(f"{where}: the device section is damaged", hint=_HINT)
 
 
-def fill_profile(profile: Profile, literal: list[dict[str, object]]) -> None:
+def fill_profile(profile: ProfileTree, literal: list[dict[str, object]]) -> None:
     """Put a checked literal into an empty profile. Same-name siblings become one node, the last one's values win."""
     pending = [(profile.root, literal[0])]
     time = cycles = False

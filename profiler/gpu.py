@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import ThreadState
+from .contexts import Cell, ThreadState
 from .correlation import Correlations
-from .places import Place
+from .place import Place
 from .session import Session
 
 if TYPE_CHECKING:
@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 _DRAIN_SECONDS = 1.0
 
 
-class Cell(Protocol):
-    """Holds the number that is logged with a thread's launches; 0 is none."""
-
-    value: int
-
-
 class Source(Protocol):
     """What collects GPU records (:class:`deuteron.profiler.sources.cupti.CuptiSource`)."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin to collect. Raises CuptiError."""
+        ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """End collecting; records not drained by now are lost."""
+        ...
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Wait until every launch that has ended has its records in the buffers."""
+        ...
 
-    def drain(self) -> Batch: ...
+    def drain(self) -> Batch:
+        """Take the records that have arrived; never waits for a GPU."""
+        ...
 
     def cell(self) -> Cell:
         """The calling thread's cell."""
         ...
 
-    def warn_dropped(self) -> None: ...
+    def warn_dropped(self) -> None:
+        """Warn, once, when the driver had to drop records because buffers were full."""
+        ...
 
 
 class GpuProfiler:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numbers import Number
 
 from .errors import UsageError
+from .places import places
 
 _NUMBERS = frozenset({int, float})
 _RESERVED = frozenset({"name", "function", "stream"})
@@ -24,11 +25,9 @@ class LaunchMetadata:
 
     def configure(self, *, include: str | None = None, exclude: str | None = None) -> None:
         """Choose the kernels. Raises UsageError for a bad regular expression."""
-        from .recorder import recorder
-
         self._include = _compile(include)
         self._exclude = _compile(exclude)
-        recorder.places.forget()
+        places.forget()
 
     def wants(self, name: str) -> bool:
         """Is a kernel of this name chosen?"""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .contexts import METADATA_SCOPE, ThreadState, here
+from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
-from .places import Place
-from .session import Session, Target, registry
+from .place import Place
+from .places import Places
+from .session import ProfileTarget, Session, registry
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.launch.hooks import LaunchEvent
-
-    from .recorder import Recorder
 
 
 class _Pending(threading.local):
@@ -23,10 +23,20 @@ class _Pending(threading.local):
         self.stack: list[tuple[LaunchEvent, Place]] = []
 
 
+class LaunchRecorder(Protocol):
+    """The part of the recorder that launches need."""
+
+    places: Places
+    gpu: GpuProfiler | None
+
+    def follow(self) -> None:
+        """Tell the GPU source where the calling thread is."""
+
+
 class Launches:
     """The profiler's launch hook (``deuteron.compiler.runtime.launch.hooks.LaunchHook``)."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: LaunchRecorder) -> None:
         self._recorder = recorder
         self._pending = _Pending()
 
@@ -88,14 +98,14 @@ def _book(launch: Place, start_ns: int, end_ns: int) -> None:
             target.phase.timeline.add_span(target.path, start_ns, end_ns, category="kernel")
 
 
-def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[Target]:
+def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[ProfileTarget]:
     """Where a launch goes: under the name from its metadata, its own name, or (on a GPU) the name CUPTI will report."""
     targets = []
     for session, here_ in zip(registry.active, place.targets, strict=False):
         if name is not None and _wants(session, kernel, name):
-            targets.append(Target(here_.phase, (*here_.path, name), is_launch=True))
+            targets.append(ProfileTarget(here_.phase, (*here_.path, name), is_launch=True))
         elif on_cpu:
-            targets.append(Target(here_.phase, (*here_.path, kernel), is_launch=True))
+            targets.append(ProfileTarget(here_.phase, (*here_.path, kernel), is_launch=True))
         else:
             targets.append(here_)
     return targets

@@ -1,28 +1,15 @@
 """Places: where a thread is in the trees of all active sessions, looked up once and then remembered.
 
-Entering a scope a second time must cost next to nothing, so each thread keeps a tree of the places it has been to. It is
-forgotten when the sessions change: a new epoch begins.
+Entering a scope a second time must cost next to nothing, so each thread keeps a tree of the places it has been to. It
+is forgotten when the sessions change: a new epoch begins.
 """
 
 from __future__ import annotations
 
+from . import contexts
 from .contexts import ThreadState
-from .session import Target, registry
-
-
-class Place:
-    """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for yet."""
-
-    __slots__ = ("children", "launches", "number", "parent", "states", "targets")
-
-    def __init__(self, parent: Place | None, targets: list[Target]) -> None:
-        self.parent = parent
-        self.targets = targets
-        self.number = -1
-        self.children: dict[str, Place] = {}
-        self.states: dict[str, Place] = {}
-        # Places of launches made here, by the kernel's name and the name its metadata gave.
-        self.launches: dict[tuple[str, str | None], Place] = {}
+from .place import Place
+from .session import ProfileTarget, Session, registry
 
 
 class Places:
@@ -66,7 +53,7 @@ class Places:
     def of(self, thread: ThreadState) -> Place:
         """The place where a thread is, states included."""
         if self._frames:
-            return Place(None, [session.target(session.path()) for session in registry.active])
+            return Place(None, [session.target(path_in(session)) for session in registry.active])
         place = thread.place
         if thread.epoch != self.epoch or place is None:
             place = Place(None, _targets(()))
@@ -84,7 +71,7 @@ class Places:
         return inside
 
 
-def _targets(path: tuple[str, ...]) -> list[Target]:
+def _targets(path: tuple[str, ...]) -> list[ProfileTarget]:
     return [session.target(path) for session in registry.active]
 
 
@@ -92,3 +79,11 @@ def _make_frames(place: Place) -> None:
     """A scope is a frame even if nothing happens in it."""
     for target in place.targets:
         _ = target.node
+
+
+def path_in(session: Session) -> tuple[str, ...]:
+    """Where the calling thread is, in the session's kind of context: frame names, outermost first."""
+    return contexts.python_path() if session.context == "python" else contexts.shadow_path()
+
+
+places = Places()

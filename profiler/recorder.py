@@ -6,34 +6,21 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
 
 from . import contexts
 from .contexts import METADATA_SCOPE, ThreadState, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
-from .places import Place, Places
+from .place import OpenScope
+from .places import places
 from .session import Session, registry
-
-if TYPE_CHECKING:
-    from deuteron.compiler.runtime.launch.hooks import LaunchHook
+from .sources.cupti import CuptiSource
+from .sources.driver import device_count
 
 _PLAIN = frozenset({int, float, str, bool})
-
-
-class OpenScope:
-    """A scope between its entry and its exit. ``owner`` is what will leave it."""
-
-    __slots__ = ("generation", "metrics", "name", "owner", "place", "start_ns")
-
-    def __init__(self, name: str, owner: object, place: Place, generation: int) -> None:
-        self.name = name
-        self.owner = owner
-        self.place = place
-        self.generation = generation
-        self.metrics: dict[str, object] = {}
-        self.start_ns = time.perf_counter_ns()
 
 
 class Recorder:
@@ -41,7 +28,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.gpu: GpuProfiler | None = None
-        self.places = Places()
+        self.places = places
         # Counts the times that the last session ended: scopes still open then are not left any more.
         self.generation = 0
         self._launches = Launches(self)
@@ -146,8 +133,6 @@ class Recorder:
         self.places.forget()
         wanted = bool(registry.active)
         if wanted != self._hooked:
-            from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launch_hook
-
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted
         if self.gpu is not None:
@@ -157,16 +142,12 @@ class Recorder:
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:
         """Call a user's launch hook until its session is finalized."""
-        from deuteron.compiler.runtime.launch.hooks import add_launch_hook
-
         add_launch_hook(hook)
         self._custom.setdefault(session.number, []).append(hook)
 
     def session_removed(self, session: Session) -> None:
         """Undo what belongs to one session; after the last one, everything."""
         for hook in self._custom.pop(session.number, []):
-            from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
-
             remove_launch_hook(hook)
         self.sessions_changed()
         if registry.sessions:
@@ -179,8 +160,6 @@ class Recorder:
 
     def start_gpu(self, *, required: bool, source: Source | None = None) -> None:
         """Begin to collect GPU records if there is a GPU. Raises CuptiError only if ``required``."""
-        from .sources.driver import device_count
-
         if self.gpu is not None:
             return
         if source is None and not device_count():
@@ -192,8 +171,6 @@ class Recorder:
             return
         try:
             if source is None:
-                from .sources.cupti import CuptiSource
-
                 source = CuptiSource()
             self.gpu = GpuProfiler(source)
         except CuptiError as error:

@@ -11,7 +11,8 @@ from typing import ParamSpec, Self, TypeVar
 
 from .contexts import here
 from .errors import UsageError
-from .recorder import OpenScope, recorder
+from .place import OpenScope
+from .recorder import recorder
 from .session import registry
 
 P = ParamSpec("P")

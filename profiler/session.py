@@ -9,17 +9,17 @@ from pathlib import Path
 
 from deuteron.compiler.extras import require_packages
 
-from . import contexts
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
 from .output.files import write_atomic
+from .profile import Profile
 from .timeline import Timeline
-from .tree import Node, Profile
+from .tree import Node
 
 SUFFIXES = ("hatchet", "hatchet_msgpack", "chrome_trace")
 
 
-class Target:
+class ProfileTarget:
     """A place in one session's data: a path, and whether launches count there or in a child of their own name.
 
     The node is made when it is first asked for, so that asking where a thread is leaves no empty frames.
@@ -87,13 +87,9 @@ class Session:
         """Empty data of this session's kind."""
         return Phase(timeline=Timeline() if self.data == "trace" else None)
 
-    def path(self) -> tuple[str, ...]:
-        """Where the calling thread is, in this session's kind of context."""
-        return contexts.python_path() if self.context == "python" else contexts.shadow_path()
-
-    def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> Target:
+    def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:
         """The place at ``path`` in the current phase."""
-        return Target(self.phases[self.phase], path, is_launch)
+        return ProfileTarget(self.phases[self.phase], path, is_launch)
 
     def advance(self) -> int:
         """Start the next phase; records in flight still go to the phase they were launched in."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from threading import Lock
 
 from .errors import MetricError
@@ -28,8 +26,8 @@ class Node:
         return f"Node({self.name!r}, {self.metrics!r}, {len(self.children)} children)"
 
 
-class Profile:
-    """A tree of frames with metrics, built while a program runs and written as ``.hatchet``.
+class ProfileTree:
+    """A tree of frames with metrics, built while a program runs.
 
     Siblings of one name are one node. All methods may be called from several threads at once. Metric names and
     values follow :mod:`deuteron.profiler.metrics`. A node with ``time (ns)`` or ``cycles`` makes the writer put
@@ -111,52 +109,6 @@ class Profile:
             yield path, node
             children = list(node.children.values())
             pending.extend(((*path, child.name), child) for child in reversed(children))
-
-    def to_literal(self) -> list[object]:
-        """The profile as the Python lists and dictionaries that the ``.hatchet`` file holds."""
-        from .output.hatchet import to_literal
-
-        return to_literal(self)
-
-    def to_hatchet(self) -> str:
-        """The text of a ``.hatchet`` file."""
-        from .output.hatchet import to_text
-
-        return to_text(self)
-
-    def to_msgpack(self) -> bytes:
-        """The profile as MessagePack (``.hatchet_msgpack``)."""
-        from .output.messagepack import to_bytes
-
-        return to_bytes(self)
-
-    def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write a ``.hatchet`` file; the old file stays whole until the new one is complete.
-
-        Raises ProfileFileError if the file cannot be written.
-        """
-        from .output.files import write_atomic
-
-        return write_atomic(path, self.to_hatchet().encode())
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Profile:
-        """Read a ``.hatchet`` or ``.hatchet_msgpack`` file.
-
-        Raises ProfileFileError if the file cannot be read, MalformedProfile if it is not a profile.
-        """
-        from .decode import read_literal
-
-        return cls.from_literal(read_literal(path))
-
-    @classmethod
-    def from_literal(cls, literal: list[dict[str, object]]) -> Profile:
-        """Build a profile from a checked literal (:func:`deuteron.profiler.decode.check_literal`)."""
-        from .decode import fill_profile
-
-        profile = cls()
-        fill_profile(profile, literal)
-        return profile
 
     def note_times(self, *, time: bool, cycles: bool) -> None:
         """Say that nodes filled in by hand carry kernel time or cycles."""

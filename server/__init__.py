@@ -1,7 +1,7 @@
 """The service: REST API, database, dispatch of jobs to workers, bundles and pages.
 
-The names load what they need when they are used: ``import deuteron.server`` is cheap. The client and the settings work on
-every installation; the rest needs the extra ``server`` and raises :class:`~deuteron.compiler.errors.MissingExtra`
+The names load what they need when they are used: ``import deuteron.server`` is cheap. The client and the settings work
+on every installation; the rest needs the extra ``server`` and raises :class:`~deuteron.compiler.errors.MissingExtra`
 without it.
 """
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from .client import Client
     from .listen import serve
     from .settings import Settings, SettingsError
-    from .store import Store
+    from .store import ServiceStore
     from .worker import run_worker
 
-__all__ = ["Client", "Settings", "SettingsError", "Store", "create_app", "run_worker", "serve"]
+__all__ = ["Client", "Settings", "SettingsError", "ServiceStore", "create_app", "run_worker", "serve"]
 
 _HOMES = {
     "Client": "client",
     "Settings": "settings",
     "SettingsError": "settings",
-    "Store": "store",
+    "ServiceStore": "store",
     "create_app": "app",
     "run_worker": "worker",
     "serve": "listen",

@@ -17,7 +17,7 @@ from deuteron import __version__
 from . import problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, tokens, worker
 from .bundles import Bundles
-from .context import Context
+from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
 from .limits import BodyLimit, LoopbackOnly, RateLimit
@@ -26,7 +26,7 @@ from .metrics import Metrics
 from .pages import install_pages
 from .settings import NO_DISPATCH, Settings
 from .signals import JobSignals
-from .store import Store
+from .store import ServiceStore
 
 logger = logging.getLogger("deuteron.server")
 
@@ -40,14 +40,14 @@ Every error is a problem document (RFC 9457): `detail` says what is wrong and wh
 """
 
 
-def create_app(settings: Settings, *, store: Store | None = None) -> FastAPI:
+def create_app(settings: Settings, *, store: ServiceStore | None = None) -> FastAPI:
     """The service as an ASGI application. Its database must be migrated.
 
     The dispatcher starts with the application's lifespan, so a test that wants none of it uses
     ``Settings(scheduler="none")``.
     """
     owned = store is None
-    context = make_context(settings, store or Store.open(settings.database_url))
+    context = make_context(settings, store or ServiceStore.open(settings.database_url))
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -97,11 +97,12 @@ def create_app(settings: Settings, *, store: Store | None = None) -> FastAPI:
     return app
 
 
-def make_context(settings: Settings, store: Store) -> Context:
+def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
+    """Everything that the resources of one application share; starts nothing."""
     signals, metrics = JobSignals(), Metrics()
     ingest = Ingest(settings, store, signals, metrics)
     internal_token = secrets.token_urlsafe(32)
-    return Context(
+    return ServiceContext(
         settings=settings,
         store=store,
         signals=signals,
@@ -114,10 +115,10 @@ def make_context(settings: Settings, store: Store) -> Context:
     )
 
 
-def _make_dispatcher(settings: Settings, store: Store, ingest: Ingest, token: str) -> Dispatcher:
+def _make_dispatcher(settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> Dispatcher:
     if settings.scheduler == NO_DISPATCH:
         return NoDispatcher()
-    from .dispatch.supervisor import DaskDispatcher
+    from .dispatch.supervisor import DaskDispatcher  # lazy: only where this process dispatches
 
     return DaskDispatcher(settings, store, ingest, token)
 

@@ -12,8 +12,8 @@ from anyio import to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from .context import Context, ContextDep
-from .problems import Problem
+from .context import ContextDep, ServiceContext
+from .problems import HttpProblem
 
 COOKIE = "deuteron_token"
 
@@ -33,6 +33,7 @@ class Principal:
     scopes: frozenset[str]
 
     def may(self, scope: str) -> bool:
+        """Whether one of its scopes is ``scope`` or implies it."""
         return any(scope == own or scope in _IMPLIED.get(own, ()) for own in self.scopes)
 
 
@@ -40,7 +41,7 @@ SINGLE_USER = Principal("single-user", "single user", frozenset({"admin"}))
 _INTERNAL = Principal("embedded-worker", "embedded worker", frozenset({"worker"}))
 
 
-def identify(request: Request, context: Context, secret: str | None) -> Principal:
+def identify(request: Request, context: ServiceContext, secret: str | None) -> Principal:
     """The caller of a request.
 
     Raises:
@@ -51,7 +52,7 @@ def identify(request: Request, context: Context, secret: str | None) -> Principa
         return SINGLE_USER
     secret = secret or _cookie(request)
     if not secret:
-        raise Problem(
+        raise HttpProblem(
             401,
             "token-required",
             "this service requires a bearer token",
@@ -89,7 +90,7 @@ def needs(scope: str) -> Callable[..., Awaitable[Principal]]:
         else:
             principal = SINGLE_USER
         if not principal.may(scope):
-            raise Problem(
+            raise HttpProblem(
                 403,
                 "scope-missing",
                 f"the token {principal.name!r} has the scopes {', '.join(sorted(principal.scopes))}; "

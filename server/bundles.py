@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.tuner import ConfigRecord, write_bundle
+from deuteron.tuner.codec import decode
 
 from .files import file_sha256, write_whole
-from .problems import Problem
-from .store import Store
+from .problems import HttpProblem
+from .store import ServiceStore
 
 _SUFFIX = ".bundle"
 _KEPT = 64
@@ -37,7 +38,7 @@ class Bundles:
     file is streamed to clients.
     """
 
-    def __init__(self, folder: Path, store: Store, *, service: str) -> None:
+    def __init__(self, folder: Path, store: ServiceStore, *, service: str) -> None:
         self._folder = folder
         self._service = service
         self._store = store
@@ -67,7 +68,7 @@ class Bundles:
         """
         path = self._path(sha256)
         if not path.is_file():
-            raise Problem(
+            raise HttpProblem(
                 404,
                 "bundle-not-found",
                 f"there is no bundle {sha256}",
@@ -113,7 +114,7 @@ class Bundles:
     def _records(self, kernel_hash: str | None, device_key: str | None) -> Iterator[ConfigRecord]:
         with self._store.read() as tx:
             for body in tx.configs.stream(kernel_hash=kernel_hash, device_key=device_key):
-                yield ConfigRecord.from_json(json.loads(body))
+                yield decode(body, ConfigRecord, "a stored configuration")
 
     def _forget_oldest(self) -> None:
         files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)

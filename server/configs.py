@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 
 from deuteron.tuner import ConfigRecord
-from deuteron.tuner.json_fields import canonical_json
+from deuteron.tuner.codec import canonical_json
 
 from .store import StoredConfig, Transaction
 

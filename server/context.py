@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from .metrics import Metrics
 from .settings import Settings
 from .signals import JobSignals
-from .store import Store
+from .store import ServiceStore
 
 if TYPE_CHECKING:
     from .bundles import Bundles
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ServiceContext:
     """``internal_token`` is what embedded workers present; it never leaves this machine's memory."""
 
     settings: Settings
-    store: Store
+    store: ServiceStore
     signals: JobSignals
     metrics: Metrics
     ingest: Ingest
@@ -34,9 +34,10 @@ class Context:
     internal_token: str
 
 
-async def context_of(request: Request) -> Context:
+async def context_of(request: Request) -> ServiceContext:
     # A coroutine, because FastAPI sends plain functions to a thread, which costs more than this does.
-    return cast(Context, request.app.state.context)
+    """The context of the application that serves ``request``."""
+    return cast(ServiceContext, request.app.state.context)
 
 
-ContextDep = Annotated[Context, Depends(context_of)]
+ContextDep = Annotated[ServiceContext, Depends(context_of)]

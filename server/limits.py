@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .problems import Problem, problem_response
+from .problems import HttpProblem, problem_response
 from .settings import Settings
 
 UPLOAD_PATHS = "/v1/worker/"
@@ -59,8 +59,8 @@ class BodyLimit:
         await self.app(scope, counting_receive, send)
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(
+def _too_large(limit: int) -> HttpProblem:
+    return HttpProblem(
         413,
         "body-too-large",
         f"the body is larger than {limit} bytes",

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from deuteron import migrations
 
 from .settings import Settings, SettingsError
-from .store import Store
+from .store import ServiceStore
 
 logger = logging.getLogger("deuteron.server")
 
@@ -24,11 +24,11 @@ def serve(settings: Settings) -> None:
     """
     import uvicorn
 
-    from .app import create_app
+    from .app import create_app  # lazy: fastapi takes half a second
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     migrations.upgrade(settings.database_url)
-    store = Store.open(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
     try:
         require_tokens_exist(settings, store)
         listener = bind(settings)
@@ -69,7 +69,7 @@ def bind(settings: Settings) -> socket.socket:
     return listener
 
 
-def require_tokens_exist(settings: Settings, store: Store) -> None:
+def require_tokens_exist(settings: Settings, store: ServiceStore) -> None:
     """Raises:
     SettingsError: tokens are required and there is no valid administrator's token.
     """

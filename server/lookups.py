@@ -15,13 +15,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
+from deuteron.compiler import KernelSource
 from deuteron.tuner import (
+    BUILTINS,
     Answer,
     ConfigRecord,
     DeviceFingerprint,
     RecordIndex,
+    builtin_workload,
     canonical_name,
     shape_key,
 )
@@ -29,9 +32,8 @@ from deuteron.tuner.errors import RecordNotFound
 from deuteron.tuner.records.lookup import lookup
 
 from .metrics import Metrics
-from .problems import Problem
-from .store import Device, Store, Transaction
-from .submission import builtin_kernel_hash
+from .problems import HttpProblem
+from .store import ServiceStore, StoredDevice, Transaction
 
 _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
@@ -76,7 +78,7 @@ class _Resolved:
 class Lookups:
     """Answers questions from the store. Safe to share between threads."""
 
-    def __init__(self, store: Store, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ServiceStore, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._metrics = metrics
         self._clock = clock
@@ -209,7 +211,7 @@ def resolve_kernel(tx: Transaction, kernel: str) -> str:
     stored = tx.kernels.newest_named(kernel)
     found = stored.hash if stored is not None else builtin_kernel_hash(kernel)
     if found is None:
-        raise Problem(
+        raise HttpProblem(
             404,
             "kernel-not-found",
             f"there is no kernel {kernel!r}",
@@ -231,7 +233,7 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     elif device in ("cpu", "cuda"):
         candidates = [item for item in known.values() if item.kind == device]
         if len(candidates) > 1:
-            raise Problem(
+            raise HttpProblem(
                 422,
                 "ambiguous-device",
                 f"{len(candidates)} devices are of the kind {device!r}",
@@ -246,10 +248,19 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     return wanted, tuple(keys)
 
 
-def _fingerprint(device: Device) -> DeviceFingerprint:
+def _fingerprint(device: StoredDevice) -> DeviceFingerprint:
     return _parse_fingerprint(device.fingerprint)
 
 
 @lru_cache(maxsize=1024)
 def _parse_fingerprint(text: str) -> DeviceFingerprint:
     return DeviceFingerprint.from_json(json.loads(text))
+
+
+@cache
+def builtin_kernel_hash(name: str) -> str | None:
+    """The kernel hash of a built-in workload, None when there is no such workload."""
+    if name not in BUILTINS:
+        return None
+    kernel = builtin_workload(name).kernel
+    return KernelSource.from_text(kernel.source, kernel.name, kernel.filename).hash

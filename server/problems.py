@@ -33,7 +33,7 @@ _STATUS: dict[str, int] = {
 }
 
 
-class Problem(HTTPException):
+class HttpProblem(HTTPException):
     """An error answer with a title of its own.
 
     It derives from HTTPException so that it passes through FastAPI's body reader unchanged.
@@ -86,7 +86,7 @@ def install(app: FastAPI) -> None:
 
 async def _on_http(request: Request, error: Exception) -> Response:
     error = cast(StarletteHTTPException, error)
-    if isinstance(error, Problem):
+    if isinstance(error, HttpProblem):
         if error.status_code == 401 and _is_page(request):
             return RedirectResponse("/login", 303)
         return problem_response(error.status_code, error.slug, error.detail, hint=error.hint, headers=error.headers)

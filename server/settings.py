@@ -117,6 +117,7 @@ class Settings:
 
     @property
     def is_sqlite(self) -> bool:
+        """Whether the database is a SQLite file."""
         return self.database_url.startswith("sqlite")
 
     @property

@@ -19,6 +19,7 @@ class JobSignals:
         self._waiting: defaultdict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
 
     def notify(self, job_id: str) -> None:
+        """Wake the streams of a job: something about it was written."""
         with self._lock:
             waiting = list(self._waiting.get(job_id, ()))
         for loop, event in waiting:

@@ -6,25 +6,24 @@ import ast
 import hashlib
 import json
 import uuid
-from functools import cache
 from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner import BUILTINS, STRATEGIES, JobSpec, builtin_workload
+from deuteron.tuner import STRATEGIES, JobSpec
+from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import StrategyError
-from deuteron.tuner.json_fields import canonical_json
 
-from .dispatch.devices import resources_for
-from .problems import Problem
-from .store import Job, Kernel, NewJob, Transaction
+from .dispatch.resources import resources_for
+from .problems import HttpProblem
+from .store import Job, NewJob, StoredKernel, Transaction
 
 if TYPE_CHECKING:
     from .api.schemas import JobBody
-    from .context import Context
+    from .context import ServiceContext
 
 
-def submit(context: Context, body: JobBody, *, owner: str, idempotency_key: str | None) -> Job:
+def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_key: str | None) -> Job:
     """Store a job, or find the one that this key made.
 
     Raises:
@@ -81,7 +80,7 @@ def read_spec(document: dict[str, object]) -> JobSpec:
     return JobSpec.from_json(document)
 
 
-def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str) -> Kernel:
+def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str) -> StoredKernel:
     """Store the text under the hash that the compiler computed of it."""
     arguments = [
         {
@@ -100,27 +99,18 @@ def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str
     )
 
 
-@cache
-def builtin_kernel_hash(name: str) -> str | None:
-    """The kernel hash of a built-in workload, None when there is no such workload."""
-    if name not in BUILTINS:
-        return None
-    kernel = builtin_workload(name).kernel
-    return KernelSource.from_text(kernel.source, kernel.name, kernel.filename).hash
-
-
-def _check_size(context: Context, spec: JobSpec) -> None:
+def _check_size(context: ServiceContext, spec: JobSpec) -> None:
     settings = context.settings
     pairs = len(spec.shapes) * len(spec.dtypes)
     if pairs > settings.max_shapes:
-        raise Problem(
+        raise HttpProblem(
             422,
             "job-too-large",
             f"{len(spec.shapes)} shapes times {len(spec.dtypes)} dtypes are {pairs} searches",
             hint=f"at most {settings.max_shapes} in one job; split it",
         )
     if _trials_total(spec) > settings.max_trials:
-        raise Problem(
+        raise HttpProblem(
             422,
             "job-too-large",
             f"the budget allows {_trials_total(spec)} trials",
@@ -128,7 +118,7 @@ def _check_size(context: Context, spec: JobSpec) -> None:
         )
 
 
-def _check_device(context: Context, device: str) -> None:
+def _check_device(context: ServiceContext, device: str) -> None:
     needed = resources_for(device)
     present = context.dispatcher.devices()
     if present is None:

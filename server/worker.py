@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
+from .dispatch.resources import detected_devices
 from .settings import Settings, SettingsError
 
 logger = logging.getLogger("deuteron.worker")
@@ -29,8 +30,6 @@ def run_worker(
     Raises:
         SettingsError: the scheduler does not answer, or a device is not present.
     """
-    from .dispatch.devices import detected_devices
-
     present = detected_devices()
     chosen = list(devices) if devices else present
     missing = [device for device in chosen if device not in present]
@@ -46,8 +45,8 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     import dask
     from distributed import Nanny
 
-    from .dispatch.engine import WORKER_CONFIG, worker_options
-    from .dispatch.run import Bench
+    from .dispatch.engine import WORKER_CONFIG, worker_options  # lazy: dask takes half a second
+    from .dispatch.run import Bench  # lazy: dask takes half a second
 
     dask.config.set(WORKER_CONFIG)
     stop = asyncio.Event()

@@ -55,8 +55,8 @@ _HOMES = {
     "local": "tune_locally",
     "measure.statistics": "Interval",
     "progress": "progress_view summary_rows summary_table summary_text",
-    "records": "Answer Bundle ConfigRecord DeviceFingerprint RecordIndex canonical_name current_toolchain encode_record lookup "
-    "read_bundle write_bundle",
+    "records": "Answer Bundle ConfigRecord DeviceFingerprint RecordIndex canonical_name current_toolchain "
+    "encode_record lookup read_bundle write_bundle",
     "space": "Configuration Parameter Space config_key",
     "strategies": "STRATEGIES",
     "study": "run_job",

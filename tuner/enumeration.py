@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from .codec import Scalar
 from .expression import Expression
-from .json_fields import Scalar
 
 Axis: TypeAlias = tuple[str, tuple[Scalar, ...]]
 
@@ -127,6 +127,7 @@ class Component:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of its parameters, in the order of the space."""
         return tuple(name for name, _ in self.axes)
 
     @cached_property
@@ -144,6 +145,7 @@ class Component:
             return None
 
     def strike_counts(self) -> Counter[str]:
+        """How often each constraint (as the user wrote it) was what ended a prefix, over the whole walk."""
         struck: Counter[str] = Counter()
         for _ in walk(self.axes, self.conjuncts, self.constants, struck=struck):
             pass

@@ -1,20 +1,24 @@
-"""What a running job tells: dataclasses with a JSON form, in the order in which things happen."""
+"""What a running job tells, in the order in which things happen; ``kind`` says which in JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
-from .errors import SchemaError
-from .json_fields import Fields, JsonObject, Scalar, expect_scalar, expect_text
+from msgspec import field
+
+from .codec import Document, Finite, Scalar, convert, decode
 from .records import ConfigRecord
 from .trial import Trial, utc_now
-from .workloads.spec import read_shape
 
 
-@dataclass(frozen=True)
-class JobStarted:
+class _Event(Document, frozen=True, tag_field="kind"):
+    """Base of the events. ``at``: when it happened, ISO 8601 in UTC."""
+
+    noun: ClassVar[str] = "event"
+
+
+class JobStarted(_Event, frozen=True, tag="job_started"):
     """First event. ``device``: the fingerprint's key; ``tasks``: how many pairs of shape and dtype."""
 
     kernel_name: str
@@ -22,33 +26,25 @@ class JobStarted:
     strategy: str
     tasks: int
     trials: int | None
-    seconds: float | None
+    seconds: Finite | None
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {"kind": "job_started", **self.__dict__}
 
-
-@dataclass(frozen=True)
-class ShapeStarted:
+class ShapeStarted(_Event, frozen=True, tag="shape_started"):
     """``space_size``: number of valid configurations, None where there are too many to count. ``flops`` and ``bytes``
-    of one launch, so that times can be shown as rates. ``held``: parameters of the workload's space that change no code on
-    this device, and the one value of each that is tried."""
+    of one launch, so that times can be shown as rates. ``held``: parameters of the workload's space that change no code
+    on this device, and the one value of each that is tried."""
 
     shape: Mapping[str, int]
     dtype: str
     space_size: int | None
-    flops: float = 0.0
-    bytes: float = 0.0
+    flops: Finite = 0.0
+    bytes: Finite = 0.0
     held: Mapping[str, Scalar] = field(default_factory=dict)
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {"kind": "shape_started", **self.__dict__, "shape": dict(self.shape), "held": dict(self.held)}
 
-
-@dataclass(frozen=True)
-class TrialFinished:
+class TrialFinished(_Event, frozen=True, tag="trial_finished"):
     """``incumbent``: id of the fastest trial so far, None before the first success."""
 
     shape: Mapping[str, int]
@@ -57,61 +53,37 @@ class TrialFinished:
     incumbent: str | None
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {
-            "kind": "trial_finished",
-            "shape": dict(self.shape),
-            "dtype": self.dtype,
-            "trial": self.trial.to_json(),
-            "incumbent": self.incumbent,
-            "at": self.at,
-        }
 
+class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
+    """The search of one shape and dtype has its result."""
 
-@dataclass(frozen=True)
-class ShapeFinished:
     record: ConfigRecord
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {"kind": "shape_finished", "record": self.record.to_json(), "at": self.at}
 
-
-@dataclass(frozen=True)
-class JobFinished:
+class JobFinished(_Event, frozen=True, tag="job_finished"):
     """Last event of a job that went through. ``records``: ids. ``profile``: file name of the profile in the working
     folder, ``profile_sha256`` its digest."""
 
     records: tuple[str, ...]
-    duration_s: float
+    duration_s: Finite
     profile: str | None = None
     profile_sha256: str | None = None
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {"kind": "job_finished", **self.__dict__, "records": list(self.records)}
 
-
-@dataclass(frozen=True)
-class JobFailed:
+class JobFailed(_Event, frozen=True, tag="job_failed"):
     """Last event of a job that could not go on."""
 
     error: str
     hint: str | None = None
     at: str = field(default_factory=utc_now)
 
-    def to_json(self) -> JsonObject:
-        return {"kind": "job_failed", **self.__dict__}
 
-
-@dataclass(frozen=True)
-class JobCancelled:
+class JobCancelled(_Event, frozen=True, tag="job_cancelled"):
     """Last event of a job that was asked to stop; its finished trials stay valid."""
 
     at: str = field(default_factory=utc_now)
-
-    def to_json(self) -> JsonObject:
-        return {"kind": "job_cancelled", "at": self.at}
 
 
 TuneEvent: TypeAlias = (
@@ -120,51 +92,14 @@ TuneEvent: TypeAlias = (
 
 
 def event_from_json(value: object, where: str = "event") -> TuneEvent:
-    """Read any event by its ``kind``; raises :class:`SchemaError`."""
-    fields = Fields(value, where)
-    kind, at = fields.text("kind"), fields.text("at")
-    match kind:
-        case "job_started":
-            return JobStarted(
-                fields.text("kernel_name"),
-                fields.text("device"),
-                fields.text("strategy"),
-                fields.integer("tasks"),
-                fields.optional_integer("trials"),
-                fields.optional_number("seconds"),
-                at,
-            )
-        case "shape_started":
-            return ShapeStarted(
-                read_shape(fields.get("shape"), fields.where("shape")),
-                fields.text("dtype"),
-                fields.optional_integer("space_size"),
-                fields.number("flops"),
-                fields.number("bytes"),
-                fields.mapping("held", expect_scalar) if fields.has("held") else {},
-                at,
-            )
-        case "trial_finished":
-            return TrialFinished(
-                read_shape(fields.get("shape"), fields.where("shape")),
-                fields.text("dtype"),
-                Trial.from_json(fields.get("trial"), fields.where("trial")),
-                fields.optional_text("incumbent"),
-                at,
-            )
-        case "shape_finished":
-            return ShapeFinished(ConfigRecord.from_json(fields.get("record"), fields.where("record")), at)
-        case "job_finished":
-            return JobFinished(
-                fields.items("records", expect_text),
-                fields.number("duration_s"),
-                fields.optional_text("profile"),
-                fields.optional_text("profile_sha256"),
-                at,
-            )
-        case "job_failed":
-            return JobFailed(fields.text("error"), fields.optional_text("hint"), at)
-        case "job_cancelled":
-            return JobCancelled(at)
-        case _:
-            raise SchemaError(f"{where}: unknown kind {kind!r}")
+    """Any event out of parsed JSON, by its ``kind``; raises :class:`~.errors.SchemaError`."""
+    return convert(value, _ANY, where)
+
+
+def decode_event(text: str | bytes, where: str = "event") -> TuneEvent:
+    """Any event out of JSON text; raises :class:`~.errors.SchemaError`."""
+    return decode(text, _ANY, where)
+
+
+# A union is a type for msgspec, and none for type checkers.
+_ANY: type[TuneEvent] = TuneEvent  # type: ignore[assignment]

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from .codec import Scalar
 from .errors import ExpressionError
-from .json_fields import Scalar
 
 MAX_TEXT = 2000
 MAX_NODES = 400

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from typing import ClassVar
 
+from msgspec import field
+
+from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
-from .json_fields import Fields, JsonObject, canonical_json, expect_text
-from .workloads import Problem, WorkloadSpec
-from .workloads.spec import read_shape
+from .workloads import Problem, WorkloadSpec, workload_from_json
 
 MAX_SHAPES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Document, frozen=True, forbid_unknown_fields=True):
     """When to stop. ``trials``: configurations screened per shape and dtype, the default included; None is the whole
     space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit."""
 
+    noun: ClassVar[str] = "budget"
+
     trials: int | None = 100
-    seconds: float | None = None
+    seconds: Finite | None = None
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:
@@ -27,24 +29,20 @@ class Budget:
         if self.seconds is not None and not self.seconds > 0:
             raise JobError(f"a budget of {self.seconds} seconds", hint="more than 0")
 
-    def to_json(self) -> JsonObject:
-        return {"trials": self.trials, "seconds": self.seconds}
-
-    @staticmethod
-    def from_json(value: object, where: str = "budget") -> Budget:
-        fields = Fields(value, where)
-        budget = Budget(fields.optional_integer("trials"), fields.optional_number("seconds"))
-        fields.finish()
-        return budget
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """A limit that is left out is no limit."""
+        return {"trials": None, **expect_object(value, where)}
 
 
-@dataclass(frozen=True)
-class JobSpec:
+class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
     """Tune ``workload`` for every shape and dtype on ``device`` ("cpu", "cuda:0").
 
     ``strategy``: a name of :data:`deuteron.tuner.strategies.STRATEGIES`. The same ``seed`` gives the same proposals.
     Raises :class:`JobError`, :class:`~.errors.WorkloadError` when shapes or dtypes do not fit the workload.
     """
+
+    noun: ClassVar[str] = "job"
 
     workload: WorkloadSpec
     shapes: tuple[Mapping[str, int], ...]
@@ -71,33 +69,16 @@ class JobSpec:
             for dtype in self.dtypes:
                 yield Problem(self.workload, shape, dtype)
 
-    def to_json(self) -> JsonObject:
-        return {
-            "workload": self.workload.to_json(),
-            "shapes": [dict(shape) for shape in self.shapes],
-            "dtypes": list(self.dtypes),
-            "device": self.device,
-            "budget": self.budget.to_json(),
-            "strategy": self.strategy,
-            "seed": self.seed,
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str = "job") -> JobSpec:
-        """Read a job. ``shapes`` and ``dtypes`` left out are the workload's suite and its first dtype."""
-        fields = Fields(value, where)
-        workload = WorkloadSpec.from_json(fields.get("workload"), fields.where("workload"))
-        spec = JobSpec(
-            workload=workload,
-            shapes=fields.items("shapes", read_shape) if fields.has("shapes") else workload.shapes,
-            dtypes=fields.items("dtypes", expect_text) if fields.has("dtypes") else workload.dtypes[:1],
-            device=fields.optional_text("device") or "cpu",
-            budget=Budget.from_json(fields.get("budget"), fields.where("budget")) if fields.has("budget") else Budget(),
-            strategy=fields.optional_text("strategy") or "random",
-            seed=fields.optional_integer("seed") or 0,
-        )
-        fields.finish()
-        return spec
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """``shapes`` and ``dtypes`` left out are the workload's suite and its first dtype."""
+        fields = without_nulls(value, where)
+        if "workload" not in fields:
+            raise SchemaError(f"{where}: the field 'workload' is missing")
+        workload = workload_from_json(fields["workload"], f"{where}.workload")
+        if "budget" in fields:
+            fields["budget"] = Budget.from_json(fields["budget"], f"{where}.budget")
+        return {"shapes": workload.shapes, "dtypes": workload.dtypes[:1], **fields, "workload": workload}
 
 
 def shape_key(shape: Mapping[str, int]) -> str:

@@ -21,6 +21,7 @@ from .job import shape_key
 from .measure.statistics import Interval
 from .records import ConfigRecord
 from .search_profile import config_label
+from .time_text import duration_text, time_text
 from .trial import Trial
 
 if TYPE_CHECKING:
@@ -49,14 +50,6 @@ def progress_view(stream: TextIO | None = None) -> ProgressView:
     """A live view where ``stream`` (stdout) is a terminal, else plain lines."""
     stream = stream or sys.stdout
     return LiveProgress(stream) if stream.isatty() else PlainProgress(stream)
-
-
-def time_text(ns: float) -> str:
-    """``12.3 us``: three digits and the fitting unit."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns / size < 1000 else f"{ns / size:.0f} {unit}"
-    return f"{ns:.3g} ns"
 
 
 def speedup_text(speedup: Interval) -> str:
@@ -97,7 +90,7 @@ def event_text(event: TuneEvent) -> str | None:
         case ShapeFinished(record=record):
             return f"{record.shape_key} {record.dtype}: {_record_text(record)}"
         case JobFinished():
-            return f"finished after {event.duration_s:.1f} s"
+            return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():
             return f"failed: {event.error}" + (f"\nhint: {event.hint}" if event.hint else "")
         case JobCancelled():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from deuteron.profiler.device_fields import device_fields
+from deuteron.profiler.profile import Profile
 
 from .job import shape_key
 from .space import Configuration
@@ -14,7 +16,6 @@ from .workloads import Problem
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
-    from deuteron.profiler import Profile
 
 FILE_NAME = "search.hatchet"
 NS_PER_S = 1e9
@@ -31,18 +32,17 @@ def config_label(config: Configuration) -> str:
 class SearchProfile:
     """Collects trials as frames ``kernel / shape dtype / phase / configuration``.
 
-    A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come out
-    right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
+    A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come
+    out right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
     """
 
     def __init__(self, properties: DeviceProperties) -> None:
-        from deuteron.profiler import Profile
-
         self._profile: Profile = Profile()
         self._kind = "CUDA" if properties.kind == "cuda" else "CPU"
-        self._profile.device(self._kind, 0, **_device_fields(properties))
+        self._profile.device(self._kind, 0, **device_fields(properties))
 
     def add(self, problem: Problem, trial: Trial) -> None:
+        """Add one trial; a duplicate of earlier code, and a failure, count as metrics without a time."""
         path = [
             problem.spec.kernel.name,
             f"{shape_key(problem.dims)} {problem.dtype}",
@@ -72,15 +72,3 @@ class SearchProfile:
         path = folder / name
         self._profile.write(path)
         return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _device_fields(properties: DeviceProperties) -> Mapping[str, int | str]:
-    capability = properties.compute_capability
-    known = {
-        "arch": None if capability is None else f"{capability[0]}{capability[1]}",
-        "bus_width": properties.memory_bus_bits,
-        "clock_rate": properties.clock_khz,
-        "memory_clock_rate": properties.memory_clock_khz,
-        "num_sms": properties.sm_count,
-    }
-    return {name: value for name, value in known.items() if value is not None}

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from .codec import Scalar
 from .errors import JobError
-from .evaluate.compile_pool import Compiled
-from .evaluate.evaluator import Evaluator, Raced, Screened
-from .json_fields import Scalar
+from .evaluate.evaluator import Evaluator
+from .evaluate.messages import Compiled, Raced, Screened
 from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
 from .space import Configuration, Space, config_key
 from .strategies import Outcome, Strategy
-from .trial import Trial, utc_now
+from .trial import Phase, Trial, utc_now
 from .workloads import Problem
 
 # Screening times of different moments differ by clocks and neighbours: what may be within this of the best may be it.
@@ -280,7 +280,7 @@ class ShapeSearch:
 
     def _group(
         self,
-        phase: str,
+        phase: Phase,
         configs: Sequence[Configuration],
         times: Sequence[Sequence[float]],
         raced: Raced | None,
@@ -369,7 +369,7 @@ class ShapeSearch:
         return min(usual, max(0.0, left) * share)
 
 
-def complete_group(trials: Sequence[Trial], phase: str) -> list[Trial]:
+def complete_group(trials: Sequence[Trial], phase: Phase) -> list[Trial]:
     """The trials of the last race or final, if all of them were reported; else none."""
     found = [trial for trial in trials if trial.phase == phase]
     if not found:

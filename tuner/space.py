@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
+from msgspec import field
+from msgspec.structs import force_setattr, replace
+
+from .codec import Document, Scalar, canonical_json, convert, expect_object, without_nulls
 from .enumeration import (
     MAX_VISITS,
     Component,
@@ -17,9 +20,8 @@ from .enumeration import (
     first_point,
     walk,
 )
-from .errors import ExpressionError, SchemaError, SpaceError
+from .errors import ExpressionError, SpaceError
 from .expression import Expression
-from .json_fields import Fields, JsonObject, Scalar, canonical_json, expect_scalar, expect_text
 
 Configuration: TypeAlias = Mapping[str, Scalar]
 
@@ -33,20 +35,14 @@ def config_key(config: Configuration) -> str:
     return canonical_json(dict(config))
 
 
-def read_config(value: object, where: str) -> dict[str, Scalar]:
-    """A configuration out of parsed JSON; raises :class:`SchemaError`."""
-    if not isinstance(value, Mapping):
-        raise SchemaError(f"{where}: expected an object of parameter values")
-    return {str(name): expect_scalar(item, f"{where}.{name}") for name, item in value.items()}
-
-
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One axis of a space.
 
     ``default`` is the first choice unless given. Where ``when`` (an expression over other parameters) is false the
     parameter has no effect and keeps its default, so equivalent configurations are not tried twice.
     """
+
+    noun: ClassVar[str] = "parameter"
 
     name: str
     choices: tuple[Scalar, ...]
@@ -61,7 +57,7 @@ class Parameter:
         if len(self.choices) > MAX_CHOICES:
             raise SpaceError(f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}")
         if self.default is None:
-            object.__setattr__(self, "default", self.choices[0])
+            force_setattr(self, "default", self.choices[0])
         keys = [canonical_json(choice) for choice in self.choices]
         if len(set(keys)) != len(keys):
             raise SpaceError(f"the parameter {self.name!r} lists a choice twice")
@@ -71,28 +67,13 @@ class Parameter:
                 hint=f"choices: {list(self.choices)}",
             )
 
-    def to_json(self) -> JsonObject:
-        data: JsonObject = {
-            "name": self.name,
-            "choices": list(self.choices),
-            "default": self.default,
-        }
-        return data | ({} if self.when is None else {"when": self.when})
-
-    @staticmethod
-    def from_json(value: object, where: str = "parameter") -> Parameter:
-        fields = Fields(value, where)
-        name, choices = fields.text("name"), fields.items("choices", expect_scalar)
-        when = fields.optional_text("when")
-        has_default = fields.has("default")
-        fields.finish()
-        if not has_default:
-            return Parameter(name, choices, when=when)
-        return Parameter(name, choices, expect_scalar(fields.get("default"), f"{where}.default"), when)
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """A default of null is the first choice."""
+        return without_nulls(value, where)
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """Parameters, and the constraints that valid configurations satisfy.
 
     Constraints are :class:`~.expression.Expression` texts over parameter names and over ``constants``: facts of the
@@ -100,8 +81,11 @@ class Space:
     choices, last parameter fastest, and never builds a point whose prefix already breaks a constraint.
     """
 
+    noun: ClassVar[str] = "space"
+
     parameters: tuple[Parameter, ...]
-    constraints: tuple[str, ...] = ()
+    # Written even where there are none: omit_defaults knows only plain defaults.
+    constraints: tuple[str, ...] = field(default_factory=lambda: ())
     constants: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -122,6 +106,7 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
         return tuple(parameter.name for parameter in self.parameters)
 
     @cached_property
@@ -161,8 +146,8 @@ class Space:
         return None if limit is not None and total > limit else total
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
-        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands of
-        steps lead to no further one: such a space cannot be enumerated, only sampled."""
+        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands
+        of steps lead to no further one: such a space cannot be enumerated, only sampled."""
         self._require_bound()
         try:
             yield from walk(self._axes(), self._conjuncts, self.constants, max_gap=MAX_VISITS)
@@ -187,6 +172,7 @@ class Space:
         return [c.origin for c in self._conjuncts if not c.expression.evaluate(names)]
 
     def contains(self, config: Configuration) -> bool:
+        """Whether ``config`` has exactly the space's parameters, each a choice, and satisfies all constraints."""
         return not self.violations(config)
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
@@ -224,26 +210,18 @@ class Space:
         """Every parameter at its default, or the nearest valid configuration. Raises :class:`SpaceError` if empty."""
         return self.nearest({})
 
-    def to_json(self) -> JsonObject:
-        data: JsonObject = {
-            "parameters": [parameter.to_json() for parameter in self.parameters],
-            "constraints": list(self.constraints),
-        }
-        return data | ({"constants": dict(self.constants)} if self.constants else {})
-
-    @staticmethod
-    def from_json(value: object, where: str = "space") -> Space:
-        """Also accepts ``"parameters": {"BLOCK": [64, 128]}``, the form people write by hand."""
-        fields = Fields(value, where)
-        if isinstance(fields.get("parameters"), Mapping):
-            choices = fields.mapping("parameters", _read_choices)
-            parameters = tuple(Parameter(name, values) for name, values in choices.items())
-        else:
-            parameters = fields.items("parameters", Parameter.from_json)
-        constraints = fields.items("constraints", expect_text) if fields.has("constraints") else ()
-        constants = fields.mapping("constants", expect_scalar) if fields.has("constants") else {}
-        fields.finish()
-        return Space(parameters, constraints, constants)
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """``"parameters": {"BLOCK": [64, 128]}``, the form people write by hand, stands for a list of parameters."""
+        fields = without_nulls(value, where)
+        parameters = fields.get("parameters")
+        if isinstance(parameters, Mapping):
+            read = {
+                name: convert(choices, tuple[Scalar, ...], f"{where}.parameters.{name}")
+                for name, choices in expect_object(parameters, f"{where}.parameters").items()
+            }
+            fields["parameters"] = [Parameter(name, choices) for name, choices in read.items()]
+        return fields
 
     @cached_property
     def _choice_keys(self) -> dict[str, frozenset[str]]:
@@ -290,9 +268,3 @@ class Space:
                 hint=f"these tie {', '.join(component.names)} together: widen their choices or drop a constraint",
             )
         return SpaceError("no valid configuration was found in a space too large to list")
-
-
-def _read_choices(value: object, where: str) -> tuple[Scalar, ...]:
-    if not isinstance(value, list | tuple):
-        raise SchemaError(f"{where}: expected a list of choices")
-    return tuple(expect_scalar(item, f"{where}[{i}]") for i, item in enumerate(value))

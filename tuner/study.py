@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from deuteron.compiler.errors import DeuteronError
+from msgspec.structs import replace
 
+from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.runtime.devices import get_device
+
+from .codec import Scalar
 from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
@@ -25,7 +29,6 @@ from .events import (
     TuneEvent,
 )
 from .job import JobSpec, shape_key, task_key
-from .json_fields import Scalar
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .search_profile import FILE_NAME, SearchProfile
 from .shape_search import Cancelled, ShapeSearch, complete_group
@@ -63,9 +66,10 @@ def run_job(
 ) -> list[ConfigRecord]:
     """Tune every shape and dtype of a job; the records, in order.
 
-    ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they are
-    taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says True the
-    records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as ``search.hatchet``.
+    ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they
+    are taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says
+    True the records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as
+    ``search.hatchet``.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
@@ -109,8 +113,6 @@ class _JobRun:
         ]
 
     def run(self) -> list[ConfigRecord]:
-        from deuteron.compiler.runtime.devices import get_device
-
         began = time.monotonic()
         device = get_device(self._spec.device)
         self._device = device

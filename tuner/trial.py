@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import ClassVar, Literal, TypeAlias
 
-from .json_fields import Fields, JsonObject, Scalar, expect_number
+from msgspec import field
+
+from .codec import Document, Finite, Scalar
 from .measure.statistics import Interval
-from .space import read_config
 
-STATUSES = ("ok", "invalid", "compile_error", "wrong_result", "crashed", "timeout", "failed")
-PHASES = ("screen", "race", "final")
+Status: TypeAlias = Literal["ok", "invalid", "compile_error", "wrong_result", "crashed", "timeout", "failed"]
+Phase: TypeAlias = Literal["screen", "race", "final"]
 
 
 def utc_now() -> str:
@@ -20,8 +21,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Document, frozen=True):
     """What one evaluation of a configuration gave.
 
     A configuration has one trial of phase ``screen``, and further ones if it reached the ``race`` or the ``final``.
@@ -32,48 +32,16 @@ class Trial:
     over the default configuration's, measured in pairs.
     """
 
+    noun: ClassVar[str] = "trial"
+
     number: int
     config: Mapping[str, Scalar]
-    status: str
-    phase: str
+    status: Status
+    phase: Phase
     time_ns: Interval | None = None
     error: str | None = None
     reference: str | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, Finite] = field(default_factory=dict)
     duration_s: float = 0.0
     started_at: str = field(default_factory=utc_now)
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
-
-    def to_json(self) -> JsonObject:
-        return {
-            "id": self.id,
-            "number": self.number,
-            "config": dict(self.config),
-            "status": self.status,
-            "phase": self.phase,
-            "time_ns": None if self.time_ns is None else self.time_ns.to_json(),
-            "error": self.error,
-            "reference": self.reference,
-            "metrics": dict(self.metrics),
-            "started_at": self.started_at,
-            "duration_s": self.duration_s,
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str = "trial") -> Trial:
-        fields = Fields(value, where)
-        return Trial(
-            id=fields.text("id"),
-            number=fields.integer("number"),
-            config=read_config(fields.get("config"), fields.where("config")),
-            status=fields.one_of("status", STATUSES),
-            phase=fields.one_of("phase", PHASES),
-            time_ns=Interval.from_json(fields.get("time_ns"), fields.where("time_ns"))
-            if fields.has("time_ns")
-            else None,
-            error=fields.optional_text("error"),
-            reference=fields.optional_text("reference"),
-            metrics=fields.mapping("metrics", expect_number),
-            started_at=fields.text("started_at"),
-            duration_s=fields.number("duration_s"),
-        )

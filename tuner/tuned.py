@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deuteron.compiler import knobs
+from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.arrays.arguments import readers
+from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
+from deuteron.compiler.runtime.devices import default_device, get_device
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
@@ -35,13 +35,12 @@ class TunedKernel:
     """A kernel with a :class:`~.records.RecordIndex`; made by :func:`tuned`.
 
     ``kernel[grid](*args, **constexprs)`` launches with the configuration found for shape, dtype and device of the
-    arguments; what it sets wins over ``constexprs``, which serve where there is no record. The answer is kept per shape, so
-    only the first launch of a shape looks it up. ``last_answer`` says what was chosen and why.
+    arguments; what it sets wins over ``constexprs``, which serve where there is no record. The answer is kept per
+    shape, so only the first launch of a shape looks it up. ``last_answer`` says what was chosen and why.
     """
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
         self.kernel = kernel
-        from deuteron.compiler import JITFunction
 
         base = kernel if isinstance(kernel, JITFunction) else kernel.base_fn
         self._base = base
@@ -106,7 +105,6 @@ class TunedKernel:
     def _dtype(self, bound: Mapping[str, object]) -> str:
         if self._dtype_argument is None:
             return ""
-        from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
         value = bound.get(self._dtype_argument)
         return canonical_dtype(getattr(value, "dtype", type(value).__name__))
@@ -131,43 +129,40 @@ def fetch_bundle(url: str, folder: Path | None = None) -> Path:
     folder = folder or knobs.home.get() / "bundles"
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     etag_path = path.with_suffix(".etag")
-    request = urllib.request.Request(url)
-    if path.exists() and etag_path.exists():
-        request.add_header("If-None-Match", etag_path.read_text())
+    known = {"If-None-Match": etag_path.read_text()} if path.exists() and etag_path.exists() else {}
+    from .http import HttpClient, ServiceError, ServiceUnreachable  # lazy: httpx is for those who fetch
+
     try:
-        with urllib.request.urlopen(request, timeout=FETCH_SECONDS) as response:
-            folder.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(f".{os.getpid()}.part")
-            with part.open("wb") as file:
-                while chunk := response.read(1 << 20):
-                    file.write(chunk)
-            try:
-                read_bundle(part)
-            except BundleError:
-                part.unlink()
-                raise
-            part.replace(path)
-            etag_path.write_text(response.headers.get("ETag", ""))
-    except urllib.error.HTTPError as error:
-        if error.code != 304:
-            raise BundleError(
-                f"{url} answered {error.code}: {_detail(error)}", hint="check address and token"
-            ) from None
-    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        with (
+            HttpClient(url, timeout_s=FETCH_SECONDS) as client,
+            client.stream(url, headers=known, follow_redirects=True) as response,
+        ):
+            if response.status_code != 304:
+                _keep(response.iter_bytes(1 << 20), path)
+                etag_path.write_text(response.headers.get("ETag", ""))
+    except ServiceError as error:
+        raise BundleError(f"{url} answered: {error.message}", hint="check address and token") from None
+    except ServiceUnreachable as error:
         if not path.exists():
             raise BundleError(
-                f"cannot fetch {url}: {error}", hint="pull a bundle to a file and pass its path"
+                f"cannot fetch {url}: {error.message}", hint="pull a bundle to a file and pass its path"
             ) from None
     return path
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
-    """The detail of an RFC 9457 problem, or the reason phrase."""
+def _keep(chunks: Iterable[bytes], path: Path) -> None:
+    """Publish a bundle that arrives in ``chunks`` at ``path``, if it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    with part.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
     try:
-        problem = json.loads(error.read(1 << 16))
-        return str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
-        return str(error.reason)
+        read_bundle(part)
+    except BundleError:
+        part.unlink()
+        raise
+    part.replace(path)
 
 
 def _reader(source: str | None, dim: str) -> _Reader:
@@ -198,9 +193,6 @@ def _reader(source: str | None, dim: str) -> _Reader:
 
 def _device_of(bound: Mapping[str, object]) -> Device:
     """The device that the array arguments are on."""
-    from deuteron.compiler.runtime.arrays.arguments import readers
-    from deuteron.compiler.runtime.devices import default_device, get_device
-
     for value in bound.values():
         if getattr(value, "shape", None) is not None:
             key, _ = readers[type(value)](value)

@@ -6,8 +6,8 @@ A user's kernel is described beside the file or in it:
   ``ast.literal_eval``; ``workloads = {"kernel": {...}}`` where a file has several kernels;
 - or a JSON file with the same content, given separately.
 
-The fields are those of :class:`~.workloads.WorkloadSpec` without ``kernel``, which is the file itself. Neither form, nor
-the file, is ever executed.
+The fields are those of :class:`~.workloads.WorkloadSpec` without ``kernel``, which is the file itself. Neither form,
+nor the file, is ever executed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from .codec import JsonObject, expect_object, parse_json
 from .errors import WorkloadError
-from .json_fields import JsonObject, expect_object, parse_json
 from .workloads import BUILTINS, WorkloadSpec, builtin_workload
 
 EXAMPLE = (

@@ -1,4 +1,5 @@
-"""Conditionals: what is known while compiling picks a side; otherwise both are compiled and what they change is merged."""
+"""Conditionals: what is known while compiling picks a side; otherwise both are compiled and what they change is
+merged."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class Carried:
     """The variables that a loop's body changes.
 
     Their types are those before the loop; a plain number that the body turns into something else takes the body's type,
-    for which the body is compiled once more. ``index`` is the loop's own variable, which is carried where it was defined
-    before: it keeps its last value.
+    for which the body is compiled once more. ``index`` is the loop's own variable, which is carried where it was
+    defined before: it keeps its last value.
     """
 
     def __init__(self, frame: Frame, body: list[ast.stmt], index: str | None) -> None:

@@ -1,7 +1,7 @@
 """Which rule compiles which kind of statement or expression, and how a list of statements is compiled.
 
-The rules register themselves here (statements, branches, loops, expressions), so that each of them may compile any other
-without importing it.
+The rules register themselves here (statements, branches, loops, expressions), so that each of them may compile any
+other without importing it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Undefined:
 MAX_STEPS = 200_000
 
 
-class Budget:
+class StepBudget:
     """Bounds the work of one compilation: kernel text may come from anywhere."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Frame:
 
     source: KernelSource
     builder: Builder
-    budget: Budget
+    budget: StepBudget
     scope: Scope = field(default_factory=dict)
     open: list[OpenConditional] = field(default_factory=list)
     mark: int = 0

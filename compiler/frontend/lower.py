@@ -18,7 +18,7 @@ from ..tile.control import Yield
 from . import branches, expressions, loops, statements
 from .dispatch import evaluate, execute
 from .exits import close, goes_on, leave
-from .frame import Budget, Frame
+from .frame import Frame, StepBudget
 from .names import RETURNED, VALUE
 
 #: The modules whose rules compile statements and expressions; importing them registers the rules.
@@ -94,7 +94,7 @@ class Compilation:
         self.builder = builder
         self.debug = debug
         self.depth = 0
-        self.budget = Budget()
+        self.budget = StepBudget()
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Inline a jit function at the current place."""
@@ -140,8 +140,8 @@ class Compilation:
 def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
     """Parameters of a called jit function to values; raises UnsupportedSyntax as Python would raise TypeError.
 
-    Annotations of a called function promise nothing: as in Triton, a tensor may arrive where ``tl.constexpr`` is written,
-    and what needs a compile-time value says so itself.
+    Annotations of a called function promise nothing: as in Triton, a tensor may arrive where ``tl.constexpr`` is
+    written, and what needs a compile-time value says so itself.
     """
     arguments = callee.arguments
     positional = len(arguments) - len(callee.node.args.kwonlyargs)
@@ -165,4 +165,4 @@ def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, obje
 def _call_default(callee: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
-    return evaluate(Frame(callee, Builder(Block()), Budget()), argument.default)
+    return evaluate(Frame(callee, Builder(Block()), StepBudget()), argument.default)

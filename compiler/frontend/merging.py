@@ -80,7 +80,7 @@ def as_leaf(value: object, type: Tile) -> tensor:
 
 
 @dataclass(slots=True)
-class Slot:
+class PathValue:
     """A value that depends on the path: ``parts`` of the two sides, in ``type``."""
 
     parts: tuple[object, object]
@@ -91,8 +91,8 @@ class Slot:
 class Meeting:
     """Pairs up the values of two paths. What is known on both stays as it is; the rest are slots."""
 
-    slots: list[Slot] = field(default_factory=list)
-    _known: dict[tuple[int, int], Slot] = field(default_factory=dict)
+    slots: list[PathValue] = field(default_factory=list)
+    _known: dict[tuple[int, int], PathValue] = field(default_factory=dict)
 
     def join(self, name: str, a: object, b: object) -> object:
         """The merged value, with slots as its leaves; ANY on one side takes what the other side has."""
@@ -108,7 +108,7 @@ class Meeting:
         key = (id(a), id(b))
         slot = self._known.get(key)
         if slot is None:
-            slot = self._known[key] = Slot((a, b), type)
+            slot = self._known[key] = PathValue((a, b), type)
             self.slots.append(slot)
         return slot
 
@@ -133,7 +133,7 @@ class Meeting:
         """A joined value with its slots replaced by tensors, which are given by the slots' identity."""
         if isinstance(joined, tuple):
             return tuple(self.rebuild(part, made) for part in joined)
-        return made[id(joined)] if isinstance(joined, Slot) else joined
+        return made[id(joined)] if isinstance(joined, PathValue) else joined
 
 
 def _shown(value: object) -> str:
@@ -175,7 +175,7 @@ def merge(
         return {name: meeting.rebuild(value, made) for name, value in joined.items()}
 
 
-def _is_condition(slot: Slot) -> bool:
+def _is_condition(slot: PathValue) -> bool:
     """Whether it is True on one side and False on the other: the condition itself, or its opposite."""
     a, b = slot.parts
     return isinstance(a, bool) and isinstance(b, bool) and a is not b

@@ -13,7 +13,7 @@ from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
-from .scratch import Allocation, Interval, is_shared_by_threads
+from .scratch import Allocation, ByteRange, is_shared_by_threads
 
 #: Through which pointers an array was touched; None stands for any.
 Touched = dict[Value | None, set[Value | None]]
@@ -23,7 +23,7 @@ Touched = dict[Value | None, set[Value | None]]
 class Pending:
     """What some threads may still be doing since the last barrier. Arrays are named by the parameter they come from."""
 
-    scratch: set[Interval] = field(default_factory=set)
+    scratch: set[ByteRange] = field(default_factory=set)
     read: Touched = field(default_factory=dict)
     written: Touched = field(default_factory=dict)
     changed: Touched = field(default_factory=dict)  # by atomics, which are in order among themselves

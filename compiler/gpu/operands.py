@@ -1,8 +1,8 @@
 """Conversions to tensor core operands through shared memory, read back by ldmatrix.
 
-The tile lies in shared memory along the axis in which its threads hold consecutive elements, so that they store 16 bytes
-at a time; rows are swizzled by 16-byte chunks so that neither side has bank conflicts. ldmatrix then hands out fragments,
-transposed where the matrix product wants the other axis.
+The tile lies in shared memory along the axis in which its threads hold consecutive elements, so that they store 16
+bytes at a time; rows are swizzled by 16-byte chunks so that neither side has bank conflicts. ldmatrix then hands out
+fragments, transposed where the matrix product wants the other axis.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class ReductionPlan:
 
 @lru_cache(maxsize=2048)
 def plan_reduction(layout: LinearLayout, axis: int) -> ReductionPlan:
-    """The steps that reduce a tile of ``layout`` along ``axis``; every basis moves along the axis only or not at all."""
+    """The steps that reduce a tile of ``layout`` along ``axis``; every basis moves along the axis only or not at
+    all."""
     result = slice_layout(layout, axis)
     positions = result.register_offsets()
     seen: set[int] = set()

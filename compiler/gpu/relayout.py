@@ -1,9 +1,10 @@
-"""Re-emits a tile function with layouts: the demand for a layout travels from where values are used to where they are made.
+"""Re-emits a tile function with layouts: the demand for a layout travels from where values are used to where they are
+made.
 
 Every operation is visited once, in order. What exists once is emitted in its home layout (see :mod:`.homes`); what is
-cheap is emitted when somebody asks for it, in the layout asked for; views pass the question on to their operand. A value
-is emitted in the block that defines it, even when a nested block asks, so nothing is converted twice or inside a loop
-without need.
+cheap is emitted when somebody asks for it, in the layout asked for; views pass the question on to their operand. A
+value is emitted in the block that defines it, even when a nested block asks, so nothing is converted twice or inside a
+loop without need.
 """
 
 from __future__ import annotations

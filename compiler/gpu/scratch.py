@@ -27,13 +27,13 @@ ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ByteRange:
     """Bytes ``start`` to ``end`` (exclusive) of shared memory."""
 
     start: int
     end: int
 
-    def overlaps(self, other: Interval) -> bool:
+    def overlaps(self, other: ByteRange) -> bool:
         return self.start < other.end and other.start < self.end
 
 
@@ -41,7 +41,7 @@ class Interval:
 class Allocation:
     """Where the scratch of each operation lies, and how many bytes there are in all."""
 
-    places: dict[Op, Interval]
+    places: dict[Op, ByteRange]
     total: int
 
 
@@ -61,12 +61,12 @@ def allocate(function: Function, target: Target) -> Allocation:
         raise OutOfResources("shared memory", largest, target.shared_bytes)
     roomy = max(largest, SMALL_BYTES, min(2 * largest, ROTATION_BYTES))
     limit = min(roomy, target.shared_bytes)
-    places: dict[Op, Interval] = {}
+    places: dict[Op, ByteRange] = {}
     cursor = total = 0
     for op, size in needs:
         start = cursor if cursor + size <= limit else 0
         cursor = -(-(start + size) // ALIGNMENT) * ALIGNMENT
-        places[op] = Interval(start, start + size)
+        places[op] = ByteRange(start, start + size)
         total = max(total, start + size)
     return Allocation(places, total)
 

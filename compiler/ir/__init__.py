@@ -8,8 +8,8 @@ from .core import (
     Effect,
     FieldKind,
     Function,
+    FunctionParameter,
     Op,
-    Parameter,
     Value,
     uses,
 )
@@ -29,7 +29,7 @@ __all__ = [
     "FieldKind",
     "Function",
     "Op",
-    "Parameter",
+    "FunctionParameter",
     "Pointer",
     "Scalar",
     "Tile",

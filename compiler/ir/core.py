@@ -224,7 +224,7 @@ class Block:
 
 
 @dataclass(eq=False)
-class Parameter:
+class FunctionParameter:
     """A run-time parameter of a kernel: its value and what the caller promised about it."""
 
     name: str
@@ -240,13 +240,13 @@ class Function:
     """
 
     name: str
-    parameters: list[Parameter] = field(default_factory=list)
+    parameters: list[FunctionParameter] = field(default_factory=list)
     body: Block = field(default_factory=Block)
     num_warps: int | None = None
 
     def add_parameter(self, name: str, type: Tile, divisibility: int = 1) -> Value:
         value = self.body.add_argument(type, name)
-        self.parameters.append(Parameter(name, value, divisibility))
+        self.parameters.append(FunctionParameter(name, value, divisibility))
         return value
 
     def walk(self) -> Iterator[Op]:

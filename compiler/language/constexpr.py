@@ -10,8 +10,8 @@ class constexpr:  # noqa: N801 -- the language's own name
     """Marks a value (or, as an annotation, a parameter) as known at compile time.
 
     Inside kernels compile-time values are plain Python values; this wrapper exists for globals,
-    ``BLOCK = tl.constexpr(128)``, and for annotations, ``BLOCK: tl.constexpr``. Arithmetic on globals gives globals that
-    kernels may use, too: ``HALF = BLOCK // 2``.
+    ``BLOCK = tl.constexpr(128)``, and for annotations, ``BLOCK: tl.constexpr``. Arithmetic on globals gives globals
+    that kernels may use, too: ``HALF = BLOCK // 2``.
     """
 
     __slots__ = ("value",)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .tensor import tensor
 
 
-class Emitter(Protocol):
+class OpEmitter(Protocol):
     """What a builder does for the language: take operations. The eager builder evaluates them at once."""
 
     location: Location | None
@@ -35,7 +35,7 @@ class Context(Protocol):
     debug: bool  # emit device assertions
 
     @property
-    def builder(self) -> Emitter: ...
+    def builder(self) -> OpEmitter: ...
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Call a jit function: inlined when compiling, executed when eager."""

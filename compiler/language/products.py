@@ -29,7 +29,8 @@ def dot(
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 are a batch of such products.
 
     16-bit and f32 operands accumulate in f32, f64 in f64, 8-bit integers in i32. ``input_precision`` is "tf32" (default
-    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no effect.
+    for f32 operands, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee".
+    ``max_num_imprecise_acc`` has no effect.
     """
     _check_operands(input, other)
     if len(input.shape) == 3:

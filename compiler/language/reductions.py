@@ -187,7 +187,8 @@ def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 
 @builtin
 def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> object:
-    """Prefix sums along ``axis``. bf16 is summed in f32, integers below 32 bits in 32; ``dtype`` chooses another type."""
+    """Prefix sums along ``axis``. bf16 is summed in f32, integers below 32 bits in 32; ``dtype`` chooses another
+    type."""
     x = cast_to(promote_bf16(input), dtype) if dtype is not None else widen_integers(promote_bf16(input))
     return associative_scan(x, axis, combine.add, reverse)
 

@@ -48,8 +48,8 @@ def shape_of(sizes: tuple[int, ...]) -> Shape:
 class tensor:  # noqa: N801 -- the language's own name
     """A scalar or tile in a kernel. Operators broadcast and promote as ``language/promotion.py`` says.
 
-    ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` the tile type. Most functions
-    of the language are methods too (``x.to(...)``, ``x.sum(axis=0)``); ``members.py`` attaches them.
+    ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` the tile type. Most
+    functions of the language are methods too (``x.to(...)``, ``x.sum(axis=0)``); ``members.py`` attaches them.
     """
 
     __slots__ = ("value",)

@@ -10,7 +10,7 @@ from .construct import blocked, coalesced, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
 from .f2 import LayoutError, LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
-from .linear import TOKEN_PATTERN, LinearLayout, Place
+from .linear import TOKEN_PATTERN, HardwareIndex, LinearLayout
 from .matrix import MatrixAccess, plan_matrix_access
 from .shared import (
     SharedLayout,
@@ -43,7 +43,7 @@ __all__ = [
     "LinearLayout",
     "LinearMap",
     "MatrixAccess",
-    "Place",
+    "HardwareIndex",
     "RegisterPermute",
     "SharedAccess",
     "SharedLayout",

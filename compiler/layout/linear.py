@@ -25,7 +25,7 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 Coordinates = tuple[int, ...]
 
 
-class Place(NamedTuple):
+class HardwareIndex(NamedTuple):
     """Where an element lives: indices of register, lane, warp and block."""
 
     register: int
@@ -235,20 +235,20 @@ class LinearLayout:
         """``register_coordinates`` as row-major linear indices."""
         return tuple(span_of(self.flat_register))
 
-    def locate(self, coordinates: Sequence[int]) -> Place:
+    def locate(self, coordinates: Sequence[int]) -> HardwareIndex:
         """One place that holds the element, low registers first; raises LayoutError when none does."""
         solution = Echelon(self.columns).solve(flatten(self.shape, coordinates))
         if solution is None:
             raise LayoutError(f"no thread holds element {tuple(coordinates)} of {self}")
         return self.place(solution)
 
-    def place(self, bits: int) -> Place:
+    def place(self, bits: int) -> HardwareIndex:
         """Split an input of ``map`` (or an output of ``inverse``) into its four indices."""
         indices = []
         for bases in (self.flat_register, self.flat_lane, self.flat_warp, self.flat_block):
             indices.append(bits & ((1 << len(bases)) - 1))
             bits >>= len(bases)
-        return Place(*indices)
+        return HardwareIndex(*indices)
 
     # Properties of the map
 

@@ -1,8 +1,8 @@
 """Mathematical functions in arithmetic that every target has, for f32 and f64, scalar or vector.
 
-exp, exp2, exp10, log, log2, log10, sin, cos, atan, atan2, tanh, erf and pow, within 2 units in the last place (erf of f64
-within 4; tests/compiler/llvm and tests/compiler/arithmetic measure them), with NaN, infinities, zeros and denormals as
-IEEE 754 and C ask. The polynomials are fitted by development/minimax.py.
+exp, exp2, exp10, log, log2, log10, sin, cos, atan, atan2, tanh, erf and pow, within 2 units in the last place (erf of
+f64 within 4; tests/compiler/llvm and tests/compiler/arithmetic measure them), with NaN, infinities, zeros and denormals
+as IEEE 754 and C ask. The polynomials are fitted by development/minimax.py.
 """
 
 from __future__ import annotations

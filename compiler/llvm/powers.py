@@ -128,7 +128,8 @@ def _scaled_logarithm(m: Arithmetic, x: Typed, y: Typed) -> tuple[Typed, Typed]:
 def _log2_of_two(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
     """log2(x) as a sum of two, for positive finite x.
 
-    With s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + 2/3 s**3 + s**5 (2/5 + ...); the first two terms are sums of two.
+    With s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + 2/3 s**3 + s**5 (2/5 + ...); the first two terms are sums of
+    two.
     """
     k, f = decomposed(m, x)
     s, s_low = _half_ratio(m, f)

@@ -1,4 +1,5 @@
-"""Arithmetic on f32 and f64 of any lane count, with numbers as constants: what the functions' templates are written in."""
+"""Arithmetic on f32 and f64 of any lane count, with numbers as constants: what the functions' templates are written
+in."""
 
 from __future__ import annotations
 

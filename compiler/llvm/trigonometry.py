@@ -1,8 +1,8 @@
 """Sine and cosine of any argument.
 
-Up to :data:`LIMIT` the multiple of pi/2 is taken off in three parts (Cody and Waite, "Software Manual for the Elementary
-Functions", 1980), with fma. Larger arguments are multiplied by the digits of 2/pi that matter (Payne and Hanek,
-"Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983), lane by lane and out of line.
+Up to :data:`LIMIT` the multiple of pi/2 is taken off in three parts (Cody and Waite, "Software Manual for the
+Elementary Functions", 1980), with fma. Larger arguments are multiplied by the digits of 2/pi that matter (Payne and
+Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983), lane by lane and out of line.
 """
 
 from __future__ import annotations

@@ -134,8 +134,8 @@ def first_literal_config(source: KernelSource) -> dict[str, object]:
 
 
 def literal_configs(source: KernelSource) -> Iterator[dict[str, object]]:
-    """Constexprs and schedule options of every ``Config({...}, num_warps=4)`` that the kernel's autotune decorator spells
-    out. What it computes is left out, since nothing of the file is executed."""
+    """Constexprs and schedule options of every ``Config({...}, num_warps=4)`` that the kernel's autotune decorator
+    spells out. What it computes is left out, since nothing of the file is executed."""
     for decorator in source.node.decorator_list:
         if isinstance(decorator, ast.Call) and _last_name(decorator.func) == "autotune":
             named = (k.value for k in decorator.keywords if k.arg == "configs")

@@ -77,7 +77,8 @@ class KernelSource:
 
     @staticmethod
     def from_file(path: str | Path, name: str) -> KernelSource:
-        """The jit function ``name`` of a file, read as text; raises as from_text, and CompilationError if unreadable."""
+        """The jit function ``name`` of a file, read as text; raises as from_text, and CompilationError if
+        unreadable."""
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -30,8 +30,8 @@ _MAX_DEPTH = 8
 @dataclass
 class Usage:
     """Names of parameters by what they are used for. ``integer_pointers`` point to indices or offsets; ``loaded`` and
-    ``stored`` are the pointers that the kernel reads and writes. ``idle`` are named nowhere but in loop hints that change
-    no code."""
+    ``stored`` are the pointers that the kernel reads and writes. ``idle`` are named nowhere but in loop hints that
+    change no code."""
 
     pointers: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)

@@ -1,5 +1,5 @@
-"""Which assembler turns PTX into machine code. Apart from the code that runs it, because the keys of cached variants name
-it and a launch from the cache needs nothing else of the compiler."""
+"""Which assembler turns PTX into machine code. Apart from the code that runs it, because the keys of cached variants
+name it and a launch from the cache needs nothing else of the compiler."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def assembler_options() -> list[str]:
 
 
 def assembler_identity() -> str:
-    """Which assembler PTX is assembled with: ``ptxas 13.0.88 compiler.36424714_0``, ``nvJitLink 13.0``, or ``absent``."""
+    """Which assembler PTX is assembled with: ``ptxas 13.0.88 compiler.36424714_0``, ``nvJitLink 13.0``, or
+    ``absent``."""
     if not has_ptxas():
         return _linker_identity()
     try:

@@ -16,8 +16,8 @@ from .formats import round_to
 class Constant(Op, mnemonic="constant"):
     """A tile filled with one value (a splat constant); rank 0 gives a scalar. Pointers may be 0 only.
 
-    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248, and floats are rounded, so that what
-    the compiler folds is what a kernel would compute.
+    The value is brought to its type: integers wrap, so a u8 constant of -8 holds 248, and floats are rounded, so that
+    what the compiler folds is what a kernel would compute.
     """
 
     value: int | float | bool

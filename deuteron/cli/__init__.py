@@ -18,9 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A :class:`~deuteron.compiler.errors.DeuteronError` becomes a message with its hint on stderr and the code 2;
     anything else that escapes is a defect and keeps its traceback.
     """
-    from deuteron.compiler.errors import DeuteronError
+    from deuteron.compiler.errors import DeuteronError  # lazy: help starts without the compiler
 
-    from .app import run
+    from .app import run  # lazy: every command's module
 
     try:
         code = run(sys.argv[1:] if arguments is None else list(arguments))

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import CommandError
-from .settings import Server
+from .export import WRITERS
+from .lookup import from_bundle, from_service
+from .output import print_records
+from .settings import Server, connect
 
 if TYPE_CHECKING:
     from deuteron.tuner import Bundle
@@ -20,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Download, show, query and export b
 BundleFile = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle file.")]
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """What ``export`` writes."""
 
     JSON = "json"
@@ -40,9 +43,7 @@ def pull(
 
     Example: `deuteron cache pull -o configs.bundle --server http://tuner:8642`
     """
-    from deuteron.tuner import read_bundle
-
-    from .settings import connect
+    from deuteron.tuner import read_bundle  # lazy: help starts without the tuner
 
     with connect(server) as client:
         found = client.pull_bundle(output, kernel=kernel, device=device)
@@ -57,8 +58,6 @@ def show(bundle: BundleFile) -> None:
 
     Example: `deuteron cache show configs.bundle`
     """
-    from .output import print_records
-
     found = _read(bundle)
     manifest = found.manifest
     typer.echo(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
@@ -81,9 +80,7 @@ def lookup(
 
     Example: `deuteron cache lookup softmax_kernel --shape M=1024,N=781 --bundle configs.bundle`
     """
-    from deuteron.tuner.job import parse_shape
-
-    from .lookup import from_bundle, from_service
+    from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
 
     sizes = parse_shape(shape)
     if bundle is not None:
@@ -99,20 +96,18 @@ def lookup(
 def export(
     bundle: BundleFile,
     form: Annotated[
-        Format,
+        ExportFormat,
         typer.Option(
             "--format",
             help="json: the records; csv: a table; python: Config(...) lists for @autotune.",
         ),
-    ] = Format.JSON,
+    ] = ExportFormat.JSON,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
 ) -> None:
     """Write the configurations of a bundle for other programs.
 
     Example: `deuteron cache export configs.bundle --format python`
     """
-    from .export import WRITERS
-
     found = _read(bundle)
     write = WRITERS[form.value]
     if output is None:
@@ -126,6 +121,6 @@ def export(
 
 
 def _read(path: Path) -> Bundle:
-    from deuteron.tuner import read_bundle
+    from deuteron.tuner import read_bundle  # lazy: help starts without the tuner
 
     return read_bundle(path)

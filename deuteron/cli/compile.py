@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import CommandError
+from .kernel_file import read_kernel
+from .output import say
+from .pairs import parse_pairs, parse_value
 
 if TYPE_CHECKING:
     from deuteron.compiler.source.assume import Assumptions
@@ -53,11 +56,8 @@ def compile_kernel(
 
     Example: `deuteron compile examples/matmul.py:matmul_kernel --target cuda:90a --emit ptx --dtype f16`
     """
-    from deuteron.compiler import compile as compile_source
-    from deuteron.compiler.source.assume import assume
-
-    from .kernel_file import read_kernel
-    from .pairs import parse_pairs, parse_value
+    from deuteron.compiler import compile as compile_source  # lazy: help starts without the compiler
+    from deuteron.compiler.source.assume import assume  # lazy: help starts without the compiler
 
     source = read_kernel(kernel)
     schedule = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
@@ -86,7 +86,6 @@ def compile_kernel(
 def _report(found: Assumptions) -> None:
     if not found.assumed:
         return
-    from .output import say
 
     values = ", ".join(f"{name}={value}" for name, value in found.assumed.items())
     say(f"assumed {values}")

@@ -50,7 +50,7 @@ def current(url: Url = None) -> None:
 
     Example: `deuteron db current`
     """
-    from deuteron import migrations
+    from deuteron import migrations  # lazy: help starts without the service
 
     address = _address(url)
     with explained(address):
@@ -61,7 +61,7 @@ def current(url: Url = None) -> None:
 
 
 def _move(url: str | None, revision: str, *, up: bool) -> None:
-    from deuteron import migrations
+    from deuteron import migrations  # lazy: help starts without the service
 
     address = _address(url)
     with explained(address):
@@ -73,7 +73,7 @@ def _address(url: str | None) -> str:
     import dataclasses
 
     require_extras("server", by="deuteron db")
-    from deuteron.server import Settings
+    from deuteron.server import Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     if url:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from .output import console, format_bytes, make_table
+
 
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
@@ -14,10 +16,8 @@ def devices(
 
     Example: `deuteron devices`
     """
-    from deuteron.compiler import list_devices
-    from deuteron.tuner import DeviceFingerprint
-
-    from .output import console, format_bytes, make_table
+    from deuteron.compiler import list_devices  # lazy: help starts without the compiler
+    from deuteron.tuner import DeviceFingerprint  # lazy: help starts without the tuner
 
     found = list_devices()
     if as_json:

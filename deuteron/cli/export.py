@@ -64,7 +64,7 @@ def write_csv(records: Iterable[ConfigRecord], file: TextIO) -> None:
 
 def write_python(records: Iterable[ConfigRecord], file: TextIO) -> None:
     """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``, in order of appearance."""
-    from deuteron.compiler import SCHEDULE_OPTIONS
+    from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
     configs: dict[str, dict[str, None]] = {}
     for record in records:

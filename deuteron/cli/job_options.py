@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import CommandError
-from .kernel_file import split_kernel
+from .kernel_file import is_described, read_kernel, split_kernel
+from .pairs import parse_pair, parse_pairs, parse_value, split_outside
 
 if TYPE_CHECKING:
     from deuteron.tuner import JobSpec
@@ -106,8 +107,8 @@ def make_job(
     Raises:
         DeuteronError: the message names the option, the field of the file, or the place in the kernel.
     """
-    from deuteron.tuner import Budget, JobSpec
-    from deuteron.tuner.job import parse_shape
+    from deuteron.tuner import Budget, JobSpec  # lazy: help starts without the tuner
+    from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
 
     sizes = [parse_shape(text) for text in shapes]
     spec = read_workload(workload, dims=tuple(sizes[0]) if sizes else (), kernel=kernel)
@@ -124,7 +125,7 @@ def make_job(
 
 def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:
     """A built-in workload, one from a JSON file, or one inferred from a kernel's text."""
-    from deuteron.tuner.workloads import BUILTINS, builtin_workload
+    from deuteron.tuner.workloads import BUILTINS, builtin_workload  # lazy: help starts without the tuner
 
     path, name = split_kernel(text)
     if path.suffix == ".py" or name is not None:
@@ -145,8 +146,8 @@ def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> W
 
 
 def _from_json(path: Path) -> WorkloadSpec:
-    from deuteron.tuner import WorkloadSpec
-    from deuteron.tuner.json_fields import parse_json
+    from deuteron.tuner.codec import parse_json  # lazy: help starts without the tuner
+    from deuteron.tuner.workloads import workload_from_json  # lazy: help starts without the tuner
 
     try:
         content = path.read_bytes()
@@ -155,16 +156,13 @@ def _from_json(path: Path) -> WorkloadSpec:
             f"cannot read the workload {path}: {error.strerror}",
             hint="`deuteron tune FILE.py:KERNEL --save-workload FILE.json` writes one",
         ) from None
-    return WorkloadSpec.from_json(parse_json(content, str(path)), str(path))
+    return workload_from_json(parse_json(content, str(path)), str(path))
 
 
 def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> WorkloadSpec:
     """A kernel of the user's: described in its file or in a JSON file, else by options and inference."""
-    from deuteron.tuner import resolve_workload
-    from deuteron.tuner.workloads.inferred import infer_workload
-
-    from .kernel_file import is_described, read_kernel
-    from .pairs import parse_pairs, parse_value, split_outside
+    from deuteron.tuner import resolve_workload  # lazy: help starts without the tuner
+    from deuteron.tuner.workloads.inferred import infer_workload  # lazy: help starts without the tuner
 
     source = read_kernel(text)
     full_name = f"{source.filename}:{source.name}"
@@ -193,8 +191,6 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
 
 def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:
     """Pairs whose values contain commas: one pair a use of the option."""
-    from .pairs import parse_pair
-
     return dict(parse_pair(text, option) for text in texts)
 
 

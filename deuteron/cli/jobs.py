@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .settings import Server
+from .output import console, make_table
+from .settings import Server, connect
 
 
 class State(StrEnum):
@@ -29,9 +30,6 @@ def jobs(
 
     Example: `deuteron jobs --state running`
     """
-    from .output import console, make_table
-    from .settings import connect
-
     with connect(server) as client:
         found = client.jobs(limit=limit, state=state.value if state else None)
     table = make_table("id", "kernel", "device", "state", ">trials", "created (UTC)", "note")
@@ -56,8 +54,6 @@ def cancel(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job
 
     Example: `deuteron cancel 6f1c...`
     """
-    from .settings import connect
-
     with connect(server) as client:
         answer = client.cancel(job)
     running = answer.state == "running"

@@ -27,7 +27,7 @@ def read_kernel(text: str) -> KernelSource:
         CommandError: there is no such file, or it has several kernels and none was named.
         CompilationError: the file is not Python, or has no such kernel.
     """
-    from deuteron.compiler import KernelSource
+    from deuteron.compiler import KernelSource  # lazy: help starts without the compiler
 
     path, name = split_kernel(text)
     if not path.is_file():

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .errors import CommandError
+from .kernel_file import read_kernel
+from .output import format_config
+from .settings import connect
 
 if TYPE_CHECKING:
     from deuteron.tuner import Bundle
@@ -38,10 +41,12 @@ def from_bundle(
         CommandError: the bundle has no such kernel.
         RecordNotFound: ``strict``, and no record matches exactly.
     """
-    from deuteron.compiler import get_device
-    from deuteron.tuner.records import DeviceFingerprint, current_toolchain, lookup
-
-    from .output import format_config
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner.records import (  # lazy: help starts without the tuner
+        DeviceFingerprint,
+        current_toolchain,
+        lookup,
+    )
 
     here = get_device(device)
     answer = lookup(
@@ -66,9 +71,6 @@ def from_service(
     strict: bool,
 ) -> Found:
     """Ask a service. ``device`` may be one of this machine, whose key and toolchain are then sent."""
-    from .output import format_config
-    from .settings import connect
-
     with connect(server) as client:
         key, toolchain = _identity_of(device)
         answer = client.lookup(_hash_of_file(kernel) or kernel, key, shape, dtype, strict=strict, toolchain=toolchain)
@@ -78,7 +80,6 @@ def from_service(
 def _hash_of_file(kernel: str) -> str | None:
     if ":" not in kernel and not kernel.endswith(".py"):
         return None
-    from .kernel_file import read_kernel
 
     return read_kernel(kernel).hash
 
@@ -102,8 +103,11 @@ def _identity_of(device: str) -> tuple[str, dict[str, str] | None]:
     and None: nothing is known of its toolchain."""
     if device != "cpu" and (not device.startswith("cuda") or "/" in device):
         return device, None
-    from deuteron.compiler import get_device
-    from deuteron.tuner.records import DeviceFingerprint, current_toolchain
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner.records import (  # lazy: help starts without the tuner
+        DeviceFingerprint,
+        current_toolchain,
+    )
 
     here = get_device(device)
     return DeviceFingerprint.of(here.properties).key, current_toolchain(here)

@@ -44,7 +44,7 @@ def make_table(*columns: str) -> Table:
 
 def print_records(records: Iterable[ConfigRecord]) -> None:
     """Default time, best time, speed-up with its interval and configuration; a table per kernel and device."""
-    from deuteron.tuner import summary_table
+    from deuteron.tuner import summary_table  # lazy: help starts without the tuner
 
     groups: dict[str, list[ConfigRecord]] = {}
     for record in records:

@@ -54,8 +54,8 @@ def split_outside(text: str) -> list[str]:
 def parse_value(text: str) -> object:
     """A compile-time value: a Python literal, a dtype such as ``tl.float16``, else the text itself."""
     if text.startswith("tl."):
-        from deuteron.compiler.ir.types import SCALARS
-        from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
+        from deuteron.compiler.ir.types import SCALARS  # lazy: help starts without the compiler
+        from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype  # lazy: help starts without the compiler
 
         return SCALARS[canonical_dtype(text.removeprefix("tl."))]
     try:

@@ -32,7 +32,7 @@ def reference() -> str:
     """The whole page."""
     import typer
 
-    from .app import app
+    from .app import app  # lazy: every command's module
 
     root: Any = typer.main.get_command(app)
     pages = [_HEAD, *(_page(path, command) for path, command in walk(root, ("deuteron",)))]

@@ -9,6 +9,10 @@ import typer
 
 from deuteron.compiler.extras import require_extras
 
+from .database import explained
+from .log import start_logging
+from .settings import settings_with
+
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind (DEUTERON_HOST).")] = None,
@@ -27,11 +31,7 @@ def serve(
     Example: `deuteron serve --port 8642`
     """
     require_extras("server", by="deuteron serve")
-    from deuteron.server import serve as run_service
-
-    from .database import explained
-    from .log import start_logging
-    from .settings import settings_with
+    from deuteron.server import serve as run_service  # lazy: help starts without the service
 
     start_logging()
     settings = settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)

@@ -33,7 +33,7 @@ def settings_with(
     Raises:
         SettingsError: a value cannot be used; the message names its variable.
     """
-    from deuteron.server import Settings
+    from deuteron.server import Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     given: dict[str, Any] = {
@@ -56,7 +56,7 @@ def _database_in(home: Path) -> str:
 
 def connect(server: str | None) -> Client:
     """A client of the service, with the token of DEUTERON_TOKEN."""
-    from deuteron.server import Client, Settings
+    from deuteron.server import Client, Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     return Client(server or settings.base_url, token=settings.token)

@@ -24,7 +24,9 @@ from .job_options import (
     Workload,
     make_job,
 )
-from .settings import Server
+from .output import say
+from .settings import Server, connect
+from .watch import follow
 
 
 def submit(
@@ -53,9 +55,6 @@ def submit(
 
     Example: `deuteron submit softmax --shape M=4096,N=1024 --device cuda:0 --watch`
     """
-    from .output import say
-    from .settings import connect
-
     job = make_job(
         workload,
         shapes=shape or (),
@@ -73,8 +72,6 @@ def submit(
         if accepted.waiting_for:
             say(f"queued until {accepted.waiting_for} connects")
         if watch:
-            from .watch import follow
-
             follow(client, accepted.id)
         else:
             say(f"follow it with `deuteron watch {accepted.id}`")

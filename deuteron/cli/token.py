@@ -15,9 +15,10 @@ from deuteron.compiler.extras import require_extras
 
 from .database import explained
 from .errors import CommandError
+from .output import console, make_table, say
 
 if TYPE_CHECKING:
-    from deuteron.server import Store
+    from deuteron.server import ServiceStore
     from deuteron.server.store import Token
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke bearer tokens of the service.")
@@ -44,8 +45,6 @@ def create(
 
     Example: `deuteron token create ci --scope read --scope submit --expires 90d`
     """
-    from .output import say
-
     until = None if expires is None else datetime.now(UTC) + _lifetime(expires)
     with _store() as store, store.write() as tx:
         scopes = [chosen.value for chosen in scope or [Scope.READ]]
@@ -60,8 +59,6 @@ def list_tokens() -> None:
 
     Example: `deuteron token list`
     """
-    from .output import console, make_table
-
     with _store() as store, store.read() as tx:
         tokens = tx.tokens.all()
     table = make_table("id", "name", "scopes", "created (UTC)", "state")
@@ -85,10 +82,10 @@ def revoke(
 
 
 @contextmanager
-def _store() -> Iterator[Store]:
+def _store() -> Iterator[ServiceStore]:
     require_extras("server", by="deuteron token")
-    from deuteron import migrations
-    from deuteron.server import Settings, Store
+    from deuteron import migrations  # lazy: help starts without the service
+    from deuteron.server import ServiceStore, Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     try:
@@ -99,7 +96,7 @@ def _store() -> Iterator[Store]:
         ) from None
     with explained(settings.database_url):
         migrations.upgrade(settings.database_url)
-        store = Store.open(settings.database_url)
+        store = ServiceStore.open(settings.database_url)
         try:
             yield store
         finally:

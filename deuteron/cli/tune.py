@@ -26,6 +26,7 @@ from .job_options import (
     make_job,
     save_workload,
 )
+from .output import print_records, say
 
 
 def tune(
@@ -78,12 +79,10 @@ def tune(
         return
     import sys
 
-    from deuteron.compiler import get_device
-    from deuteron.tuner import progress_view, tune_locally
-    from deuteron.tuner.journal import FILE_NAME as JOURNAL_NAME
-    from deuteron.tuner.local import default_folder
-
-    from .output import print_records, say
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner import progress_view, tune_locally  # lazy: help starts without the tuner
+    from deuteron.tuner.journal import FILE_NAME as JOURNAL_NAME  # lazy: help starts without the tuner
+    from deuteron.tuner.local import default_folder  # lazy: help starts without the tuner
 
     get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
     with progress_view(sys.stderr) as view:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .settings import Server
+from .output import print_records, say
+from .settings import Server, connect
 
 if TYPE_CHECKING:
     from deuteron.server import Client
@@ -17,16 +18,12 @@ def watch(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.
 
     Example: `deuteron watch 6f1c...`
     """
-    from .settings import connect
-
     with connect(server) as client:
         follow(client, job)
 
 
 def follow(client: Client, job_id: str) -> None:
     """Show every event of a job from its beginning, then its records. Exits with 1 when it did not succeed."""
-    from .output import print_records
-
     state = show_events(client, job_id)
     print_records(client.records(job_id))
     if state != "succeeded":
@@ -37,9 +34,7 @@ def show_events(client: Client, job_id: str) -> str:
     """Show a job's progress on stderr until it ends; the state in which it ended."""
     import sys
 
-    from deuteron.tuner import event_from_json, progress_view
-
-    from .output import say
+    from deuteron.tuner import event_from_json, progress_view  # lazy: help starts without the tuner
 
     # A service that is lost later is waited for; one that was never there is reported at once.
     client.job(job_id)

@@ -8,6 +8,9 @@ import typer
 
 from deuteron.compiler.extras import require_extras
 
+from .log import start_logging
+from .settings import settings_with
+
 
 def worker(
     scheduler: Annotated[str, typer.Argument(metavar="ADDRESS", help="The Dask scheduler, tcp://host:8786.")],
@@ -24,10 +27,7 @@ def worker(
     Example: `deuteron worker tcp://scheduler:8786 --server http://tuner:8642 --device cuda:0`
     """
     require_extras("server", by="deuteron worker")
-    from deuteron.server import run_worker
-
-    from .log import start_logging
-    from .settings import settings_with
+    from deuteron.server import run_worker  # lazy: help starts without the service
 
     start_logging()
     settings = settings_with()

@@ -82,7 +82,7 @@ class ActiveDriver:
 
     def get_current_target(self) -> GPUTarget:
         """The target of the current GPU; a CPU counts as backend "cpu"."""
-        from deuteron.compiler.targets import Target
+        from deuteron.compiler.targets import Target  # lazy: the alias is installed before the compiler is used
 
         target = Target.parse(_device().target)
         return GPUTarget(target.kind, target.capability, 32 if target.kind == "cuda" else 1)
@@ -107,7 +107,7 @@ class ActiveDriver:
 
 
 def _device() -> Device:
-    from deuteron.compiler import get_device
+    from deuteron.compiler import get_device  # lazy: the alias is installed before the compiler is used
 
     try:
         return get_device("cuda:0")

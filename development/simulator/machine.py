@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from .memory import GlobalMemory, Memory
+from .memory import GlobalMemory, SimulatedMemory
 from .parse import Kernel, parse_kernel
 from .values import LANES, Array, Held, SimulationError, split_type
 
@@ -23,7 +23,7 @@ class Warp:
         self.grid = grid
         self.env: dict[str, Held] = {}
         self.threads = np.arange(LANES, dtype=np.int32) + number * LANES
-        self.shared: Memory
+        self.shared: SimulatedMemory
         self.memory: GlobalMemory
         self.waiting = False
 
@@ -51,7 +51,7 @@ def simulate(
     values = _argument_values(kernel, arguments, memory)
     with np.errstate(all="ignore"):
         for program in itertools.product(*(range(n) for n in whole)):
-            shared = Memory("shared memory", shared_bytes, initialised=False)
+            shared = SimulatedMemory("shared memory", shared_bytes, initialised=False)
             shared.valid[:] = True
             warps = []
             for number in range(num_warps):

@@ -15,7 +15,7 @@ _GUARD_BYTES = 256
 _FIRST_ADDRESS = 1 << 20
 
 
-class Memory:
+class SimulatedMemory:
     """Bytes with a range of valid addresses; ``written`` says which ones hold data."""
 
     def __init__(self, what: str, size: int, *, initialised: bool) -> None:
@@ -88,7 +88,7 @@ class Memory:
         return old
 
 
-class GlobalMemory(Memory):
+class GlobalMemory(SimulatedMemory):
     """Holds copies of the arrays given to a launch, with invalid bytes between them."""
 
     def __init__(self, arrays: Sequence[Array]) -> None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from ..metrics import Value
 
 if TYPE_CHECKING:
-    from ..tree import Node, Profile
+    from ..tree import Node, ProfileTree
 
 _INDENT = "    "
 
 
-def device_literal(profile: Profile) -> dict[str, dict[str, dict[str, object]]]:
+def device_literal(profile: ProfileTree) -> dict[str, dict[str, dict[str, object]]]:
     """The device section of the file.
 
     A CPU is named without an entry for each index: Proton's viewer computes peak figures for all entries, and
@@ -30,7 +30,7 @@ def device_literal(profile: Profile) -> dict[str, dict[str, dict[str, object]]]:
     }
 
 
-def to_literal(profile: Profile) -> list[object]:
+def to_literal(profile: ProfileTree) -> list[object]:
     """The structure of the file as Python lists and dictionaries."""
     root = node_literal(profile.root, profile.root_metrics())
     pending = [(profile.root, root)]
@@ -52,7 +52,7 @@ def node_literal(node: Node, metrics: dict[str, Value]) -> dict[str, object]:
     }
 
 
-def to_text(profile: Profile) -> str:
+def to_text(profile: ProfileTree) -> str:
     """The text of the file: newline, the JSON document, newline."""
     parts = ["\n[\n"]
     _write_tree(parts, profile)
@@ -62,7 +62,7 @@ def to_text(profile: Profile) -> str:
     return "".join(parts)
 
 
-def _write_tree(parts: list[str], profile: Profile) -> None:
+def _write_tree(parts: list[str], profile: ProfileTree) -> None:
     # A node is opened when it is pushed and closed when its children are exhausted.
     parts.append(_INDENT)
     stack = [(profile.root, 1, iter(_open(parts, profile.root, 1)))]

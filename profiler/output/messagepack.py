@@ -1,4 +1,5 @@
-"""The ``.hatchet_msgpack`` file: the structure of ``.hatchet`` as MessagePack, keys in the order frame, metrics, children."""
+"""The ``.hatchet_msgpack`` file: the structure of ``.hatchet`` as MessagePack, keys in the order frame, metrics,
+children."""
 
 from __future__ import annotations
 
@@ -6,21 +7,20 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.extras import require_packages
 
+from ..errors import MalformedProfile
 from .hatchet import to_literal
 
 if TYPE_CHECKING:
-    from ..tree import Profile
+    from ..tree import ProfileTree
 
 
-def to_bytes(profile: Profile) -> bytes:
+def to_bytes(profile: ProfileTree) -> bytes:
     """Encode a profile.
 
     Raises MalformedProfile for a tree that is deeper than the format's reader allows, MissingExtra without msgpack.
     """
     require_packages("msgpack", by="the format hatchet_msgpack")
     import msgpack
-
-    from ..errors import MalformedProfile
 
     try:
         packed = msgpack.packb(to_literal(profile))

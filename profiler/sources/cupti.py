@@ -43,7 +43,7 @@ class CuptiSource:
     """
 
     def __init__(self, library: str | None = None, buffer_bytes: int | None = None) -> None:
-        from .locate import load_cupti
+        from .locate import load_cupti  # lazy: searched for only where there is a GPU
 
         self._cupti = load_cupti(library)
         version = c_uint32()

@@ -6,9 +6,9 @@ waiting for CUPTI. So a few instructions are compiled with llvmlite:
 
 - A buffer for records comes from malloc; a full one is pushed on a lock-free list.
 - On entry to a launch, its correlation id and the launching thread's number (in a cell that a thread-specific
-  pointer leads to, and that Python sets when the thread's place in the profile changes) are appended to a log. CUPTI could join the two by itself
-  (external correlation ids), but on CUDA 13.0 it does so only with records of every driver call, which made launching
-  1.3 times slower on an H200.
+  pointer leads to, and that Python sets when the thread's place in the profile changes) are appended to a log. CUPTI
+  could join the two by itself (external correlation ids), but on CUDA 13.0 it does so only with records of every driver
+  call, which made launching 1.3 times slower on an H200.
 
 Python takes buffers and log as a whole when it has time.
 """
@@ -219,7 +219,8 @@ class NativeCallbacks:
 
 @cache
 def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
-    """Compile the callbacks for buffers of this size. They stay for the life of the process: CUPTI has their addresses."""
+    """Compile the callbacks for buffers of this size. They stay for the life of the process: CUPTI has their
+    addresses."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

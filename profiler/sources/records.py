@@ -3,7 +3,8 @@
 Layouts are those of ``cupti_activity.h``. Since CUDA 9 every version of the kernel record keeps the fields of the
 versions before it at their offsets and grows at the end (CUpti_ActivityKernel4, 144 bytes, to
 CUpti_ActivityKernel13, 248 bytes). So one set of fields serves all of them, and only the length of a record depends on
-the library: ``kernel_record_size`` knows it by CUPTI version, and the source measures it on the first records of the run.
+the library: ``kernel_record_size`` knows it by CUPTI version, and the source measures it on the first records of the
+run.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from .arguments import main
 from .derive import derive_metrics, get_min_time_bytes, get_min_time_flops, match_available_metrics
 from .diff import apply_diff_profile
 from .frames import filter_frames, format_frames, get_raw_metrics, read, remove_frames
-from .show import list_metrics, parse, print_tree, render, show_metrics
+from .parse import parse
+from .show import list_metrics, print_tree, render, show_metrics
 
 __all__ = [
     "apply_diff_profile",

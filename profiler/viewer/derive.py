@@ -154,8 +154,8 @@ def derive_metrics(
 ) -> list[str]:
     """Add the columns that ``metrics`` need and return the columns to show.
 
-    Accepts ``[avg_][cpu_]time/{s,ms,us,ns}``, ``[g|t]flop[8|16|32|64]/s``, ``[g|t]byte/s``, ``util``, ``<metric>/%`` and
-    every metric of the file, in any case. Raises MetricNotFound, MetricError.
+    Accepts ``[avg_][cpu_]time/{s,ms,us,ns}``, ``[g|t]flop[8|16|32|64]/s``, ``[g|t]byte/s``, ``util``, ``<metric>/%``
+    and every metric of the file, in any case. Raises MetricNotFound, MetricError.
     """
     deriver = _Deriver(gf, inclusive_metrics, exclusive_metrics, device_info)
     columns = []

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .frames import Source, recursion_for
+from .parse import parse
 
 if TYPE_CHECKING:
     import hatchet as ht
@@ -33,8 +34,6 @@ def apply_diff_profile(
     Frames that only one of the two has are marked: one of ``gf`` keeps its value, one of ``diff_file`` shows nan. A
     frame that has a value on one side only counts as 0 on the right and as nan on the left.
     """
-    from .show import parse
-
     other, _ = parse(metrics, diff_file, include, exclude, threshold)
     return _subtract(gf, other, list(dict.fromkeys(derived_metrics)))
 
@@ -82,7 +81,8 @@ Pair = tuple["ht.node.Node | None", "ht.node.Node | None"]
 
 
 def _pairs(left: Sequence[ht.node.Node], right: Sequence[ht.node.Node]) -> list[Pair]:
-    """Siblings of both sides by frame, in the order of their frames; the second of two equal frames meets the second."""
+    """Siblings of both sides by frame, in the order of their frames; the second of two equal frames meets the
+    second."""
     ours, theirs = _numbered(left), _numbered(right)
     return [(ours.get(key), theirs.get(key)) for key in sorted(ours.keys() | theirs.keys())]
 

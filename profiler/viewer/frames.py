@@ -14,7 +14,7 @@ from deuteron.compiler.extras import require_extras
 from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
 from ..errors import EmptyProfile, MalformedProfile, UsageError
-from ..tree import Profile
+from ..profile import Profile
 from .columns import is_number_column, sum_inclusive
 
 if TYPE_CHECKING:

@@ -5,36 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
 from .columns import is_number_column
-from .derive import base_name, derive_metrics
-from .frames import Source, filter_frames, format_frames, get_raw_metrics, load, read
+from .derive import base_name
+from .diff import apply_diff_profile
+from .frames import Source, format_frames, get_raw_metrics, load, recursion_for
+from .parse import parse
 
 if TYPE_CHECKING:
     import hatchet as ht
 
 DEFAULT_DEPTH = 100
-
-
-def parse(
-    metrics: Sequence[str],
-    filename: Source,
-    include: str | None = None,
-    exclude: str | None = None,
-    threshold: float | None = None,
-) -> tuple[ht.GraphFrame, list[str]]:
-    """Read a profile, filter it and derive metrics; returns the frame and the columns to show.
-
-    Metrics are derived after ``include`` and ``exclude``, so totals are those of what is shown. ``threshold`` is on the
-    first metric. Raises the errors of :func:`read`, :func:`filter_frames` and :func:`derive_metrics`.
-    """
-    if not metrics:
-        raise UsageError("no metric was asked for", hint="-m time/ms,util, for example; -l lists them")
-    gf, inclusive, exclusive, devices = read(filename)
-    gf = filter_frames(gf, include, exclude)
-    columns = derive_metrics(gf, metrics, inclusive, exclusive, devices)
-    gf = filter_frames(gf, threshold=threshold, metric=columns[0])
-    return gf, columns
 
 
 def render(
@@ -53,8 +33,6 @@ def render(
     """What ``proton-viewer`` prints for a path, the text of a ``.hatchet`` file, or a Profile."""
     gf, columns = parse(metrics, path_or_text, include, exclude, threshold)
     if diff_profile is not None:
-        from .diff import apply_diff_profile
-
         gf = apply_diff_profile(gf, columns, diff_profile, metrics, include, exclude, threshold)
     return tree_text(gf, columns, depth, format, print_sorted, color=color)
 
@@ -121,8 +99,6 @@ class _SeenNodes:
 
 def _render(gf: ht.GraphFrame, columns: list[str], depth: int, color: bool) -> str:
     from hatchet.external.console import ConsoleRenderer
-
-    from .frames import recursion_for
 
     renderer = ConsoleRenderer(unicode=True, color=color)
     renderer.visited = _SeenNodes()

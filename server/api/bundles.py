@@ -13,7 +13,7 @@ from ..auth import Reader
 from ..bundles import BundleFile
 from ..context import ContextDep
 from ..lookups import resolve_device, resolve_kernel
-from ..problems import Problem
+from ..problems import HttpProblem
 from ..store import Transaction
 
 router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
@@ -64,13 +64,13 @@ def _device_key(tx: Transaction, device: str) -> str:
     if len(keys) == 1:
         return keys[0]
     if not keys:
-        raise Problem(
+        raise HttpProblem(
             404,
             "device-not-found",
             f"no device {device!r} has been seen by this service",
             hint="GET /v1/devices lists them",
         )
-    raise Problem(
+    raise HttpProblem(
         422,
         "ambiguous-device",
         f"{len(keys)} devices answer to {device!r}",
@@ -102,7 +102,7 @@ def _check_range(value: str | None, size: int) -> None:
     """
     match = _RANGE.match(value or "")
     if match and match.group(1) and int(match.group(1)) >= size:
-        raise Problem(
+        raise HttpProblem(
             416,
             "range-not-satisfiable",
             f"the bundle has {size} bytes; {value} starts behind its end",

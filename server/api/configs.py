@@ -10,9 +10,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.job import parse_shape
-from deuteron.tuner.json_fields import expect_object, expect_text, parse_json
 
 from ..auth import Reader
 from ..context import ContextDep
@@ -86,5 +86,4 @@ def list_configs(
 def _toolchain(text: str | None) -> dict[str, str] | None:
     if text is None:
         return None
-    chain = expect_object(parse_json(text, "toolchain"), "toolchain")
-    return {name: expect_text(version, f"toolchain.{name}") for name, version in chain.items()}
+    return decode(text, dict[str, str], "toolchain")

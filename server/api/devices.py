@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from ..auth import Reader
 from ..context import ContextDep
-from ..store import Device
+from ..store import StoredDevice
 from .schemas import DeviceAnswer, DeviceList
 
 router = APIRouter(prefix="/v1/devices", tags=["devices"])
@@ -21,7 +21,7 @@ def list_devices(context: ContextDep, _reader: Reader) -> DeviceList:
         return DeviceList(devices=[device_answer(device) for device in tx.devices.all()])
 
 
-def device_answer(device: Device) -> DeviceAnswer:
+def device_answer(device: StoredDevice) -> DeviceAnswer:
     return DeviceAnswer(
         key=device.key,
         kind=device.kind,

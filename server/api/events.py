@@ -11,9 +11,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ..auth import Reader
-from ..context import Context, ContextDep
-from ..problems import Problem
-from ..store import Event, Job
+from ..context import ContextDep, ServiceContext
+from ..problems import HttpProblem
+from ..store import Job, StoredEvent
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -48,7 +48,7 @@ def follow(
     """
     if last_event_id is not None:
         if not last_event_id.isdecimal() or len(last_event_id) > 9:
-            raise Problem(
+            raise HttpProblem(
                 400,
                 "bad-last-event-id",
                 f"Last-Event-ID {last_event_id[:40]!r} is not an event number",
@@ -67,7 +67,7 @@ def follow(
     )
 
 
-async def _stream(request: Request, context: Context, job_id: str, after: int) -> AsyncIterator[bytes]:
+async def _stream(request: Request, context: ServiceContext, job_id: str, after: int) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     last_sent = time.monotonic()
     while True:
@@ -88,12 +88,12 @@ async def _stream(request: Request, context: Context, job_id: str, after: int) -
                 last_sent = time.monotonic()
 
 
-def _read(context: Context, job_id: str, after: int) -> tuple[Job, list[Event]]:
+def _read(context: ServiceContext, job_id: str, after: int) -> tuple[Job, list[StoredEvent]]:
     with context.store.read() as tx:
         # The job first: if it is final here, then its last event is in what is read next.
         return tx.jobs.get(job_id), tx.events.page(job_id, after=after, limit=_BATCH)
 
 
-def format_event(event: Event) -> bytes:
+def format_event(event: StoredEvent) -> bytes:
     """One event in the stream format. ``body`` is JSON without line breaks."""
     return f"id: {event.id}\nevent: {event.kind}\ndata: {event.body}\n\n".encode()

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron import migrations
 
-from ..context import Context, ContextDep
+from ..context import ContextDep, ServiceContext
 from ..metrics import CONTENT_TYPE
 from ..problems import problem_response
 
@@ -47,7 +47,7 @@ def metrics(context: ContextDep) -> PlainTextResponse:
     return PlainTextResponse(context.metrics.render(_gauges(context)), media_type=CONTENT_TYPE)
 
 
-def _gauges(context: Context) -> Iterator[tuple[str, dict[str, str], float]]:
+def _gauges(context: ServiceContext) -> Iterator[tuple[str, dict[str, str], float]]:
     with context.store.read() as tx:
         jobs, configs = tx.jobs.count_by_state(), tx.configs.count()
     yield "configs", {}, configs

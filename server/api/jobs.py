@@ -10,9 +10,9 @@ from fastapi import APIRouter, Header, Query, Request, Response, status
 from fastapi.responses import FileResponse
 
 from ..auth import Reader, Submitter
-from ..context import Context, ContextDep
-from ..dispatch.devices import resources_for
-from ..problems import Problem
+from ..context import ContextDep, ServiceContext
+from ..dispatch.resources import resources_for
+from ..problems import HttpProblem
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
@@ -37,7 +37,7 @@ def submit_job(
     """Stores the job and answers at once; `Location` is the job. A kernel in the workload is parsed here,
     so a mistake in it is answered with its line, and it is never executed as Python."""
     if idempotency_key is not None and not _KEY.match(idempotency_key):
-        raise Problem(
+        raise HttpProblem(
             400,
             "bad-idempotency-key",
             "Idempotency-Key must be 1 to 200 printable characters without spaces",
@@ -114,7 +114,7 @@ def get_profile(job_id: str, context: ContextDep, _reader: Reader, request: Requ
         job = tx.jobs.get(job_id)
     path = context.settings.directory("profiles") / f"{job.profile_sha256}.hatchet"
     if job.profile_sha256 is None or not path.is_file():
-        raise Problem(
+        raise HttpProblem(
             404,
             "no-profile",
             f"job {job_id} has no profile yet: it is {job.state}",
@@ -131,7 +131,7 @@ def get_profile(job_id: str, context: ContextDep, _reader: Reader, request: Requ
     )
 
 
-def job_answer(context: Context, job: Job) -> JobAnswer:
+def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
     base = f"/v1/jobs/{job.id}"
     return JobAnswer(
         id=job.id,
@@ -159,7 +159,7 @@ def job_answer(context: Context, job: Job) -> JobAnswer:
     )
 
 
-def _waiting_for(context: Context, job: Job) -> str | None:
+def _waiting_for(context: ServiceContext, job: Job) -> str | None:
     if job.state is not JobState.QUEUED:
         return None
     needed = resources_for(job.device)

@@ -10,7 +10,7 @@ from deuteron.compiler import KernelSource
 
 from ..auth import Reader, Submitter
 from ..context import ContextDep
-from ..store import Kernel
+from ..store import StoredKernel
 from ..submission import store_kernel
 from .schemas import KernelAnswer, KernelBody
 
@@ -36,7 +36,7 @@ def get_kernel(hash: str, context: ContextDep, _reader: Reader, response: Respon
     return kernel_answer(kernel)
 
 
-def kernel_answer(kernel: Kernel) -> KernelAnswer:
+def kernel_answer(kernel: StoredKernel) -> KernelAnswer:
     return KernelAnswer(
         hash=kernel.hash,
         name=kernel.name,

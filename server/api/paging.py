@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from ..problems import Problem
+from ..problems import HttpProblem
 
 Cursor = Annotated[str | None, Query(description="The `next` of the page before; leave out for the first page.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries on a page.")]
@@ -50,8 +50,8 @@ def link_next(request: Request, response: Response, cursor: str | None) -> None:
         response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
 
 
-def _bad(cursor: str) -> Problem:
-    return Problem(
+def _bad(cursor: str) -> HttpProblem:
+    return HttpProblem(
         400,
         "bad-cursor",
         f"cursor {cursor[:40]!r} is not one that this service made",

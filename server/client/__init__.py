@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
+
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
 from .client import Client
-from .errors import DownloadError, ServiceError, ServiceUnreachable
+from .download import DownloadError
 
 __all__ = [
     "BundleDownload",

@@ -32,10 +32,12 @@ class RemoteJob:
 
     @property
     def is_final(self) -> bool:
+        """Whether the job has ended, one way or another."""
         return self.state in FINAL_STATES
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> RemoteJob:
+        """A job out of the service's JSON; raises KeyError for a document that is none."""
         progress = document["progress"]
         counts = progress if isinstance(progress, Mapping) else {}
         return cls(
@@ -65,6 +67,7 @@ class RemoteEvent:
 
     @property
     def ends_job(self) -> bool:
+        """Whether this is the change to a final state."""
         return self.kind == "job_state" and self.data.get("state") in FINAL_STATES
 
 

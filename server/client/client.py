@@ -12,12 +12,12 @@ from typing import cast
 import httpx
 
 from deuteron.tuner import ConfigRecord, JobSpec
-from deuteron.tuner.json_fields import canonical_json
+from deuteron.tuner.codec import canonical_json
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 from deuteron.tuner.records import Difference
 
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
 from .download import Download
-from .errors import ServiceError, ServiceUnreachable, service_error, unreachable
 from .stream import parse_events
 
 # The service sends a comment at least every 15 s; a stream that is silent for longer is dead.
@@ -42,15 +42,7 @@ class Client:
         timeout_s: float = 30.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(
-            base_url=server_url,
-            headers=headers,
-            timeout=httpx.Timeout(timeout_s, connect=5.0),
-            transport=transport,
-            # A proxy meant for the internet must not see a service on this machine.
-            trust_env=not _is_loopback(server_url),
-        )
+        self._http = HttpClient(server_url, token=token, timeout_s=timeout_s, transport=transport)
 
     def __enter__(self) -> Client:
         return self
@@ -64,6 +56,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def submit(self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None) -> RemoteJob:
@@ -73,17 +66,20 @@ class Client:
         for attempt in range(_SUBMIT_TRIES):
             last = attempt == _SUBMIT_TRIES - 1
             try:
-                response = self._http.post("/v1/jobs", json=document, headers=headers)
-            except httpx.TransportError as error:
-                if last or isinstance(error, httpx.ConnectError):
-                    raise unreachable(str(self._http.base_url), error) from None
-            else:
-                if last or response.status_code not in _RETRY_STATUS:
-                    return RemoteJob.from_json(_document(response))
+                return RemoteJob.from_json(
+                    _document(self._http.send("POST", "/v1/jobs", json=document, headers=headers))
+                )
+            except ServiceUnreachable as error:
+                if last or error.refused:
+                    raise
+            except ServiceError as error:
+                if last or error.status not in _RETRY_STATUS:
+                    raise
             time.sleep(_RECONNECT_S[attempt])
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def job(self, job_id: str) -> RemoteJob:
+        """A job as it is now; :class:`ServiceError` 404 for an unknown id."""
         return RemoteJob.from_json(self._get(f"/v1/jobs/{job_id}"))
 
     def records(self, job_id: str) -> list[ConfigRecord]:
@@ -100,7 +96,8 @@ class Client:
         return [RemoteJob.from_json(item) for item in cast(list[dict[str, object]], found)]
 
     def cancel(self, job_id: str) -> RemoteJob:
-        return RemoteJob.from_json(_document(self._send("POST", f"/v1/jobs/{job_id}/cancel")))
+        """Ask for a job's end; idempotent. A running trial is finished first."""
+        return RemoteJob.from_json(_document(self._http.send("POST", f"/v1/jobs/{job_id}/cancel")))
 
     def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:
         """Every event of a job after the one numbered ``after``, until the job ends.
@@ -132,16 +129,9 @@ class Client:
                 failures += 1
 
     def _stream(self, job_id: str, after: int) -> Iterator[RemoteEvent]:
-        timeout = httpx.Timeout(_STREAM_SILENCE_S, connect=5.0)
         headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
-        try:
-            with self._http.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers, timeout=timeout) as response:
-                if response.is_error:
-                    response.read()
-                    raise service_error(response)
-                yield from parse_events(response.iter_lines())
-        except httpx.TransportError as error:
-            raise unreachable(str(self._http.base_url), error) from None
+        with self._http.stream(f"/v1/jobs/{job_id}/events", headers=headers, silence_s=_STREAM_SILENCE_S) as response:
+            yield from parse_events(response.iter_lines())
 
     def lookup(
         self,
@@ -153,8 +143,8 @@ class Client:
         strict: bool = False,
         toolchain: Mapping[str, str] | None = None,
     ) -> LookupResult:
-        """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name). ``toolchain``: what the
-        launch will be compiled with (:func:`deuteron.tuner.current_toolchain`); records of others are flagged."""
+        """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name). ``toolchain``: what
+        the launch will be compiled with (:func:`deuteron.tuner.current_toolchain`); records of others are flagged."""
         chosen = {} if toolchain is None else {"toolchain": canonical_json(dict(toolchain))}
         document = self._get(
             "/v1/configs/lookup",
@@ -184,29 +174,14 @@ class Client:
 
     def profile(self, job_id: str, path: Path) -> Path:
         """Save a job's .hatchet profile."""
-        content = self._send("GET", f"/v1/jobs/{job_id}/profile").content
+        content = self._http.send("GET", f"/v1/jobs/{job_id}/profile").content
         temporary = path.with_name(f".{path.name}.part")
         temporary.write_bytes(content)
         return temporary.replace(path)
 
     def _get(self, path: str, **parameters: str | int) -> dict[str, object]:
-        return _document(self._send("GET", path, parameters))
-
-    def _send(self, method: str, path: str, parameters: Mapping[str, str | int] | None = None) -> httpx.Response:
-        try:
-            response = self._http.request(method, path, params=parameters)
-        except httpx.TransportError as error:
-            raise unreachable(str(self._http.base_url), error) from None
-        if response.is_error:
-            raise service_error(response)
-        return response
+        return _document(self._http.send("GET", path, params=parameters))
 
 
 def _document(response: httpx.Response) -> dict[str, object]:
-    if response.is_error:
-        raise service_error(response)
     return cast(dict[str, object], response.json())
-
-
-def _is_loopback(url: str) -> bool:
-    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")

@@ -11,13 +11,19 @@ from pathlib import Path
 
 import httpx
 
+from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.http import HttpClient, unreachable
+
 from ..files import file_sha256, sync_folder
 from .answers import BundleDownload
-from .errors import DownloadError, service_error, unreachable
 
 _ETAG = re.compile(r'^"([0-9a-f]{64})"$')
 _TRIES = 5
 _PAUSE_S = 0.3
+
+
+class DownloadError(DeuteronError):
+    """A bundle could not be downloaded whole, or is not the file that the service announced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Download:
     its sha256 is right; until then the old one stays.
     """
 
-    http: httpx.Client
+    http: HttpClient
     address: str
     parameters: Mapping[str, str]
     path: Path
@@ -54,12 +60,12 @@ class Download:
             try:
                 return self._attempt(present)
             except httpx.ConnectError as error:
-                raise unreachable(str(self.http.base_url), error) from None
+                raise unreachable(self.http.url, error) from None
             except httpx.TransportError as error:
                 if attempt == _TRIES - 1:
                     raise DownloadError(
                         f"the connection broke {_TRIES} times while {self.path.name} was downloaded: "
-                        f"{error or type(error).__name__}",
+                        f"{str(error) or type(error).__name__}",
                         hint="run the same command again; it goes on where it stopped",
                     ) from None
                 time.sleep(_PAUSE_S)
@@ -73,15 +79,14 @@ class Download:
         if part is not None:
             headers["Range"] = f"bytes={part.path.stat().st_size}-"
             headers["If-Range"] = f'"{part.sha256}"'
-        with self.http.stream("GET", self.address, params=dict(self.parameters), headers=headers) as response:
+        with self.http.stream(self.address, raw_errors=True, params=dict(self.parameters), headers=headers) as response:
             if response.status_code == 304 and present is not None:
                 return BundleDownload(self.path, present, changed=False)
-            if response.status_code == 416 and part is not None:
+            if response.status_code == 416:
+                if part is None:
+                    raise DownloadError(f"{response.url} answered a whole request with 416")
                 # Everything had arrived before the last run ended.
                 return self._publish(part)
-            if response.is_error:
-                response.read()
-                raise service_error(response)
             return self._receive(response, part)
 
     def _receive(self, response: httpx.Response, part: _Part | None) -> BundleDownload:

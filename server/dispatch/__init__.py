@@ -43,16 +43,18 @@ class NoDispatcher:
     """Leaves jobs in the queue: for a server process that only answers requests."""
 
     def start(self, server_url: str) -> None:
-        pass
+        """Nothing to begin."""
 
     def wake(self) -> None:
-        pass
+        """Nobody to wake."""
 
     def workers(self) -> list[ConnectedWorker]:
+        """None."""
         return []
 
     def devices(self) -> list[str] | None:
+        """None: another process decides."""
         return None
 
     def close(self) -> None:
-        pass
+        """Nothing to stop."""

@@ -11,8 +11,8 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 
 from . import ConnectedWorker
-from .devices import resources_for, resources_of
 from .plugin import BenchPlugin, measure_here
+from .resources import resources_for, resources_of
 from .run import Bench
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -57,6 +57,7 @@ class Dispatched:
 
     @property
     def done(self) -> bool:
+        """Whether the run returned, failed or was cancelled."""
         return bool(self._future.done())
 
     @property
@@ -67,12 +68,15 @@ class Dispatched:
         return str(self._future.exception() if self._future.status == "error" else "cancelled")
 
     def result(self) -> str:
+        """How the run ended, in words for the log; only once :attr:`done`."""
         return str(self._future.result())
 
     def cancel(self) -> None:
+        """Take the job out of the scheduler's queue; a run that has begun goes on."""
         self._future.cancel()
 
     def when_done(self, call: Callable[[], None]) -> None:
+        """Call ``call``, in a thread of Dask's, when the run has ended."""
         self._future.add_done_callback(lambda _future: call())
 
 
@@ -113,6 +117,7 @@ class Engine:
 
     @property
     def connected(self) -> bool:
+        """Whether the scheduler still answers."""
         return bool(self._client.status == "running")
 
     def submit(self, job_id: str, ticket: str, device: str) -> Dispatched:
@@ -128,6 +133,7 @@ class Engine:
         return Dispatched(ticket, future)
 
     def workers(self) -> list[ConnectedWorker]:
+        """The workers that the scheduler knows now."""
         found = self._client.scheduler_info(n_workers=-1)["workers"]
         return [
             ConnectedWorker(address, str(worker["name"]), dict(worker["resources"]))
@@ -135,6 +141,7 @@ class Engine:
         ]
 
     def close(self) -> None:
+        """Leave the scheduler; end the cluster if it is ours, giving its workers 5 s."""
         self._client.close(timeout=2)
         if self._cluster is not None:
             self._cluster.close(timeout=5)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from deuteron.tuner.codec import Document
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
@@ -29,19 +30,17 @@ from ..configs import put_record
 from ..metrics import Metrics
 from ..settings import Settings
 from ..signals import JobSignals
-from ..store import Job, JobIsFinal, JobState, NewTrial, Store, StoredTrial, Transaction
+from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Document, frozen=True):
     """One line of a worker's spool."""
 
     sequence: int
     event: dict[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Document, frozen=True):
     """The server's answer to a run: ``proceed`` is False when the run must stop measuring."""
 
     proceed: bool
@@ -61,12 +60,13 @@ class Ingest:
     """Applies claims, deliveries and the end of runs to the store."""
 
     settings: Settings
-    store: Store
+    store: ServiceStore
     signals: JobSignals
     metrics: Metrics
 
     @property
     def lease(self) -> timedelta:
+        """How long a silent run keeps its job."""
         return timedelta(seconds=self.settings.lease_seconds)
 
     def claim(self, job_id: str, *, claim_id: str, worker: str) -> Claim:

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-import httpx
-
-from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.codec import Document, JsonObject, decode
+from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 
 from .ingest import Delivery, Receipt
 
-logger = logging.getLogger("deuteron.worker")
+if TYPE_CHECKING:
+    import httpx
 
-_TIMEOUT = httpx.Timeout(10.0, connect=3.0)
+T = TypeVar("T")
+
+_TIMEOUT_S = 10.0
+_CONNECT_S = 3.0
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-class ServerRefused(DeuteronError):
-    """The server answered, and the answer is no: the job is over, or the token is not a worker's."""
+class Assignment(Document, frozen=True):
+    """What a claim returns: the job's spec and its finished trials, as JSON values; ``lease_seconds`` is how long the
+    server waits for a silent run."""
 
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class ServerUnreachable(DeuteronError):
-    """The server did not answer, or answered that it cannot work now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a claim returns: the job's spec and its finished trials, as JSON values."""
-
-    spec: dict[str, object]
-    finished: list[dict[str, object]]
+    spec: JsonObject
+    finished: tuple[JsonObject, ...]
     attempt: int
     lease_seconds: float
 
@@ -46,93 +37,69 @@ class Link:
     """Calls of one run. Its reporter and its measuring thread may call at the same time."""
 
     def __init__(self, server_url: str, token: str) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=server_url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+        self._http = HttpClient(server_url, token=token, timeout_s=_TIMEOUT_S, connect_s=_CONNECT_S, use_proxy=False)
 
     def claim(self, job_id: str, claim_id: str, worker: str, *, patience_s: float) -> Assignment:
         """Take the job, waiting up to ``patience_s`` for a server that is starting again.
 
         Raises:
-            ServerRefused: the job has ended or was never there.
-            ServerUnreachable: no answer within the patience.
+            ServiceError: the job has ended or was never there.
+            ServiceUnreachable: no answer within the patience.
         """
         deadline = time.monotonic() + patience_s
         attempt = 0
         while True:
             try:
-                answer = self._post(f"/v1/worker/jobs/{job_id}/claim", {"claim_id": claim_id, "worker": worker})
+                body: JsonObject = {"claim_id": claim_id, "worker": worker}
+                answer = self._post(f"/v1/worker/jobs/{job_id}/claim", body, Assignment)
                 break
-            except ServerUnreachable:
+            except ServiceUnreachable:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
-        return Assignment(
-            spec=_object(answer["spec"]),
-            finished=[_object(item) for item in _list(answer["finished"])],
-            attempt=int(str(answer["attempt"])),
-            lease_seconds=float(str(answer["lease_seconds"])),
-        )
+        return answer
 
     def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        """Hand over events, in order; safe to repeat. Raises as :meth:`claim`."""
         body: dict[str, object] = {
             "claim_id": claim_id,
-            "events": [{"sequence": item.sequence, "event": item.event} for item in events],
+            "events": [item.to_json() for item in events],
         }
-        return _receipt(self._post(f"/v1/worker/jobs/{job_id}/events", body))
+        return self._post(f"/v1/worker/jobs/{job_id}/events", body, Receipt)
 
     def heartbeat(self, job_id: str, claim_id: str) -> Receipt:
-        return _receipt(self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}))
+        """Say that the run is alive; the receipt says whether to go on."""
+        return self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}, Receipt)
 
     def announce(self, worker: str, fingerprints: Sequence[dict[str, object]]) -> None:
+        """Tell the server which devices this worker has."""
         body: dict[str, object] = {"worker": worker, "devices": list(fingerprints)}
-        self._post("/v1/worker/devices", body)
+        self._send("POST", "/v1/worker/devices", json=body)
 
     def upload_profile(self, job_id: str, path: Path) -> None:
+        """Store the job's profile, a .hatchet file."""
         with path.open("rb") as file:
             self._send("PUT", f"/v1/worker/jobs/{job_id}/profile", content=file)
 
     def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
-    def _post(self, path: str, body: dict[str, object]) -> dict[str, object]:
-        return _object(self._send("POST", path, json=body).json())
+    def _post(self, path: str, body: JsonObject, kind: type[T]) -> T:
+        content = self._send("POST", path, json=body).content
+        try:
+            return decode(content, kind, f"the answer to {path}")
+        except SchemaError as error:
+            raise ServiceUnreachable(error.message, hint=error.hint) from None
 
     def _send(self, method: str, path: str, **arguments: object) -> httpx.Response:
         try:
-            response = self._http.request(method, path, **arguments)  # type: ignore[arg-type]
-        except httpx.TransportError as error:
-            raise ServerUnreachable(
-                f"{self._http.base_url} does not answer: {error or type(error).__name__}",
-                hint="is `deuteron serve` running, and does DEUTERON_PUBLIC_URL name it?",
-            ) from None
-        if response.status_code >= 500 or response.status_code == 429:
-            raise ServerUnreachable(f"{self._http.base_url}{path} answered {response.status_code}")
-        if response.is_error:
-            raise ServerRefused(_detail(response), status=response.status_code)
-        return response
-
-
-def _detail(response: httpx.Response) -> str:
-    try:
-        document = response.json()
-    except ValueError:
-        document = {}
-    detail = document.get("detail") if isinstance(document, dict) else None
-    return f"{response.status_code}: {detail or response.reason_phrase}"
-
-
-def _receipt(answer: dict[str, object]) -> Receipt:
-    return Receipt(proceed=bool(answer["proceed"]), cancel=bool(answer["cancel"]))
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise ServerUnreachable("the server's answer is not the JSON object that was expected")
-    return value
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise ServerUnreachable("the server's answer is not the JSON list that was expected")
-    return value
+            return self._http.send(method, path, **arguments)
+        except ServiceUnreachable as error:
+            hint = "is `deuteron serve` running, and does DEUTERON_PUBLIC_URL name it?"
+            raise ServiceUnreachable(error.message, hint=hint, refused=error.refused) from None
+        except ServiceError as error:
+            if error.temporary:
+                raise ServiceUnreachable(f"{self._http.url}{path} answered {error.status}") from None
+            raise

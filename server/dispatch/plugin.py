@@ -9,8 +9,10 @@ from typing import cast
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from .devices import fingerprints
-from .link import Link, ServerRefused, ServerUnreachable
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
+
+from .link import Link
+from .resources import fingerprints
 from .run import Bench, deliver_leftovers, measure
 
 logger = logging.getLogger("deuteron.worker")
@@ -51,9 +53,9 @@ class BenchPlugin(WorkerPlugin):
                 link.announce(self.bench.worker_name, fingerprints([self.bench.device]))
                 deliver_leftovers(self.bench, link)
                 break
-            except ServerUnreachable as error:
+            except ServiceUnreachable as error:
                 logger.debug("the server is not there yet: %s", error)
-            except ServerRefused as error:
+            except ServiceError as error:
                 logger.error("the server refuses this worker: %s", error)
                 break
             closing.wait(_PAUSE_S)

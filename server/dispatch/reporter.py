@@ -7,8 +7,10 @@ import threading
 import time
 from types import TracebackType
 
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
+
 from .ingest import Receipt
-from .link import Link, ServerRefused, ServerUnreachable
+from .link import Link
 from .spool import Spool
 
 logger = logging.getLogger("deuteron.worker")
@@ -82,16 +84,16 @@ class Reporter:
                     receipt = self._link.deliver(self._job_id, self._claim_id, batch)
                 else:
                     receipt = self._link.heartbeat(self._job_id, self._claim_id)
-            except ServerUnreachable as error:
+            except ServiceUnreachable as error:
                 self._note_offline(error)
                 continue
-            except ServerRefused as error:
+            except ServiceError as error:
                 logger.warning("job %s: %s", self._job_id, error)
                 receipt = Receipt(proceed=False, cancel=True)
             last_contact = time.monotonic()
             self._note_receipt(receipt, len(batch))
 
-    def _note_offline(self, error: ServerUnreachable) -> None:
+    def _note_offline(self, error: ServiceUnreachable) -> None:
         with self._changed:
             if self._online:
                 logger.warning("job %s goes on without the server: %s", self._job_id, error)

@@ -11,20 +11,24 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
+import msgspec
+
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner import ConfigRecord, JobSpec, Trial
+from deuteron.tuner.codec import Document
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
     TuneEvent,
 )
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
-from .link import Assignment, Link, ServerRefused, ServerUnreachable
+from .link import Assignment, Link
 from .reporter import Reporter
 from .spool import Spool, leftovers
 
@@ -36,7 +40,7 @@ _UPLOAD_PAUSE_S = 1.0
 _courier = threading.Lock()
 
 
-class Runner(Protocol):
+class JobRunner(Protocol):
     """The signature of :func:`deuteron.tuner.run_job`."""
 
     def __call__(
@@ -62,14 +66,16 @@ class Bench:
 
     @property
     def spool(self) -> Path:
+        """The folder of this machine's spools."""
         return self.home / "spool"
 
     @property
     def worker_name(self) -> str:
+        """``device@host/pid``: unique among the workers of a fleet."""
         return f"{self.device}@{socket.gethostname()}/{os.getpid()}"
 
 
-def load_runner(name: str) -> Runner:
+def load_runner(name: str) -> JobRunner:
     """The function that ``module:function`` names.
 
     Raises:
@@ -78,7 +84,7 @@ def load_runner(name: str) -> Runner:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-        return cast(Runner, getattr(module, function_name))
+        return cast(JobRunner, getattr(module, function_name))
     except (ImportError, AttributeError) as error:
         raise DeuteronError(
             f"DEUTERON_RUNNER: {name!r} cannot be loaded: {error}", hint="deuteron.tuner:run_job"
@@ -89,15 +95,15 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
     """Send what dead runs of this machine left in the spool; how many files are done with.
 
     Raises:
-        ServerUnreachable: the server does not answer; the files stay.
-        ServerRefused: the server does not accept this worker; the files stay.
+        ServiceUnreachable: the server does not answer; the files stay.
+        ServiceError: the server does not accept this worker; the files stay.
     """
     delivered = 0
     with _courier:
         for leftover in leftovers(bench.spool):
             try:
                 link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
-            except ServerRefused as error:
+            except ServiceError as error:
                 if error.status not in (404, 422):
                     raise
                 # The job is unknown to this server: nobody will ever ask for these events.
@@ -118,11 +124,11 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
     try:
         try:
             deliver_leftovers(bench, link)
-        except (ServerUnreachable, ServerRefused) as error:
+        except (ServiceUnreachable, ServiceError) as error:
             logger.warning("leftover events stay in the spool: %s", error)
         try:
             assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
-        except ServerRefused as error:
+        except ServiceError as error:
             return f"refused: {error.message}"
         return _run_claimed(bench, link, job_id, claim_id, assignment)
     finally:
@@ -165,9 +171,10 @@ def _call_runner(
     try:
         spec = JobSpec.from_json(assignment.spec)
         if spec.device == "cuda":
-            spec = replace(spec, device=bench.device)
+            spec = msgspec.structs.replace(spec, device=bench.device)
         run = load_runner(bench.runner)
-        finished = [_finished(item) for item in assignment.finished]
+        earlier = [EarlierTrial.from_json(item, "finished trial") for item in assignment.finished]
+        finished = [(item.shape, item.dtype, item.trial) for item in earlier]
         run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
@@ -180,9 +187,12 @@ def _call_runner(
             emit(JobFailed(f"internal error: {type(error).__name__}: {error}"))
 
 
-def _finished(item: dict[str, object]) -> tuple[Mapping[str, int], str, Trial]:
-    shape = cast(Mapping[str, int], item["shape"])
-    return shape, str(item["dtype"]), Trial.from_json(item["trial"])
+class EarlierTrial(Document, frozen=True):
+    """A trial that an earlier run of the job finished."""
+
+    shape: Mapping[str, int]
+    dtype: str
+    trial: Trial
 
 
 def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> None:
@@ -193,10 +203,10 @@ def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> 
         try:
             link.upload_profile(job_id, path)
             return
-        except ServerRefused as error:
+        except ServiceError as error:
             logger.warning("the profile of job %s is not wanted: %s", job_id, error)
             return
-        except ServerUnreachable as error:
+        except ServiceUnreachable as error:
             if time.monotonic() > deadline:
                 logger.warning("the profile of job %s was not stored: %s", job_id, error)
                 return

@@ -1,19 +1,18 @@
 """A run's events on disk until the server has them: the reason why kill -9 loses no finished trial.
 
-One file a run, ``<job id>.<run id>.jsonl``, each line ``{"sequence": n, "event": {...}}``. The writer holds
-a lock on its file; a file that nobody holds was left behind by a process that died, and whoever finds it
-delivers it.
+One log a run, ``<job id>.<run id>.jsonl``, each line ``{"sequence": n, "event": {...}}``. A file that nobody holds was
+left behind by a process that died, and whoever finds it delivers it.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
+
+from deuteron.tuner.codec import decode
+from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.event_log import EventLog
 
 from .ingest import Delivery
 
@@ -26,17 +25,15 @@ class Spool:
     def __init__(self, folder: Path, job_id: str, claim_id: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{job_id}.{claim_id}{_SUFFIX}"
-        self._file = FileIO(str(self.path), "a+")
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._log = EventLog(self.path)
         self._next = 1
         self._unsent: list[Delivery] = []
 
     def append(self, event: dict[str, object]) -> None:
+        """Write an event with the next sequence number."""
         delivery = Delivery(self._next, event)
         self._next += 1
-        # One write call: a kill between two would leave half a line. fsync guards against a power cut.
-        self._file.write(_line(delivery))
-        os.fsync(self._file.fileno())
+        self._log.append(delivery.to_json())
         self._unsent.append(delivery)
 
     def unsent(self, limit: int = 200) -> list[Delivery]:
@@ -51,7 +48,7 @@ class Spool:
         """Let go of the file; it is deleted when everything in it was acknowledged."""
         if not self._unsent:
             self.path.unlink(missing_ok=True)
-        self._file.close()
+        self._log.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +67,15 @@ def leftovers(folder: Path) -> Iterator[Leftover]:
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         job_id, _, claim_id = path.name.removesuffix(_SUFFIX).partition(".")
         try:
-            with path.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                yield Leftover(path, job_id, claim_id, list(_read(file.read())))
+            with EventLog(path, create=False) as log:
+                yield Leftover(path, job_id, claim_id, list(_read(path, log.recover())))
         except (BlockingIOError, FileNotFoundError):
             continue  # its run is alive, or someone else has just delivered it
 
 
-def _line(delivery: Delivery) -> bytes:
-    document = {"sequence": delivery.sequence, "event": delivery.event}
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
-
-
-def _read(content: bytes) -> Iterator[Delivery]:
-    for line in content.splitlines():
+def _read(path: Path, lines: list[bytes]) -> Iterator[Delivery]:
+    for number, line in enumerate(lines, start=1):
         try:
-            document = json.loads(line)
-        except ValueError:
-            return  # the last line, cut off when the process died: that event never counted as finished
-        yield Delivery(int(document["sequence"]), dict(document["event"]))
+            yield decode(line, Delivery, f"{path}, line {number}")
+        except SchemaError:
+            return  # zeros after a power cut: that event never counted as finished

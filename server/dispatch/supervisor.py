@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from deuteron.compiler.errors import DeuteronError
 
 from ..settings import EMBEDDED, Settings
-from ..store import Job, JobState, NotFound, Store
+from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
-from .devices import detected_devices
 from .ingest import Ingest
+from .resources import detected_devices
 from .run import Bench
 from .spool import leftovers
 
@@ -34,7 +34,7 @@ _SPOOL_WAIT_S = 2.0
 class DaskDispatcher:
     """Runs in a thread of the server process. See :class:`deuteron.server.dispatch.Dispatcher`."""
 
-    def __init__(self, settings: Settings, store: Store, ingest: Ingest, token: str) -> None:
+    def __init__(self, settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> None:
         self._settings = settings
         self._store = store
         self._ingest = ingest
@@ -48,20 +48,25 @@ class DaskDispatcher:
         self._thread: threading.Thread | None = None
 
     def start(self, server_url: str) -> None:
+        """Start the thread; workers come up in the background."""
         self._thread = threading.Thread(target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
+        """Look at the queue now."""
         self._wake.set()
 
     def workers(self) -> list[ConnectedWorker]:
+        """The workers that the scheduler sees, none while it is away."""
         engine = self._engine
         return engine.workers() if engine is not None and engine.connected else []
 
     def devices(self) -> list[str] | None:
+        """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
         return self._devices
 
     def close(self) -> None:
+        """Stop the thread within 20 s; embedded workers end with it."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:
@@ -83,7 +88,7 @@ class DaskDispatcher:
             self._release_running("the server was stopped", refund=True)
 
     def _open(self, server_url: str) -> Engine:
-        from .engine import Engine
+        from .engine import Engine  # lazy: dask takes half a second
 
         if not self._embedded:
             return Engine.connect(self._settings.scheduler)

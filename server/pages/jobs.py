@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ..auth import Reader
-from ..context import Context, ContextDep
+from ..context import ContextDep, ServiceContext
 from ..store import Job, StoredConfig
-from .format import ago, duration, settings_text
+from .format import ago, optional_time, settings_text
 from .html import Child, Markup, table, tag
 from .layout import bar, empty, page, pill, static_url
 
@@ -171,8 +171,8 @@ def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
         tag("td", config.device_name) if with_device else None,
         tag("td", tag("code", settings_text(record["shape"]))),
         tag("td", config.dtype),
-        tag("td", duration(record["default_time_ns"]["median"]), class_="number"),
-        tag("td", duration(record["time_ns"]["median"]), class_="number"),
+        tag("td", optional_time(record["default_time_ns"]["median"]), class_="number"),
+        tag("td", optional_time(record["time_ns"]["median"]), class_="number"),
         tag(
             "td",
             tag("strong", f"{record['speedup']['median']:.2f}×"),
@@ -206,7 +206,7 @@ def live_jobs(request: Request, context: ContextDep, _reader: Reader) -> Streami
     )
 
 
-async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
+async def _changes(request: Request, context: ServiceContext) -> AsyncIterator[bytes]:
     seen: dict[str, tuple[str, int]] = {}
     quiet = 0
     while not await request.is_disconnected():
@@ -229,6 +229,6 @@ async def _changes(request: Request, context: Context) -> AsyncIterator[bytes]:
         await asyncio.sleep(_LIVE_PAUSE_S)
 
 
-def _newest(context: Context) -> list[Job]:
+def _newest(context: ServiceContext) -> list[Job]:
     with context.store.read() as tx:
         return tx.jobs.page(limit=_SHOWN)

@@ -87,4 +87,5 @@ def bar(done: int, total: int, *, label: str) -> Markup:
 
 
 def empty(message: str, *hint: Child) -> Markup:
+    """The paragraph that stands where a list has nothing to show."""
     return tag("p", message, " ", join(hint), class_="empty")

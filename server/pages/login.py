@@ -11,7 +11,7 @@ from deuteron.compiler.errors import DeuteronError
 
 from ..auth import COOKIE, identify
 from ..context import ContextDep
-from ..problems import Problem
+from ..problems import HttpProblem
 from .html import Child, tag
 from .layout import page
 
@@ -31,8 +31,8 @@ async def login(request: Request, context: ContextDep) -> Response:
     secret = (fields.get("token") or [""])[0].strip()
     try:
         identify(request, context, secret)
-    except (DeuteronError, Problem) as error:
-        detail = error.detail if isinstance(error, Problem) else error.message
+    except (DeuteronError, HttpProblem) as error:
+        detail = error.detail if isinstance(error, HttpProblem) else error.message
         return _form(tag("p", detail, class_="error", role="alert"), status=401)
     response = RedirectResponse("/", 303)
     response.set_cookie(

@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse
 
-from ..problems import Problem
+from ..problems import HttpProblem
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,6 +32,6 @@ def static_file(version: str, name: str) -> Response:
     folder = files("deuteron.server").joinpath("static")
     names = {item.name for item in folder.iterdir()}
     if name not in names:
-        raise Problem(404, "not-found", f"there is no static file {name!r}")
+        raise HttpProblem(404, "not-found", f"there is no static file {name!r}")
     content = folder.joinpath(name).read_bytes()
     return Response(content, media_type=_TYPES[Path(name).suffix], headers=_FOREVER)

@@ -25,12 +25,12 @@ function pill(state) {
   return span;
 }
 
-function duration(ns) {
+function timeText(ns) {
   if (ns === null || ns === undefined) return "–";
-  for (const [factor, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]]) {
+  for (const [factor, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]]) {
     if (ns >= factor || unit === "ns") {
       const value = ns / factor;
-      return value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2) + " " + unit;
+      return (value < 1000 ? Number(value.toPrecision(3)) : Math.round(value)) + " " + unit;
     }
   }
 }
@@ -72,7 +72,7 @@ function addRow(shape, dtype, trial, time) {
   config.append(code);
   row.append(
     cell(String(seen.size), "number"), cell(pairs(shape)), cell(dtype), cell(trial.phase),
-    status, cell(duration(time), "number"), config,
+    status, cell(timeText(time), "number"), config,
   );
   body.prepend(row);
   while (body.rows.length > SHOWN_TRIALS) body.deleteRow(-1);
@@ -96,12 +96,12 @@ function draw() {
       type: "scatter", mode: "markers", name: several ? name : "trial", legendgroup: name, showlegend: !several,
       x: [...search.x], y: [...search.y], text: [...search.text], // new arrays: Plotly compares identities
       marker: { size: 6, color: several ? shade : colour("--trial"), opacity: several ? 0.45 : 0.9 },
-      hovertemplate: "%{y:.3~f} µs<br>%{text}<extra></extra>",
+      hovertemplate: "%{y:.3~f} us<br>%{text}<extra></extra>",
     });
     traces.push({
       type: "scatter", mode: "lines", name: several ? name : "best so far", legendgroup: name,
       x: [...search.bestX], y: [...search.best], line: { shape: "hv", width: 2.5, color: shade },
-      hovertemplate: "best %{y:.3~f} µs<extra></extra>",
+      hovertemplate: "best %{y:.3~f} us<extra></extra>",
     });
   });
   const times = [...searches.values()].flatMap((search) => search.y);
@@ -114,7 +114,7 @@ function draw() {
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
     margin: { l: 72, r: 24, t: 56, b: 60 }, autosize: true,
     xaxis: { ...axis, title: { text: "trials of the shape", standoff: 8 }, rangemode: "tozero" },
-    yaxis: { ...axis, title: { text: "time, µs" }, type, rangemode: "tozero" },
+    yaxis: { ...axis, title: { text: "time, us" }, type, rangemode: "tozero" },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     hoverlabel: { font: { family: "monospace" } },
   }, { responsive: true, displaylogo: false, displayModeBar: false });

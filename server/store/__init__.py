@@ -14,21 +14,21 @@ from sqlalchemy import Connection
 
 from ..database import Database, make_engine
 from .configs import Configs
-from .devices import Devices
 from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
 from .events import Events
 from .idempotency import IdempotencyKeys
 from .jobs import Jobs
 from .kernels import Kernels
+from .known_devices import Devices
 from .records import (
-    Device,
-    Event,
     Job,
     JobState,
-    Kernel,
     NewJob,
     NewTrial,
     StoredConfig,
+    StoredDevice,
+    StoredEvent,
+    StoredKernel,
     StoredTrial,
     Token,
 )
@@ -38,18 +38,18 @@ from .trials import Trials
 __all__ = [
     "SCOPES",
     "Conflict",
-    "Device",
-    "Event",
+    "StoredDevice",
+    "StoredEvent",
     "InvalidToken",
     "Job",
     "JobIsFinal",
     "JobIsTaken",
     "JobState",
-    "Kernel",
+    "StoredKernel",
     "NewJob",
     "NewTrial",
     "NotFound",
-    "Store",
+    "ServiceStore",
     "StoreError",
     "StoredConfig",
     "StoredTrial",
@@ -72,7 +72,7 @@ class Transaction:
         self.trials = Trials(connection)
 
 
-class Store:
+class ServiceStore:
     """Transactions on the service's database. Safe to share between threads.
 
     The schema must be there: call ``deuteron.migrations.upgrade(url)`` first.
@@ -84,7 +84,8 @@ class Store:
         self.generation = 0
 
     @classmethod
-    def open(cls, url: str) -> Store:
+    def open(cls, url: str) -> ServiceStore:
+        """The store at a database URL; connects on first use."""
         return cls(Database(make_engine(url)))
 
     @contextmanager
@@ -101,4 +102,5 @@ class Store:
         self.generation += 1
 
     def close(self) -> None:
+        """Give the database's connections back."""
         self.database.close()

@@ -98,6 +98,7 @@ class Configs:
         return [_config(row) for row in self.connection.execute(query)]
 
     def newest(self, *, limit: int) -> list[StoredConfig]:
+        """The last stored records, newest first."""
         query = select(_TABLE).order_by(ConfigRow.created_at.desc(), ConfigRow.id).limit(limit)
         return [_config(row) for row in self.connection.execute(query)]
 
@@ -107,6 +108,7 @@ class Configs:
         return [_config(row) for row in self.connection.execute(query)]
 
     def count(self) -> int:
+        """How many records are stored."""
         return int(self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one())
 
     def _under_key(self, config: StoredConfig) -> StoredConfig | None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, func, insert, select
 
 from ..models import EventRow
-from .records import Event
+from .records import StoredEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class Events:
         return {number for (number,) in self.connection.execute(query) if number is not None}
 
     def last_id(self, job_id: str) -> int:
+        """The id of a job's last event, 0 before the first."""
         query = select(func.coalesce(func.max(EventRow.id), 0)).where(EventRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
-    def page(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[Event]:
+    def page(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[StoredEvent]:
         """Events with ids above ``after``, in order."""
         query = (
             select(EventRow.job_id, EventRow.id, EventRow.kind, EventRow.body, EventRow.created_at)
@@ -58,4 +59,4 @@ class Events:
             .order_by(EventRow.id)
             .limit(limit)
         )
-        return [Event(**row._mapping) for row in self.connection.execute(query)]
+        return [StoredEvent(**row._mapping) for row in self.connection.execute(query)]

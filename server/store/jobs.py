@@ -71,6 +71,7 @@ class Jobs:
         return [_job(row) for row in self.connection.execute(query)]
 
     def count_by_state(self) -> dict[JobState, int]:
+        """Number of jobs in each state, zeros included."""
         query = select(JobRow.state, func.count()).group_by(JobRow.state)
         found = {JobState(state): count for state, count in self.connection.execute(query)}
         return {state: found.get(state, 0) for state in JobState}
@@ -166,6 +167,7 @@ class Jobs:
         self._set(job_id, trials_done=trials, screened=screened, last_event=last_event)
 
     def attach_profile(self, job_id: str, sha256: str) -> None:
+        """Name the profile of a job by its digest."""
         self._set(job_id, profile_sha256=sha256)
 
     def _set(self, job_id: str, **values: object) -> None:

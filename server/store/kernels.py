@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select
 
 from ..models import KernelRow
 from .errors import NotFound
-from .records import Kernel
+from .records import StoredKernel
 from .writes import insert_unless_present
 
 _TABLE = KernelRow.__table__
@@ -21,26 +21,27 @@ class Kernels:
 
     connection: Connection
 
-    def add(self, *, hash: str, name: str, filename: str, text: str, arguments: str) -> Kernel:
+    def add(self, *, hash: str, name: str, filename: str, text: str, arguments: str) -> StoredKernel:
         """Store a kernel; the one already stored under this hash wins and is returned."""
         existing = self.find(hash)
         if existing is not None:
             return existing
-        kernel = Kernel(hash, name, filename, text, arguments, datetime.now(UTC))
+        kernel = StoredKernel(hash, name, filename, text, arguments, datetime.now(UTC))
         insert_unless_present(self.connection, KernelRow, asdict(kernel))
         return self.get(hash)
 
-    def find(self, hash: str) -> Kernel | None:
+    def find(self, hash: str) -> StoredKernel | None:
+        """The kernel with this hash, None if it was never stored."""
         row = self.connection.execute(select(_TABLE).where(KernelRow.hash == hash)).first()
         return None if row is None else _kernel(row)
 
-    def newest_named(self, name: str) -> Kernel | None:
+    def newest_named(self, name: str) -> StoredKernel | None:
         """The kernel that was stored last under this name."""
         query = select(_TABLE).where(KernelRow.name == name).order_by(KernelRow.created_at.desc()).limit(1)
         row = self.connection.execute(query).first()
         return None if row is None else _kernel(row)
 
-    def get(self, hash: str) -> Kernel:
+    def get(self, hash: str) -> StoredKernel:
         """Raises:
         NotFound: no kernel has this hash.
         """
@@ -50,5 +51,5 @@ class Kernels:
         return kernel
 
 
-def _kernel(row: Row[tuple[object, ...]]) -> Kernel:
-    return Kernel(**row._mapping)
+def _kernel(row: Row[tuple[object, ...]]) -> StoredKernel:
+    return StoredKernel(**row._mapping)

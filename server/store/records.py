@@ -19,11 +19,12 @@ class JobState(StrEnum):
 
     @property
     def is_final(self) -> bool:
+        """Whether a job in this state will not change any more."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class StoredKernel:
     """``hash`` is the compiler's sha256 of the source; ``arguments`` is a JSON list."""
 
     hash: str
@@ -101,7 +102,7 @@ class NewTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoredEvent:
     """``id`` is 1, 2, 3 ... within its job."""
 
     job_id: str
@@ -132,7 +133,7 @@ class StoredConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class StoredDevice:
     """A device that a worker announced; ``fingerprint`` is a DeviceFingerprint as JSON."""
 
     key: str

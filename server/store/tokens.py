@@ -26,6 +26,7 @@ SCOPES = ("read", "submit", "worker", "admin")
 
 
 def digest(secret: str) -> str:
+    """What is stored of a token: its SHA-256, in hex."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -78,6 +79,7 @@ class Tokens:
         return token
 
     def all(self) -> list[Token]:
+        """All tokens, the revoked ones included, without their secrets."""
         query = select(_TABLE).order_by(TokenRow.created_at)
         return [_token(row) for row in self.connection.execute(query)]
 

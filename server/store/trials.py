@@ -54,6 +54,7 @@ class Trials:
         return [_trial(row) for row in self.connection.execute(query)]
 
     def count(self, job_id: str) -> int:
+        """How many trials of a job are stored."""
         query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(TrialRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
@@ -63,6 +64,7 @@ class Trials:
         return int(self.connection.execute(query).scalar_one())
 
     def count_by_status(self) -> dict[str, int]:
+        """Number of trials of all jobs, by status."""
         query = select(TrialRow.status, func.count()).group_by(TrialRow.status)
         return {str(status): int(count) for status, count in self.connection.execute(query)}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from deuteron.tuner import read_bundle, write_bundle
 

@@ -1,5 +1,5 @@
-"""Every schedule option changes the code of the targets that offer it, and of no other: whoever makes one work, or stops
-reading one, has to say so in the table of ``compiler/options.py``."""
+"""Every schedule option changes the code of the targets that offer it, and of no other: whoever makes one work, or
+stops reading one, has to say so in the table of ``compiler/options.py``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The .tile files: tile IR with what it computes, or with what a pass makes of it, in comments.
 
 ``// run: 2`` (a grid) starts one execution on every target; the lines after it give the parameters by name:
-``// n: 3``, ``// x: [1, 2]`` and ``// out: [0, 0] -> [1, 2]`` for what memory must hold afterwards. ``// pass: fold dce``
-runs passes and compares the printed function with the file's CHECK lines.
+``// n: 3``, ``// x: [1, 2]`` and ``// out: [0, 0] -> [1, 2]`` for what memory must hold afterwards. ``// pass: fold
+dce`` runs passes and compares the printed function with the file's CHECK lines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""docs/settings.md lists every knob as knobs.describe() states it. Rewrite it with ``python tests/docs/test_settings_page.py``."""
+"""docs/settings.md lists every knob as knobs.describe() states it. Rewrite it with ``python
+tests/docs/test_settings_page.py``."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from deuteron.compiler import knobs
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 HEAD = """# Settings of the compiler, the profiler and the tuner
 
-Environment variables, read when they are needed. Where Triton has a variable of the same meaning its name works too; the
-DEUTERON name wins. A program overrides one for a while with `knobs.NAME.scope(value)` from `deuteron.compiler`. The
+Environment variables, read when they are needed. Where Triton has a variable of the same meaning its name works too;
+the DEUTERON name wins. A program overrides one for a while with `knobs.NAME.scope(value)` from `deuteron.compiler`. The
 settings of the service are on the page of its [HTTP API](http-api.md).
 
 | variable | default | meaning | values |

@@ -4,8 +4,9 @@
 
 A program has a kernel, a helper that returns a value and one that returns a tuple. Early exits stand in every position:
 in compile-time and run-time branches, in unrolled, counted and while loops, in helpers; variables are tensors, Python
-numbers, tuples and compile-time sizes. It is written twice, in the kernel language and in Python with 64-bit wrap-around,
-and run for four settings of its flags on eight inputs. The suite runs a few hundred programs (tests/fuzz/test_fuzz.py).
+numbers, tuples and compile-time sizes. It is written twice, in the kernel language and in Python with 64-bit
+wrap-around, and run for four settings of its flags on eight inputs. The suite runs a few hundred programs
+(tests/fuzz/test_fuzz.py).
 """
 
 from __future__ import annotations
@@ -407,7 +408,8 @@ def main() -> int:
     for (target, what), count in counts.most_common(20):
         print(f"{count:6} {target}: {what}")
     print(
-        f"{options.programs} programs x {len(FLAGS)} settings x {len(INPUTS)} inputs on {', '.join(targets)}: {bad} wrong"
+        f"{options.programs} programs x {len(FLAGS)} settings x {len(INPUTS)} inputs on {', '.join(targets)}: "
+        f"{bad} wrong"
     )
     return 1 if bad else 0
 

@@ -1,4 +1,5 @@
-"""Running one kernel in every way there is: launches on copies of the arguments, and what the copies hold afterwards."""
+"""Running one kernel in every way there is: launches on copies of the arguments, and what the copies hold
+afterwards."""
 
 from __future__ import annotations
 

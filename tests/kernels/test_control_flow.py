@@ -115,7 +115,8 @@ def _many_returns(count):
         f"    if x > {i}:\n        y += {i}\n    if x == {i}:\n        tl.store(p + 1, {i})\n        return\n"
         for i in range(count)
     )
-    return f"import triton.language as tl\nimport triton\n@triton.jit\ndef k(p):\n    x = tl.load(p)\n    y = 0\n{body}    tl.store(p, y)\n"
+    head = "import triton.language as tl\nimport triton\n@triton.jit\ndef k(p):\n    x = tl.load(p)\n    y = 0\n"
+    return f"{head}{body}    tl.store(p, y)\n"
 
 
 def test_the_rest_after_an_early_return_is_compiled_once():

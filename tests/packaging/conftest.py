@@ -63,7 +63,8 @@ def must(*command: object) -> str:
 
 @pytest.fixture(scope="session")
 def closure() -> Closure:
-    """``closure("server")``: the distributions that ``pip install 'deuteron[server]'`` installs here, deuteron left out.
+    """``closure("server")``: the distributions that ``pip install 'deuteron[server]'`` installs here, deuteron left
+    out.
 
     Read from pyproject.toml and from what the installed distributions ask for, so nothing is downloaded.
     """

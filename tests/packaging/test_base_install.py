@@ -173,7 +173,7 @@ def test_a_command_says_which_extra_it_lacks(base, tuned: Path, command: str, wh
     "statement",
     [
         "from deuteron.server import create_app",
-        "from deuteron.server import Store",
+        "from deuteron.server import ServiceStore",
         "import deuteron.migrations as m; m.head()",
         "import deuteron.migrations as m; m.current('sqlite://')",
         "import deuteron.profiler.viewer as v; v.read('tuned/search.hatchet')",

@@ -20,7 +20,7 @@ from deuteron.compiler.runtime.tuning import benchmark, compile_ahead
 from deuteron.compiler.runtime.tuning import race as racing
 from deuteron.compiler.runtime.tuning.compile_ahead import waves
 from deuteron.compiler.runtime.tuning.config import Config
-from deuteron.compiler.runtime.tuning.race import Contestant, Outcome, race
+from deuteron.compiler.runtime.tuning.race import Contestant, RaceOutcome, race
 from deuteron.compiler.runtime.tuning.results import FAILED
 from deuteron.compiler.runtime.tuning.search import Candidate, Search
 
@@ -107,7 +107,9 @@ def noisy(rng: random.Random, ns: float, spread: float = 0.02) -> Callable[[], f
     return lambda: ns * (rng.gauss(1, spread) + (rng.expovariate(2) if rng.random() < 0.05 else 0))
 
 
-def spent_ms(device: VirtualDevice, launches: Sequence[Callable[[], object]], **options: Any) -> tuple[Outcome, float]:
+def spent_ms(
+    device: VirtualDevice, launches: Sequence[Callable[[], object]], **options: Any
+) -> tuple[RaceOutcome, float]:
     """The outcome, and virtual milliseconds of wall time, the launches before the race included."""
     begin = device.wall_ns
     for launch in launches:

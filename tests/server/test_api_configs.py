@@ -6,16 +6,16 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi.testclient import TestClient
 
-from deuteron.server import Settings, Store
+from deuteron.server import ServiceStore, Settings
 from deuteron.server.configs import put_record
-from deuteron.server.context import Context
+from deuteron.server.context import ServiceContext
 from deuteron.server.lookups import TRUST_SECONDS
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
@@ -25,8 +25,8 @@ H200 = DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9,
 MakeRecord = Callable[..., ConfigRecord]
 
 
-def context_of(client: TestClient) -> Context:
-    context: Context = client.app.state.context  # type: ignore[attr-defined]
+def context_of(client: TestClient) -> ServiceContext:
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
     return context
 
 
@@ -135,7 +135,7 @@ def test_a_shape_over_other_dims_is_refused(
 
 
 def test_a_kind_that_stands_for_several_devices_is_ambiguous(client: TestClient, make_record: MakeRecord) -> None:
-    h100 = replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
+    h100 = msgspec.structs.replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
     put(client, *(make_record({"M": 1, "N": 1}, device=device) for device in (H200, h100)))
     response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cuda", "shape": "M=1,N=1"})
     assert response.status_code == 422
@@ -278,7 +278,7 @@ def test_bundle_order_is_the_tuners_on_every_database(
     put(
         service,
         *(
-            make_record({"M": m, "n": 1}, dtype, device=replace(H200, name=name))
+            make_record({"M": m, "n": 1}, dtype, device=msgspec.structs.replace(H200, name=name))
             for name in names
             for dtype in ("f32", "bf16", "f8e4m3")
             for m in (2, 10, 100)
@@ -295,7 +295,7 @@ def test_what_another_process_stores_is_seen_soon(
     """A lookup trusts what it read for TRUST_SECONDS, unless this process writes."""
     put(client, make_record({"M": 64, "N": 64}, block=64))
     assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
-    elsewhere = Store.open(settings.database_url)
+    elsewhere = ServiceStore.open(settings.database_url)
     with elsewhere.write() as tx:
         put_record(tx, make_record({"M": 96, "N": 64}, block=96), None)
     elsewhere.close()

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from deuteron import migrations
-from deuteron.server import Settings, SettingsError, Store
+from deuteron.server import ServiceStore, Settings, SettingsError
 from deuteron.server.listen import bind, require_tokens_exist
 
 OpenClient = Callable[..., TestClient]
@@ -154,7 +154,7 @@ def test_an_open_address_needs_tokens(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, host="0.0.0.0")
     assert settings.requires_tokens
     migrations.upgrade(settings.database_url)
-    store = Store.open(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
     with pytest.raises(SettingsError, match="no administrator's token yet") as caught:
         require_tokens_exist(settings, store)
     assert "deuteron token create" in str(caught.value.hint)

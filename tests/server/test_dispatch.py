@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from deuteron.compiler.errors import DeviceError
-from deuteron.server.dispatch.devices import resources_for, resources_of
 from deuteron.server.dispatch.ingest import Delivery
+from deuteron.server.dispatch.resources import resources_for, resources_of
 from deuteron.server.dispatch.run import load_runner
 from deuteron.server.dispatch.spool import Spool, leftovers
 

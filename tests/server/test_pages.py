@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from msgspec.structs import replace
 
 from deuteron.server.configs import put_record, stored_config
 from deuteron.server.pages.html import join, tag
@@ -198,11 +198,11 @@ def test_pages_can_be_used_without_a_mouse_and_are_labelled(make_service: Callab
 
 def test_sign_in(make_service: Callable[..., Any], browser: Any, tmp_path: Path) -> None:
     from deuteron import migrations
-    from deuteron.server import Store
+    from deuteron.server import ServiceStore
 
     url = f"sqlite:///{tmp_path / 'tokens.db'}"
     migrations.upgrade(url)
-    store = Store.open(url)
+    store = ServiceStore.open(url)
     with store.write() as tx:
         _, secret = tx.tokens.create("root", ["admin"])
     store.close()

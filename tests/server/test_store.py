@@ -23,7 +23,7 @@ from deuteron.server.store import (
     NewJob,
     NewTrial,
     NotFound,
-    Store,
+    ServiceStore,
     StoredConfig,
 )
 
@@ -79,13 +79,13 @@ def new_config(**changes: Any) -> StoredConfig:
 class StoreConformance:
     """What every database must do. Subclasses provide the ``store`` fixture."""
 
-    def submit(self, store: Store, **changes: object) -> Job:
+    def submit(self, store: ServiceStore, **changes: object) -> Job:
         with store.write() as tx:
             return tx.jobs.add(new_job(**changes))
 
     # -- kernels
 
-    def test_a_kernel_is_stored_once_per_hash(self, store: Store) -> None:
+    def test_a_kernel_is_stored_once_per_hash(self, store: ServiceStore) -> None:
         first = {"hash": "b" * 64, "name": "k", "filename": "k.py", "text": "x", "arguments": "[]"}
         with store.write() as tx:
             kernel = tx.kernels.add(**first)
@@ -98,7 +98,7 @@ class StoreConformance:
 
     # -- jobs
 
-    def test_a_new_job_is_queued_and_comes_back_whole(self, store: Store) -> None:
+    def test_a_new_job_is_queued_and_comes_back_whole(self, store: ServiceStore) -> None:
         new = new_job(spec='{"text": "µ ∑ \\u0000"}')
         with store.write() as tx:
             tx.jobs.add(new)
@@ -108,7 +108,7 @@ class StoreConformance:
         assert job.spec == new.spec
         assert abs(datetime.now(UTC) - job.created_at) < timedelta(seconds=20)
 
-    def test_claim_is_idempotent_for_a_run_and_counts_takeovers(self, store: Store) -> None:
+    def test_claim_is_idempotent_for_a_run_and_counts_takeovers(self, store: ServiceStore) -> None:
         job = self.submit(store)
         with store.write() as tx:
             first = tx.jobs.claim(job.id, claim_id="t.1", worker="cpu", lease=LEASE)
@@ -125,7 +125,7 @@ class StoreConformance:
             assert tx.jobs.renew(job.id, claim_id="t.2", lease=LEASE)
 
     @pytest.mark.parametrize("end", [s for s in JobState if s.is_final])
-    def test_final_states_are_final(self, store: Store, end: JobState) -> None:
+    def test_final_states_are_final(self, store: ServiceStore, end: JobState) -> None:
         job = self.submit(store)
         with store.write() as tx:
             ended = tx.jobs.finish(job.id, end, error="why")
@@ -137,7 +137,7 @@ class StoreConformance:
         assert ended.error == "why"
         assert ended.finished_at is not None
 
-    def test_cancel_ends_a_queued_job_and_asks_a_running_one(self, store: Store) -> None:
+    def test_cancel_ends_a_queued_job_and_asks_a_running_one(self, store: ServiceStore) -> None:
         queued, running = self.submit(store), self.submit(store)
         with store.write() as tx:
             tx.jobs.claim(running.id, claim_id="r", worker="w", lease=LEASE)
@@ -146,21 +146,21 @@ class StoreConformance:
             assert (asked.state, asked.cancel_requested) == (JobState.RUNNING, True)
             assert tx.jobs.request_cancel(running.id) == asked
 
-    def test_a_silent_run_loses_its_job_to_any_other(self, store: Store) -> None:
+    def test_a_silent_run_loses_its_job_to_any_other(self, store: ServiceStore) -> None:
         job = self.submit(store)
         with store.write() as tx:
             tx.jobs.claim(job.id, claim_id="a.1", worker="w", lease=timedelta(seconds=-1))
             taken = tx.jobs.claim(job.id, claim_id="b.1", worker="v", lease=LEASE)
         assert (taken.worker, taken.attempts) == ("v", 2)
 
-    def test_requeue_forgets_the_run_but_not_the_attempts(self, store: Store) -> None:
+    def test_requeue_forgets_the_run_but_not_the_attempts(self, store: ServiceStore) -> None:
         job = self.submit(store)
         with store.write() as tx:
             tx.jobs.claim(job.id, claim_id="r", worker="w", lease=LEASE)
             back = tx.jobs.requeue(job.id)
         assert (back.state, back.attempts, back.claim_id) == (JobState.QUEUED, 1, None)
 
-    def test_pages_are_stable_while_jobs_arrive(self, store: Store) -> None:
+    def test_pages_are_stable_while_jobs_arrive(self, store: ServiceStore) -> None:
         made = [self.submit(store).id for _ in range(5)]
         with store.read() as tx:
             first = tx.jobs.page(limit=2)
@@ -169,7 +169,7 @@ class StoreConformance:
             second = tx.jobs.page(before=first[-1].number, limit=10)
         assert [job.id for job in first + second] == made[::-1]
 
-    def test_count_by_state(self, store: Store) -> None:
+    def test_count_by_state(self, store: ServiceStore) -> None:
         self.submit(store)
         done = self.submit(store)
         with store.write() as tx:
@@ -182,7 +182,7 @@ class StoreConformance:
 
     # -- trials and events
 
-    def test_a_trial_delivered_twice_is_stored_once(self, store: Store) -> None:
+    def test_a_trial_delivered_twice_is_stored_once(self, store: ServiceStore) -> None:
         job = self.submit(store)
         trial = new_trial()
         with store.write() as tx:
@@ -198,7 +198,7 @@ class StoreConformance:
         assert trials[0].median_ns == 1234.5
         assert trials[2].median_ns is None
 
-    def test_event_ids_have_no_gaps_under_concurrent_writers(self, store: Store) -> None:
+    def test_event_ids_have_no_gaps_under_concurrent_writers(self, store: ServiceStore) -> None:
         jobs = [self.submit(store), self.submit(store)]
 
         def write(number: int) -> None:
@@ -216,7 +216,7 @@ class StoreConformance:
                 assert tx.events.last_id(job.id) == 20
                 assert [e.id for e in tx.events.page(job.id, after=17)] == [18, 19, 20]
 
-    def test_a_transaction_that_raises_leaves_nothing(self, store: Store) -> None:
+    def test_a_transaction_that_raises_leaves_nothing(self, store: ServiceStore) -> None:
         job = self.submit(store)
         with pytest.raises(ZeroDivisionError), store.write() as tx:
             tx.trials.append(job.id, new_trial())
@@ -228,7 +228,7 @@ class StoreConformance:
             assert tx.trials.page(job.id) == []
             assert tx.events.page(job.id) == []
 
-    def test_readers_do_not_wait_for_a_writer(self, store: Store) -> None:
+    def test_readers_do_not_wait_for_a_writer(self, store: ServiceStore) -> None:
         job = self.submit(store)
         seen = threading.Event()
 
@@ -244,7 +244,7 @@ class StoreConformance:
 
     # -- configs
 
-    def test_every_change_raises_the_version(self, store: Store) -> None:
+    def test_every_change_raises_the_version(self, store: ServiceStore) -> None:
         with store.read() as tx:
             assert tx.configs.version() == 0
         with store.write() as tx:
@@ -269,7 +269,7 @@ class StoreConformance:
         ids=["faster", "overlapping", "slower", "unchecked"],
     )
     def test_a_stored_config_yields_only_to_one_that_is_not_slower(
-        self, store: Store, newcomer: dict[str, object], wins: bool
+        self, store: ServiceStore, newcomer: dict[str, object], wins: bool
     ) -> None:
         old, new = new_config(), new_config(**newcomer)
         with store.write() as tx:
@@ -279,7 +279,7 @@ class StoreConformance:
         with store.read() as tx:
             assert [c.id for c in tx.configs.candidates("a" * 64, "cpu:x", "f32")] == [kept.id]
 
-    def test_candidates_share_kernel_device_and_dtype(self, store: Store) -> None:
+    def test_candidates_share_kernel_device_and_dtype(self, store: ServiceStore) -> None:
         mine = new_config()
         others = [
             new_config(kernel_hash="c" * 64),
@@ -293,7 +293,7 @@ class StoreConformance:
             assert len(list(tx.configs.stream())) == 4
             assert len(list(tx.configs.stream(kernel_hash="a" * 64, device_key="cpu:x"))) == 2
 
-    def test_two_writers_of_one_key_leave_one_row(self, store: Store) -> None:
+    def test_two_writers_of_one_key_leave_one_row(self, store: ServiceStore) -> None:
         def put(number: int) -> None:
             with store.write() as tx:
                 tx.configs.put(new_config(low_ns=100.0 - 2 * number, high_ns=101.0 - 2 * number))
@@ -307,7 +307,7 @@ class StoreConformance:
 
     # -- devices
 
-    def test_a_device_announced_again_is_refreshed(self, store: Store) -> None:
+    def test_a_device_announced_again_is_refreshed(self, store: ServiceStore) -> None:
         device = {"key": "cpu:x", "kind": "cpu", "name": "CPU", "fingerprint": "{}"}
 
         def announce(worker: str) -> None:
@@ -324,7 +324,7 @@ class StoreConformance:
 
     # -- tokens
 
-    def test_tokens_are_hashed_scoped_and_can_end(self, store: Store) -> None:
+    def test_tokens_are_hashed_scoped_and_can_end(self, store: ServiceStore) -> None:
         past = datetime.now(UTC) - timedelta(seconds=1)
         with store.write() as tx:
             token, secret = tx.tokens.create("ci", ["submit", "read"])
@@ -349,7 +349,7 @@ class StoreConformance:
 
     # -- idempotency
 
-    def test_an_idempotency_key_finds_its_job_and_refuses_another_body(self, store: Store) -> None:
+    def test_an_idempotency_key_finds_its_job_and_refuses_another_body(self, store: ServiceStore) -> None:
         job = self.submit(store)
         with store.write() as tx:
             assert tx.idempotency.find("me", "k1", "s1") is None
@@ -362,15 +362,15 @@ class StoreConformance:
 
 class TestStore(StoreConformance):
     @pytest.fixture
-    def store(self, database_url: str) -> Iterator[Store]:
+    def store(self, database_url: str) -> Iterator[ServiceStore]:
         migrations.upgrade(database_url)
-        store = Store.open(database_url)
+        store = ServiceStore.open(database_url)
         yield store
         store.close()
 
 
 def test_sqlite_runs_with_the_settings_the_service_relies_on(sqlite_url: str) -> None:
-    store = Store.open(sqlite_url)
+    store = ServiceStore.open(sqlite_url)
     with store.database.read() as connection:
         values = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()

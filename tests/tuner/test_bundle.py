@@ -5,6 +5,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.tuner.errors import BundleError
 from deuteron.tuner.records import read_bundle, write_bundle
@@ -118,12 +119,7 @@ def test_streams_without_holding_the_file(tmp_path: Path, make_record) -> None: 
 
     def stream():  # type: ignore[no-untyped-def]
         for n in range(count):
-            yield type(record)(
-                **{
-                    **{f: getattr(record, f) for f in record.__dataclass_fields__},
-                    "kernel_hash": f"{n:064d}",
-                }
-            )
+            yield replace(record, kernel_hash=f"{n:064d}")
 
     tracemalloc.start()
     write_bundle(path, stream())

@@ -8,8 +8,8 @@ import pytest
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Problem, resolve_workload
-from deuteron.tuner.evaluate.check import Checker, small_problem
-from deuteron.tuner.evaluate.session import compile_variant
+from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem
+from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.space import Configuration
 
 TEXT = """
@@ -65,7 +65,7 @@ def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
 
 @pytest.mark.parametrize("size", [1, 16, 100, 112, 113, 1000, 1024, 4099, 1 << 20])
 def test_a_small_problem_keeps_what_launches_know_about_divisibility(problem: Problem, size: int) -> None:
-    small = small_problem(Problem(problem.spec, {"n": size}, "f32")).dims["n"]
+    small = cut_problem(Problem(problem.spec, {"n": size}, "f32"), {"n": SMALL_DIM}).dims["n"]
     assert small % 16 == size % 16
     assert small <= 112
     assert small == size or size > 112

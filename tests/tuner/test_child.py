@@ -16,6 +16,7 @@ from deuteron.tuner.evaluate import session
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.evaluate.messages import Prepare, Race
 from deuteron.tuner.measure.sampling import Rounds
 from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.workloads import Problem, builtin_workload
@@ -37,7 +38,7 @@ for line in sys.stdin:
         deeds = [c.get("deed") for c in request["configs"]]
         if "segfault" in deeds:
             ctypes.string_at(0)
-        answer |= {"times": [[100.0] * 7 for _ in deeds], "errors": [None for _ in deeds], "sm_mhz": [None, 1500],
+        answer |= {"times": [[100.0] * 7 for _ in deeds], "errors": [None for _ in deeds], "sm_mhz": 1500,
                    "check_seconds": 0.1, "measure_seconds": 0.2, "reference": "none"}
     elif deed == "segfault":
         ctypes.string_at(0)
@@ -200,9 +201,8 @@ def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pyte
     spec = builtin_workload("vector_add")
     problem = Problem(spec, {"n": 64}, "f32")
     default = problem.default(problem.space(get_device("cpu").properties), "cpu")
-    made = session.Session()
-    prepared = {"workload": spec.to_json(), "dims": {"n": 64}, "dtype": "f32", "target": "cpu", "device": "cpu"}
-    made.prepare(prepared | {"seed": 1, "default": default})
+    made = session.ChildSession()
+    made.prepare(Prepare(spec, {"n": 64}, "f32", "cpu", device="cpu", default=default, seed=1))
     checks: list[object] = []
     checker, _ = made._ready()
 
@@ -211,10 +211,9 @@ def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pyte
         return Comparison(0.0)
 
     monkeypatch.setattr(checker, "check", check)
-    race = {"configs": [default, default], "rounds": 30, "seconds": 1.0, "seed": 1}
-    made.race(race | {"final": False})
+    made.race(Race((default, default), 30, 1.0, 1, final=False))
     assert asked == [(2, None, 30)] and checks == []
-    made.race(race | {"final": True})
+    made.race(Race((default, default), 30, 1.0, 1, final=True))
     assert asked[1:] == [(2, is_settled, 30)] and checks == [default, default]
 
 

@@ -67,7 +67,9 @@ workload = {
 """
 
 
-def tune(workload: WorkloadSpec, shape: Mapping[str, int], folder: Path, trials: int = 40, dtype: str = "f32") -> tuple[LocalResult, list[Trial]]:  # fmt: skip
+def tune(
+    workload: WorkloadSpec, shape: Mapping[str, int], folder: Path, trials: int = 40, dtype: str = "f32"
+) -> tuple[LocalResult, list[Trial]]:
     events: list[TuneEvent] = []
     spec = JobSpec(workload, (shape,), (dtype,), budget=Budget(trials), strategy="exhaustive")
     result = tune_locally(spec, emit=events.append, folder=folder)
@@ -225,7 +227,7 @@ def test_wrong_default_is_reported_not_trusted(user_file: Path, tmp_path: Path) 
         tune(resolve_workload(f"{user_file}:scale"), {"n": 5000}, tmp_path / "out", trials=2)
 
 
-def test_workload_that_contradicts_its_kernel_fails_before_anything_runs(user_file: Path, tmp_path: Path) -> None:  # fmt: skip
+def test_workload_that_contradicts_its_kernel_fails_before_anything_runs(user_file: Path, tmp_path: Path) -> None:
     user_file.write_text(KERNEL.replace('"factor": "2.5"', '"facto": "2.5"'))
     with pytest.raises(WorkloadError, match="does not describe the argument 'factor'"):
         tune(resolve_workload(f"{user_file}:scale"), {"n": 64}, tmp_path / "out")

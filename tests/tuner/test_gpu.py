@@ -30,7 +30,7 @@ def tune(spec: JobSpec, folder: Path) -> tuple[list[Trial], float]:
         ("matmul", {"M": 500, "N": 300, "K": 200}, "bf16"),
     ],
 )
-def test_builtins_are_correct_and_timed(name: str, shape: dict[str, int], dtype: str, tmp_path: Path) -> None:  # fmt: skip
+def test_builtins_are_correct_and_timed(name: str, shape: dict[str, int], dtype: str, tmp_path: Path) -> None:
     spec = JobSpec(builtin_workload(name), (shape,), (dtype,), "cuda:0", Budget(6), seed=1)
     trials, speedup = tune(spec, tmp_path)
     assert {t.status for t in trials} <= {"ok", "invalid"}, [t.error for t in trials]

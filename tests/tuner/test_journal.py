@@ -5,10 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.tuner.errors import JournalError
 from deuteron.tuner.events import JobStarted, TrialFinished
@@ -101,8 +101,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from deuteron.tuner.evaluate.compile_pool import Compiled
-from deuteron.tuner.evaluate.evaluator import Raced, Screened
+from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
 from deuteron.tuner.measure.statistics import Interval

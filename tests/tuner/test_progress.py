@@ -3,9 +3,9 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.tuner import progress_view, summary_rows, summary_table, summary_text
 from deuteron.tuner.events import (
@@ -18,7 +18,8 @@ from deuteron.tuner.events import (
     TuneEvent,
 )
 from deuteron.tuner.measure.statistics import Interval
-from deuteron.tuner.progress import LiveProgress, PlainProgress, event_text, time_text, trial_text
+from deuteron.tuner.progress import LiveProgress, PlainProgress, event_text, trial_text
+from deuteron.tuner.time_text import duration_text, time_text
 from deuteron.tuner.trial import Trial
 
 SHAPE = {"M": 64, "N": 32}
@@ -142,3 +143,11 @@ print([name for name in heavy if name in sys.modules])
 """
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (3.2, "3.2 s"), (45.4, "45 s"), (60, "1 min"), (3599, "59 min"), (7300, "2 h"), (200000, "2 d")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from deuteron.compiler.errors import MissingExtra
+from deuteron.tuner.codec import Scalar
 from deuteron.tuner.errors import StrategyError
-from deuteron.tuner.json_fields import Scalar
 from deuteron.tuner.space import Parameter, Space, config_key
 from deuteron.tuner.strategies import STRATEGIES, OptunaStrategy, Outcome, Strategy, make_strategy
 

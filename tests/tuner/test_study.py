@@ -6,16 +6,15 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.profiler import Profile
 from deuteron.tuner.errors import JobError, SpaceError, WorkloadError
-from deuteron.tuner.evaluate.compile_pool import Compiled
-from deuteron.tuner.evaluate.evaluator import Raced, Screened
+from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,

@@ -90,7 +90,7 @@ def test_unreachable_service_uses_the_copy(body: bytes, tmp_path: Path) -> None:
 
 def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:
     service.status, service.body = 403, b'{"detail": "the token has no scope read"}'
-    with pytest.raises(BundleError, match="answered 403: the token has no scope read"):
+    with pytest.raises(BundleError, match=r"answered: the token has no scope read \(403\)"):
         fetch_bundle(service.url, tmp_path)
 
 

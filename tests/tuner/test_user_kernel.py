@@ -87,7 +87,8 @@ def test_description_is_a_literal_not_code(write) -> None:  # type: ignore[no-un
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dims": None}, "workload.dims: expected a list"),
+        ({"dims": None}, "workload: the field 'dims' is missing"),
+        ({"dims": "n"}, "workload.dims: expected a list, found the text 'n'"),
         ({"grid": ["cdiv(n, BLOK)"]}, "the grid .* uses the unknown name 'BLOK'"),
         ({"grid": []}, "one to three axes"),
         ({"scalars": {"n": "n +"}}, "not an expression"),

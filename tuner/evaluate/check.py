@@ -6,14 +6,20 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from deuteron.compiler.ir.parser import parse_function
+from deuteron.compiler.runtime.variant.pipeline import build
+from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.targets.interpreter.launch import run
+
+from ..codec import Scalar
 from ..errors import SpaceError, WorkloadError
 from ..expression import Expression
-from ..json_fields import Scalar
 from ..space import Configuration
-from ..workloads import Problem, Variant
+from ..workloads import LaunchPlan, Problem
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
+from .compilation import compile_variant
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceArray, DeviceProperties
     from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
-Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, Variant]]"
+Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, LaunchPlan]]"
 
 # The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
 SMALL_DIM = 96
@@ -132,8 +138,8 @@ class Checker:
         interpreted: Mapping[str, np.ndarray],
         where: str,
     ) -> None:
-        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the small
-        rows but not the real ones would make its own wrong result the expected one."""
+        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the
+        small rows but not the real ones would make its own wrong result the expected one."""
         import numpy as np
 
         for tensor in self._problem.spec.tensors:
@@ -151,8 +157,6 @@ class Checker:
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
     """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
-    from .session import compile_variant
-
     variant = problem.variant(config)
     kernel = compile_variant(problem, variant, device.target)
     arrays = {name: device.array(values) for name, values in make_tensors(problem, seed).items()}
@@ -192,19 +196,14 @@ def small_case(
 
 
 def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:
-    """The problem with every dim cut to about its limit, a multiple of 16. Remainders by 16 are kept, so that what launches
-    know about divisibility stays the same."""
+    """The problem with every dim cut to about its limit, a multiple of 16. Remainders by 16 are kept, so that what
+    launches know about divisibility stays the same."""
     dims = {dim: size if size <= limits[dim] + 16 else limits[dim] + size % 16 for dim, size in problem.dims.items()}
     return Problem(problem.spec, dims, problem.dtype)
 
 
 def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
-    from deuteron.compiler.ir.parser import parse_function
-    from deuteron.compiler.runtime.variant.pipeline import build
-    from deuteron.compiler.runtime.variant.variant import make_variant
-    from deuteron.compiler.targets.interpreter.launch import run
-
     variant = problem.variant(config)
     compiled = make_variant(problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule)
     tile = build(compiled, stop_after="tile").artifacts["tile"]

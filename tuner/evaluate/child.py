@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from ..codec import JsonObject
 from ..errors import TunerError
-from ..json_fields import JsonObject
 
 WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
 MAX_ANSWER = 64 << 20
@@ -37,8 +37,8 @@ class ChildTimeout(TunerError):
 class ChildProcess:
     """Starts its process with the first request and again after a crash. Not thread-safe.
 
-    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with a
-    true field ``last`` is the process's last one.
+    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with
+    a true field ``last`` is the process's last one.
     """
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
@@ -49,10 +49,12 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
+        """Whether there is a process and it has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
+        """The process id, None before the first request and after :meth:`kill`."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -73,6 +75,7 @@ class ChildProcess:
         return self.receive(time.monotonic() + timeout)
 
     def send(self, operation: str, payload: JsonObject) -> None:
+        """Write a request, starting the process if there is none; raises :class:`ChildCrashed` if it ends meanwhile."""
         if not self.running:
             self._start()
         process = self._process

@@ -7,22 +7,12 @@ import select
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..json_fields import Fields, JsonObject, expect_number
+from ..codec import JsonObject
 from ..space import Configuration, config_key
 from .child import WORKER, ChildCrashed, ChildProcess, ChildTimeout
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What became of a compilation. ``identity`` is equal for equal code; ``metrics`` as the compiler knows them."""
-
-    status: str
-    error: str | None = None
-    identity: str | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
+from .messages import Compile, Compiled
 
 
 def default_workers() -> int:
@@ -61,6 +51,7 @@ class CompilePool:
         self._results: dict[str, Compiled] = {}
 
     def submit(self, config: Configuration) -> None:
+        """Compile ``config`` as soon as a process is free, unless that was asked for before."""
         key = config_key(config)
         busy = {slot.key for slot in self._slots} | {queued for queued, _ in self._queue}
         if key not in self._results and key not in busy:
@@ -81,6 +72,7 @@ class CompilePool:
             self._wait_for_one()
 
     def close(self) -> None:
+        """End the processes; what was still compiling is lost."""
         for slot in self._slots:
             slot.child.kill()
 
@@ -93,7 +85,7 @@ class CompilePool:
                     slot.preparing = not slot.child.running
                     if slot.preparing:
                         slot.child.send("prepare", self._prepare)
-                    slot.child.send("compile", {"config": dict(config)})
+                    slot.child.send("compile", Compile(config).to_json())
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
 
@@ -127,21 +119,10 @@ class CompilePool:
             return
         if slot.preparing:
             slot.child.kill()  # it would answer the compilation that was sent along, too
-        self._finish(slot, _read_compiled(answer))
+        self._finish(slot, Compiled.from_json(answer))
 
     def _finish(self, slot: _Slot, compiled: Compiled) -> None:
         if slot.key is not None:
             self._results[slot.key] = compiled
         slot.key = None
         self._start_waiting()
-
-
-def _read_compiled(answer: JsonObject) -> Compiled:
-    fields = Fields(answer, "compile answer")
-    return Compiled(
-        fields.text("status"),
-        fields.optional_text("error"),
-        fields.optional_text("identity"),
-        fields.mapping("metrics", expect_number) if fields.has("metrics") else {},
-        fields.optional_number("seconds") or 0.0,
-    )

@@ -4,49 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..errors import SchemaError
-from ..json_fields import Fields, JsonObject, expect_list, expect_number
-from ..measure.statistics import Interval
+from msgspec.structs import replace
+
+from ..codec import JsonObject
 from ..space import Configuration
 from ..workloads import Problem
 from .child import WORKER, ChildCrashed, ChildProcess, ChildTimeout, physical_memory_bytes
-from .compile_pool import Compiled, CompilePool
+from .compile_pool import CompilePool
+from .messages import Compiled, Limit, Prepare, Race, Raced, Screen, Screened
 
 PREPARE_SECONDS = 300.0
 # The interpreter and the process itself; what a kernel's tensors need comes on top and is bounded by the rest.
 MEMORY_SHARE = 0.8
-
-
-@dataclass(frozen=True)
-class Screened:
-    """Outcome of checking and first timing. ``status`` as in a trial; ``time_ns`` is None unless it is ok."""
-
-    status: str
-    error: str | None = None
-    time_ns: Interval | None = None
-    hopeless: bool = False
-    reference: str | None = None
-    worst_error: float | None = None
-    check_seconds: float = 0.0
-    measure_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Raced:
-    """Outcome of interleaved rounds. ``times[c][r]`` in ns, empty for a candidate that failed its check with
-    ``errors[c]``. ``status`` other than ok: the whole race failed, with ``error``."""
-
-    status: str
-    error: str | None = None
-    times: list[list[float]] = field(default_factory=list)
-    errors: list[str | None] = field(default_factory=list)
-    sm_mhz: float | None = None
-    reference: str | None = None
-    check_seconds: float = 0.0
-    measure_seconds: float = 0.0
 
 
 class Evaluator(Protocol):
@@ -85,7 +56,9 @@ class Evaluator(Protocol):
         inputs, checked again, and only until the verdicts on all of them are settled."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End all processes."""
+        ...
 
 
 class LocalEvaluator:
@@ -105,14 +78,9 @@ class LocalEvaluator:
         command: Sequence[str] = WORKER,
     ) -> None:
         self.exclusive = kind == "cpu"
-        base: JsonObject = {
-            "workload": problem.spec.to_json(),
-            "dims": dict(problem.dims),
-            "dtype": problem.dtype,
-            "target": target,
-        }
-        self._pool = CompilePool(base, workers=workers, command=command)
-        self._prepare = base | {"device": device, "default": dict(default)}
+        base = Prepare(problem.spec, problem.dims, problem.dtype, target)
+        self._pool = CompilePool(base.to_json(), workers=workers, command=command)
+        self._prepare = replace(base, device=device, default=default)
         self._kind = kind
         self._seed = seed
         self._timeout = timeout
@@ -121,17 +89,20 @@ class LocalEvaluator:
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
+        """Hand ``config`` to the compile pool."""
         self._pool.submit(config)
 
     def compiled(self, config: Configuration) -> Compiled:
+        """What became of compiling ``config``; waits for it."""
         return self._pool.result(config)
 
     def settle(self) -> None:
+        """Wait until the pool is idle."""
         self._pool.settle()
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
-        answer = self._measure("screen", {"config": dict(config), "best_ns": best_ns}, self._timeout)
-        return _read_screened(answer)
+        """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
+        return Screened.from_json(self._measure("screen", Screen(config, best_ns).to_json(), self._timeout))
 
     def race(
         self,
@@ -142,20 +113,17 @@ class LocalEvaluator:
         seed: int,
         fresh: bool,
     ) -> Raced:
+        """Time ``configs`` in the measuring process, in a new one if ``fresh``; ``seconds`` is for timing alone, checks
+        come on top."""
         if fresh:
             self._child.kill()
             self._seed = seed
-        request: JsonObject = {
-            "configs": [dict(config) for config in configs],
-            "rounds": rounds,
-            "seconds": seconds,
-            "seed": seed,
-            "final": fresh,
-        }
+        request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
-        return _read_raced(self._measure("race", request, limit))
+        return Raced.from_json(self._measure("race", request.to_json(), limit))
 
     def close(self) -> None:
+        """End the pool's processes and the measuring one."""
         self._pool.close()
         self._child.kill()
 
@@ -180,50 +148,10 @@ class LocalEvaluator:
         configuration at hand, so it would fail for every other one, too."""
         memory = physical_memory_bytes()
         if self._kind == "cpu" and memory is not None:
-            self._child.request("limit", {"bytes": int(memory * MEMORY_SHARE)}, PREPARE_SECONDS)
-        request = self._prepare | {"seed": self._seed}
-        answer = self._child.request("prepare", request, PREPARE_SECONDS)
+            self._child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
+        request = replace(self._prepare, seed=self._seed)
+        answer = self._child.request("prepare", request.to_json(), PREPARE_SECONDS)
         if answer.get("status") == "ok":
             return None
         self._child.kill()
         return answer
-
-
-def _read_screened(answer: JsonObject) -> Screened:
-    fields = Fields(answer, "screen answer")
-    return Screened(
-        fields.text("status"),
-        fields.optional_text("error"),
-        Interval.from_json(fields.get("time_ns")) if fields.has("time_ns") else None,
-        fields.has("hopeless") and fields.boolean("hopeless"),
-        fields.optional_text("reference"),
-        fields.optional_number("worst_error"),
-        fields.optional_number("check_seconds") or 0.0,
-        fields.optional_number("measure_seconds") or 0.0,
-    )
-
-
-def _read_raced(answer: JsonObject) -> Raced:
-    fields = Fields(answer, "race answer")
-    if fields.text("status") != "ok":
-        return Raced(fields.text("status"), fields.optional_text("error"))
-    clocks = [mhz for mhz in expect_list(fields.get("sm_mhz"), "sm_mhz") if isinstance(mhz, int)]
-    return Raced(
-        "ok",
-        times=[_read_times(row) for row in expect_list(fields.get("times"), "times")],
-        errors=[_read_error(error) for error in expect_list(fields.get("errors"), "errors")],
-        sm_mhz=sorted(clocks)[len(clocks) // 2] if clocks else None,
-        reference=fields.optional_text("reference"),
-        check_seconds=fields.number("check_seconds"),
-        measure_seconds=fields.number("measure_seconds"),
-    )
-
-
-def _read_times(value: object) -> list[float]:
-    return [expect_number(time, "times") for time in expect_list(value, "times")]
-
-
-def _read_error(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise SchemaError("errors: expected text or null")
-    return value

@@ -8,7 +8,6 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,11 +18,14 @@ from deuteron.compiler.errors import (
     OutOfResources,
 )
 
-from ..json_fields import JsonObject, expect_integer, expect_object
-from .session import Session
+from ..codec import Document, JsonObject, expect_object
+from ..errors import SchemaError
+from ..trial import Status
+from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen
+from .session import ChildSession
 
 
-def status_of(error: BaseException) -> str:
+def status_of(error: BaseException) -> Status:
     """The trial status that an exception means."""
     match error:
         case OutOfResources():
@@ -41,7 +43,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _end_with_parent()
-    session = Session()
+    session = ChildSession()
     for line in sys.stdin.buffer:
         request = expect_object(json.loads(line), "request")
         fatal = _answer(session, request, answers)
@@ -49,38 +51,47 @@ def main() -> None:
             sys.exit(3)
 
 
-def _answer(session: Session, request: JsonObject, answers: BinaryIO) -> bool:
-    operations: dict[str, Callable[[JsonObject], JsonObject]] = {
-        "limit": _limit_memory,
-        "prepare": session.prepare,
-        "compile": session.compile,
-        "screen": session.screen,
-        "race": session.race,
-    }
+def _answer(session: ChildSession, request: JsonObject, answers: BinaryIO) -> bool:
     fatal = False
     try:
-        answer = operations[str(request.get("operation"))](request)
+        answer = _perform(session, request)
     except MemoryError:
-        answer = {"status": "failed", "error": "needs more memory than the measurement may use"}
+        answer = Failed("failed", "needs more memory than the measurement may use")
     except Exception as error:
         fatal = isinstance(error, DeviceError)
         text = str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
         # A failed GPU context fails every later call: the parent must not send this process another one.
-        answer = {"status": status_of(error), "error": text, "last": fatal}
-    answers.write(json.dumps(answer).encode() + b"\n")
+        answer = Failed(status_of(error), text, fatal)
+    answers.write(json.dumps(answer.to_json()).encode() + b"\n")
     answers.flush()
     return fatal
 
 
-def _limit_memory(request: JsonObject) -> JsonObject:
+def _perform(session: ChildSession, request: JsonObject) -> Document:
+    match request.get("operation"):
+        case "limit":
+            return _limit_memory(Limit.from_json(request))
+        case "prepare":
+            return session.prepare(Prepare.from_json(request))
+        case "compile":
+            return session.compile(Compile.from_json(request))
+        case "screen":
+            return session.screen(Screen.from_json(request))
+        case "race":
+            return session.race(Race.from_json(request))
+        case other:
+            raise SchemaError(f"request: the operation {other!r} is not known")
+
+
+def _limit_memory(request: Limit) -> Done:
     """Cap the address space at what is in use now plus ``bytes``. Not for GPU work: CUDA reserves address space of
     many times the memory of the machine."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * os.sysconf("SC_PAGE_SIZE") + expect_integer(request.get("bytes"), "bytes")
+    limit = pages * os.sysconf("SC_PAGE_SIZE") + request.bytes
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or limit < hard:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-    return {"status": "ok"}
+    return Done()
 
 
 def _end_with_parent() -> None:

@@ -14,7 +14,7 @@ from .stopping import next_look
 Launch: TypeAlias = Callable[[], None]
 
 
-class Timer(Protocol):
+class LaunchTimer(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
@@ -25,7 +25,7 @@ class Timer(Protocol):
 class TimedDevice(Protocol):
     """The part of :class:`deuteron.compiler.runtime.devices.Device` that timing needs."""
 
-    def timer(self) -> Timer: ...
+    def timer(self) -> LaunchTimer: ...
 
     def flush_l2(self) -> None: ...
 
@@ -107,8 +107,8 @@ class FirstLook:
 
 
 def first_look(stopwatch: Stopwatch, launch: Launch, best_ns: float | None) -> FirstLook:
-    """Time a candidate roughly, for :data:`SCREEN_LEAST_SECONDS` at least. Gives up after half of them if all samples so
-    far, two at least, are :data:`HOPELESS` times slower than ``best_ns``, the fastest median so far."""
+    """Time a candidate roughly, for :data:`SCREEN_LEAST_SECONDS` at least. Gives up after half of them if all samples
+    so far, two at least, are :data:`HOPELESS` times slower than ``best_ns``, the fastest median so far."""
     launches = stopwatch.launches_per_sample(launch)
     samples: list[float] = []
     began = time.perf_counter()

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
-from ..json_fields import Fields, JsonObject
+from ..codec import Document, Finite
 
 Verdict: TypeAlias = Literal["FASTER", "SAME", "SLOWER", "AMBIGUOUS"]
-VERDICTS = ("FASTER", "SAME", "SLOWER", "AMBIGUOUS")
 
 CONFIDENCE = 0.95
 # Differences under one percent are not worth a configuration change and are within what code placement alone does.
@@ -23,27 +21,15 @@ SAME_MARGIN = 0.01
 MIN_PAIRS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Document, frozen=True):
     """A median of ``samples`` values with its confidence interval. Times are in ns, speed-ups are ratios."""
 
-    median: float
-    low: float
-    high: float
+    noun: ClassVar[str] = "interval"
+
+    median: Finite
+    low: Finite
+    high: Finite
     samples: int
-
-    def to_json(self) -> JsonObject:
-        return {"median": self.median, "low": self.low, "high": self.high, "samples": self.samples}
-
-    @staticmethod
-    def from_json(value: object, where: str = "interval") -> Interval:
-        fields = Fields(value, where)
-        return Interval(
-            fields.number("median"),
-            fields.number("low"),
-            fields.number("high"),
-            fields.integer("samples"),
-        )
 
     def inverse(self) -> Interval:
         """The interval of 1/x: a ratio of times becomes a speed-up."""

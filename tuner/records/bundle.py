@@ -1,7 +1,8 @@
 """Bundles: many records in one file that can be checked, copied and read without a network.
 
-Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``. Each
-further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions stream.
+Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``.
+Each further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions
+stream.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ..codec import Document, canonical_json, decode, expect_object, parse_json
 from ..errors import BundleError, SchemaError
-from ..json_fields import Fields, JsonObject, canonical_json, parse_json
 from ..trial import utc_now
 from .lookup import RecordIndex
 from .record import ConfigRecord
@@ -25,8 +26,7 @@ SCHEMA = 1
 MAX_LINE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Document, frozen=True):
     """The first line of a bundle. ``kernel_hash`` and ``device_key`` are None where records of several are inside."""
 
     count: int
@@ -35,35 +35,22 @@ class Manifest:
     service: str
     kernel_hash: str | None = None
     device_key: str | None = None
+    schema: int = SCHEMA
 
-    def to_json(self) -> JsonObject:
-        return {
-            "schema": SCHEMA,
-            "created_at": self.created_at,
-            "service": self.service,
-            "kernel_hash": self.kernel_hash,
-            "device_key": self.device_key,
-            "count": self.count,
-            "body_sha256": self.body_sha256,
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str) -> Manifest:
-        fields = Fields(value, where)
-        schema = fields.integer("schema")
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """Refuses another schema, whose other fields say nothing to this version."""
+        fields = expect_object(value, where)
+        if "schema" not in fields:
+            raise SchemaError(f"{where}: the field 'schema' is missing")
+        schema = fields["schema"]
         if schema != SCHEMA:
+            newer = isinstance(schema, int) and schema > SCHEMA
             raise SchemaError(
                 f"{where}: a bundle of schema {schema}; this deuteron reads schema {SCHEMA}",
-                hint="use a newer deuteron" if schema > SCHEMA else "export the bundle again",
+                hint="use a newer deuteron" if newer else "export the bundle again",
             )
-        return Manifest(
-            count=fields.integer("count"),
-            body_sha256=fields.text("body_sha256"),
-            created_at=fields.text("created_at"),
-            service=fields.text("service"),
-            kernel_hash=fields.optional_text("kernel_hash"),
-            device_key=fields.optional_text("device_key"),
-        )
+        return fields
 
 
 @dataclass(frozen=True)
@@ -74,6 +61,7 @@ class Bundle:
     manifest: Manifest
 
     def records(self) -> Iterator[ConfigRecord]:
+        """One record after another, read from the file; raises :class:`BundleError` naming the line."""
         with self.path.open("rb") as file:
             file.readline()
             for number, line in enumerate(file, start=2):
@@ -97,8 +85,8 @@ def write_bundle(
     kernel_hash: str | None = None,
     device_key: str | None = None,
 ) -> Manifest:
-    """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come in
-    the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
+    """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come
+    in the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
     path = Path(path)
     if isinstance(records, list | tuple):
         records = sorted(records, key=lambda record: record.key)
@@ -204,6 +192,6 @@ def _read_manifest(path: Path, line: bytes) -> Manifest:
 def _read_record(path: Path, number: int, line: bytes) -> ConfigRecord:
     where = f"{path}, line {number}"
     try:
-        return ConfigRecord.from_json(parse_json(line, where), where)
+        return decode(line, ConfigRecord, where)
     except SchemaError as error:
         raise BundleError(error.message, hint=error.hint or "export the bundle again") from None

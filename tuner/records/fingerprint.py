@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from ..json_fields import Fields, JsonObject, expect_integer
+from ..codec import Document, Finite
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
@@ -32,9 +31,10 @@ def canonical_name(name: str) -> str:
     return "-".join(kept or words)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFingerprint:
+class DeviceFingerprint(Document, frozen=True):
     """What makes two devices tune alike. Fields that are not known are None and match anything."""
+
+    noun: ClassVar[str] = "device"
 
     kind: str
     name: str
@@ -43,10 +43,11 @@ class DeviceFingerprint:
     memory_bytes: int | None = None
     compute_capability: tuple[int, int] | None = None
     mig: str | None = None
-    power_cap_watts: float | None = None
+    power_cap_watts: Finite | None = None
 
     @property
     def canonical(self) -> str:
+        """:func:`canonical_name` of the name."""
         return canonical_name(self.name)
 
     @property
@@ -97,34 +98,6 @@ class DeviceFingerprint:
             compute_capability=properties.compute_capability,
             mig="on" if properties.mig else None,
             power_cap_watts=properties.power_cap_watts,
-        )
-
-    def to_json(self) -> JsonObject:
-        capability = self.compute_capability
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "pci_device_id": self.pci_device_id,
-            "sm_count": self.sm_count,
-            "memory_bytes": self.memory_bytes,
-            "compute_capability": None if capability is None else list(capability),
-            "mig": self.mig,
-            "power_cap_watts": self.power_cap_watts,
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str = "device") -> DeviceFingerprint:
-        fields = Fields(value, where)
-        capability = fields.items("compute_capability", expect_integer) if fields.has("compute_capability") else ()
-        return DeviceFingerprint(
-            kind=fields.text("kind"),
-            name=fields.text("name"),
-            pci_device_id=fields.optional_text("pci_device_id"),
-            sm_count=fields.optional_integer("sm_count"),
-            memory_bytes=fields.optional_integer("memory_bytes"),
-            compute_capability=(capability[0], capability[1]) if len(capability) == 2 else None,
-            mig=fields.optional_text("mig"),
-            power_cap_watts=fields.optional_number("power_cap_watts"),
         )
 
 

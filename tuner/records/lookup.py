@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from ..codec import Document, Scalar, canonical_json
 from ..errors import RecordNotFound, ShapeMismatch
 from ..job import shape_key
-from ..json_fields import JsonObject, Scalar, canonical_json
 from .fingerprint import DeviceFingerprint
 from .record import ConfigRecord
 from .toolchain import Difference, differences
@@ -26,8 +25,7 @@ _VECTOR_FROM = 64
 _PLACES_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Document, frozen=True):
     """The configuration to use and why. With the match ``default`` there is no record and ``config`` is empty: the
     kernel's own defaults apply.
 
@@ -40,17 +38,6 @@ class Answer:
     match: Match
     reason: str
     toolchain_differences: tuple[Difference, ...] | None = None
-
-    def to_json(self) -> JsonObject:
-        return {
-            "record": None if self.record is None else self.record.to_json(),
-            "config": dict(self.config),
-            "match": self.match,
-            "reason": self.reason,
-            "toolchain_differences": None
-            if self.toolchain_differences is None
-            else [difference.to_json() for difference in self.toolchain_differences],
-        }
 
 
 class _Table:
@@ -116,6 +103,7 @@ class RecordIndex:
             self.add(record)
 
     def add(self, record: ConfigRecord) -> None:
+        """Add a record; of two for one kernel, device, dtype, toolchain and shape the newer answers."""
         self._records.append(record)
         kernel_hash, device_key, dtype, _, toolchain_key = record.key
         self._devices.setdefault((kernel_hash, dtype), {})[device_key] = record.device
@@ -129,14 +117,14 @@ class RecordIndex:
         """Make known that the kernel was tuned for this device and dtype, though the records are not in this index."""
         self._places.setdefault(kernel_hash, {}).setdefault(device_key, set()).add(dtype)
 
-    def places_text(self, kernel_hash: str) -> str:
-        """For which devices and dtypes the kernel was tuned, in words."""
+    def why_nothing(self, kernel_hash: str, device_key: str, dtype: str) -> str:
+        """Why there is no record for a device and dtype, and for which the kernel was tuned, in words."""
         places = self._places.get(kernel_hash)
         if not places:
             return f"no record of the kernel {kernel_hash[:12]} (its source may have changed since it was tuned)"
         shown = [f"{key} ({', '.join(sorted(dtypes))})" for key, dtypes in sorted(places.items())]
         more = f" and {len(shown) - _PLACES_SHOWN} more" if len(shown) > _PLACES_SHOWN else ""
-        return f"the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
+        return f"nothing for {dtype} on {device_key}: the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
 
     def check_dims(self, kernel_hash: str, shape: Mapping[str, int]) -> None:
         """Raise :class:`~..errors.ShapeMismatch` if the kernel was tuned, but never over the dims of ``shape``."""
@@ -180,9 +168,9 @@ def lookup(
     strict: bool = False,
     toolchain: Mapping[str, str] | None = None,
 ) -> Answer:
-    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two records
-    for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another toolchain is
-    a better guess than a far one of this. Kernel, device and dtype always have to fit.
+    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two
+    records for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another
+    toolchain is a better guess than a far one of this. Kernel, device and dtype always have to fit.
 
     ``toolchain``: what the launch will be compiled with (:func:`~.toolchain.current_toolchain`); None compares none.
 
@@ -202,7 +190,7 @@ def lookup(
         return _answer(exact, wanted, toolchain)
     stale = _exact(others, wanted)
     if strict:
-        found = "only other shapes were tuned" if tables else index.places_text(kernel_hash)
+        found = "only other shapes were tuned" if tables else index.why_nothing(kernel_hash, device.key, dtype)
         why = found if stale is None else _answer(stale, wanted, toolchain).reason
         raise RecordNotFound(
             f"no configuration for {wanted} {dtype} on {device.key}: {why}",
@@ -212,7 +200,7 @@ def lookup(
     best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
     if best is not None:
         return _answer(best, wanted, toolchain)
-    return Answer(None, {}, "default", f"nothing for {dtype} on {device.key}: {index.places_text(kernel_hash)}")
+    return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
 
 
 def _answer(record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None) -> Answer:

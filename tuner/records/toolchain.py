@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from ..json_fields import Fields, JsonObject
+from deuteron.compiler.runtime.variant.toolchain import toolchain
+from deuteron.compiler.target import Target
+
+from ..codec import Document
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
@@ -18,34 +20,25 @@ _SHOWN = 40
 def current_toolchain(device: Device) -> dict[str, str]:
     """What code for ``device`` is compiled with and timed under now: the compiler's own definition
     (:func:`deuteron.compiler.runtime.variant.toolchain.toolchain`), with the driver of a GPU."""
-    from deuteron.compiler.runtime.variant.toolchain import toolchain
-    from deuteron.compiler.target import Target
-
     return toolchain(Target.parse(device.target), device.properties.driver)
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Document, frozen=True):
     """One part of two toolchains that is not the same; None where one of them does not name it."""
 
+    noun: ClassVar[str] = "difference"
+
     name: str
-    recorded: str | None
-    current: str | None
-
-    def to_json(self) -> JsonObject:
-        return {"name": self.name, "recorded": self.recorded, "current": self.current}
-
-    @staticmethod
-    def from_json(value: object, where: str = "difference") -> Difference:
-        fields = Fields(value, where)
-        return Difference(fields.text("name"), fields.optional_text("recorded"), fields.optional_text("current"))
+    recorded: str | None = None
+    current: str | None = None
 
     def __str__(self) -> str:
         return f"{self.name} {_show(self.recorded)}, here {_show(self.current)}"
 
 
 def differences(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[Difference, ...]:
-    """Where a record's toolchain differs from the one of a launch, by name. Records of older versions name fewer parts."""
+    """Where a record's toolchain differs from the one of a launch, by name. Records of older versions name fewer
+    parts."""
     names = sorted({*recorded, *current})
     return tuple(
         Difference(name, recorded.get(name), current.get(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..json_fields import Scalar
+from ..codec import Scalar
 from ..space import Configuration, Space, config_key
 from .base import Outcome
 

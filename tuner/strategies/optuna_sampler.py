@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.extras import require_extras
 
+from ..codec import Scalar, canonical_json
 from ..errors import StrategyError
-from ..json_fields import Scalar, canonical_json
 from ..space import Configuration, Parameter, Space, config_key
 from .base import Outcome
 from .unseen import Unseen

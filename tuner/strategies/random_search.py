@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ..json_fields import Scalar
+from ..codec import Scalar
 from ..space import Configuration, Space
 from .base import Outcome
 from .unseen import Unseen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from ..json_fields import Scalar
+from ..codec import Scalar
 from ..space import Configuration, Space, config_key
 
 LISTED = 100_000
@@ -29,6 +29,7 @@ class Unseen:
             rng.shuffle(self._pile)
 
     def mark(self, config: Configuration) -> None:
+        """Count ``config`` as seen: it will not be drawn."""
         self._seen.add(config_key(config))
 
     def __contains__(self, config: Configuration) -> bool:

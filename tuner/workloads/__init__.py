@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
+from ..codec import Document
 from ..errors import WorkloadError
 from . import builtin
-from .problem import Problem, Variant
+from .problem import LaunchPlan, Problem
 from .spec import KernelText, Tensor, WorkloadSpec
 from .tolerance import TOLERANCES, Tolerance
 
@@ -18,10 +19,18 @@ __all__ = [
     "Problem",
     "Tensor",
     "Tolerance",
-    "Variant",
+    "LaunchPlan",
     "WorkloadSpec",
     "builtin_workload",
+    "workload_from_json",
 ]
+
+
+class WorkloadName(Document, frozen=True, forbid_unknown_fields=True):
+    """Stands for a built-in workload where a job is described: ``{"builtin": "softmax"}``."""
+
+    builtin: str
+
 
 BUILTINS: dict[str, Callable[[], WorkloadSpec]] = {
     "vector_add": builtin.vector_add,
@@ -37,3 +46,11 @@ def builtin_workload(name: str) -> WorkloadSpec:
     if name not in BUILTINS:
         raise WorkloadError(f"unknown workload {name!r}", hint=f"one of {', '.join(BUILTINS)}")
     return BUILTINS[name]()
+
+
+def workload_from_json(value: object, where: str = WorkloadSpec.noun) -> WorkloadSpec:
+    """A workload out of parsed JSON, described or named. Raises :class:`~..errors.SchemaError`,
+    :class:`WorkloadError`."""
+    if isinstance(value, Mapping) and value.get("builtin") is not None:
+        return builtin_workload(WorkloadName.from_json(value, where).builtin)
+    return WorkloadSpec.from_json(value, where)

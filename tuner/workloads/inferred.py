@@ -1,8 +1,8 @@
 """A workload from a kernel's text: what a caller does not say is inferred from how the kernel uses its parameters.
 
-A pointer that is only stored to is an output; a scalar with the name of a dim is that dim; block sizes are searched over
-powers of two. The result is an ordinary :class:`~.spec.WorkloadSpec`, checked against the interpreter, and can be written
-as JSON and edited where the inference is too simple.
+A pointer that is only stored to is an output; a scalar with the name of a dim is that dim; block sizes are searched
+over powers of two. The result is an ordinary :class:`~.spec.WorkloadSpec`, checked against the interpreter, and can be
+written as JSON and edited where the inference is too simple.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.source.assume import constexpr_for, is_block, literal_configs, type_for
+from deuteron.compiler.source.usage import usage_of
 
+from ..codec import Scalar
 from ..errors import WorkloadError
-from ..json_fields import Scalar
 from ..space import Parameter, Space
 from .spec import KernelText, Tensor, WorkloadSpec
 
@@ -54,14 +56,13 @@ def infer_workload(
 ) -> WorkloadSpec:
     """The workload of ``source`` over ``dims``.
 
-    ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``, ``:output``
-    or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
+    ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``,
+    ``:output`` or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may
+    be.
 
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
-    from deuteron.compiler.source.usage import usage_of
-
     given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
     reader = _Inference(source, usage_of(source), tuple(dims), given)
     reader.check_names()
@@ -135,8 +136,6 @@ class _Inference:
 
     def constexprs(self) -> dict[str, Scalar]:
         """Those fixed by the shape or by the kernel's use of them; the space has the rest."""
-        from deuteron.compiler.source.assume import constexpr_for
-
         found: dict[str, Scalar] = dict(self.given.constexprs)
         for argument in self.source.arguments:
             name = argument.name
@@ -187,13 +186,9 @@ class _Inference:
     # ---- one argument -----------------------------------------------------------------------------------------
 
     def _is_pointer(self, argument: Argument) -> bool:
-        from deuteron.compiler.source.assume import type_for
-
         return argument.name in self.given.tensors or type_for(argument, self.usage)[0] == "*"
 
     def _is_block(self, argument: Argument) -> bool:
-        from deuteron.compiler.source.assume import is_block
-
         if argument.name in self.given.constexprs:
             return False
         return is_block(argument, self.usage)
@@ -246,8 +241,6 @@ class _Inference:
         return tuple(value for value in values if isinstance(value, int | float | str | bool))
 
     def _sizes(self, argument: Argument) -> tuple[int, ...]:
-        from deuteron.compiler.source.assume import literal_configs
-
         spelled_out = sorted(
             {value for config in literal_configs(self.source) if isinstance(value := config.get(argument.name), int)}
         )

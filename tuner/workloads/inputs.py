@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
+
 from .problem import Problem
 from .spec import Tensor
 
@@ -18,8 +20,6 @@ BLOCK = 4_194_301
 def make_tensor(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
     """One tensor of the problem, filled as its ``init`` says; C-contiguous."""
     import numpy as np
-
-    from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 
     dtype = numpy_dtype(problem.tensor_dtype(tensor))
     shape = problem.tensor_shape(tensor)
@@ -55,8 +55,6 @@ def poison(array_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def make_tensors(problem: Problem, seed: int) -> dict[str, np.ndarray]:
     """All tensors of the problem by name. The same seed gives the same values; outputs are poisoned."""
     import numpy as np
-
-    from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 
     rng = np.random.default_rng(seed)
     tensors: dict[str, np.ndarray] = {}

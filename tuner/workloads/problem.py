@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS, effective_options
+from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 
+from ..codec import Document, Scalar
 from ..errors import WorkloadError
 from ..expression import Expression
-from ..json_fields import JsonObject, Scalar
 from ..space import Configuration, Space
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
@@ -25,22 +26,13 @@ MAX_GRID = 2**31 - 1
 _NO_LIMIT = 1 << 40
 
 
-@dataclass(frozen=True)
-class Variant:
+class LaunchPlan(Document, frozen=True):
     """What the compiler is given for one configuration, and the grid it is launched on."""
 
     signature: Mapping[str, str]
     constexprs: Mapping[str, Scalar]
     schedule: Mapping[str, Scalar]
     grid: tuple[int, ...]
-
-    def to_json(self) -> JsonObject:
-        return {
-            "signature": dict(self.signature),
-            "constexprs": dict(self.constexprs),
-            "schedule": dict(self.schedule),
-            "grid": list(self.grid),
-        }
 
 
 @dataclass(frozen=True)
@@ -65,20 +57,21 @@ class Problem:
     @cached_property
     def names(self) -> dict[str, Scalar]:
         """What expressions see: dims, ``dtype`` and ``element_bytes``."""
-        from deuteron.compiler.runtime.arrays.dtypes import item_bytes
-
         return {**self.dims, "dtype": self.dtype, "element_bytes": item_bytes(self.dtype)}
 
     @cached_property
     def source(self) -> KernelSource:
         """The kernel, parsed; raises the compiler's errors."""
-        from deuteron.compiler.source.kernel import KernelSource
+        from deuteron.compiler.source.kernel import (
+            KernelSource,  # lazy: the language takes 90 ms, and a bundle is read without it
+        )
 
         kernel = self.spec.kernel
         return KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
 
     @cached_property
     def scalars(self) -> dict[str, int | float]:
+        """Scalar arguments by name, evaluated; raises :class:`WorkloadError` for text or a truth value."""
         values: dict[str, int | float] = {}
         for name, text in self.spec.scalars.items():
             value = Expression.parse(text).evaluate(self.names)
@@ -108,15 +101,18 @@ class Problem:
         return names
 
     def tensor_shape(self, tensor: Tensor) -> tuple[int, ...]:
+        """The shape of a tensor in elements; raises :class:`WorkloadError` for a negative size."""
         shape = tuple(Expression.parse(text).evaluate_int(self.names) for text in tensor.shape)
         if any(size < 0 for size in shape):
             raise WorkloadError(f"the tensor {tensor.name!r} has the shape {list(shape)}")
         return shape
 
     def tensor_dtype(self, tensor: Tensor) -> str:
+        """The dtype of a tensor, ``$dtype`` replaced."""
         return self.dtype if tensor.dtype == "$dtype" else tensor.dtype
 
     def tolerance_of(self, tensor: Tensor) -> Tolerance:
+        """The workload's tolerance, or that of the tensor's dtype."""
         return self.spec.tolerance or tolerance_for(self.tensor_dtype(tensor))
 
     @property
@@ -127,8 +123,6 @@ class Problem:
     @property
     def tensor_bytes(self) -> int:
         """Memory of all tensors on the device."""
-        from deuteron.compiler.runtime.arrays.dtypes import item_bytes
-
         return sum(
             math.prod(self.tensor_shape(tensor)) * item_bytes(self.tensor_dtype(tensor)) for tensor in self.spec.tensors
         )
@@ -140,22 +134,24 @@ class Problem:
 
     @property
     def flops(self) -> float:
+        """Floating-point operations of one launch, by the workload's formula."""
         return Expression.parse(self.spec.flops).evaluate_number(self.names)
 
     @property
     def bytes(self) -> float:
+        """Compulsory memory traffic of one launch in bytes, by the workload's formula."""
         return Expression.parse(self.spec.bytes).evaluate_number(self.names)
 
     def space(self, device: DeviceProperties) -> Space:
-        """What is searched on a device: :meth:`full_space`, with each of the :meth:`idle_parameters` held at its value in
-        the default configuration, since others would measure the same code again."""
+        """What is searched on a device: :meth:`full_space`, with each of the :meth:`idle_parameters` held at its value
+        in the default configuration, since others would measure the same code again."""
         space, idle = self.full_space(device), self.idle_parameters(device.kind)
         return space.hold(self.default(space, device.kind), idle) if idle else space
 
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
         """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
         depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
-        from deuteron.compiler.source.usage import usage_of
+        from deuteron.compiler.source.usage import usage_of  # lazy: the language takes 90 ms, as above
 
         constexprs = {a.name for a in self.source.arguments if a.constexpr}
         used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch
@@ -167,8 +163,8 @@ class Problem:
         )
 
     def full_space(self, device: DeviceProperties) -> Space:
-        """The space as the workload gives it, its constraints bound to this shape and to the device's limits. A limit that
-        the driver does not tell does not constrain."""
+        """The space as the workload gives it, its constraints bound to this shape and to the device's limits. A limit
+        that the driver does not tell does not constrain."""
         facts = {
             "sm_count": device.sm_count or 1,
             "shared_bytes": device.shared_bytes_per_block or _NO_LIMIT,
@@ -179,7 +175,7 @@ class Problem:
         """The default configuration, moved into the space where the shape does not allow it."""
         return space.nearest(self.spec.default_for(kind))
 
-    def variant(self, config: Configuration) -> Variant:
+    def variant(self, config: Configuration) -> LaunchPlan:
         """Split ``config`` into constexprs and schedule, evaluate the constexprs and the grid."""
         names: dict[str, Scalar] = {**self.names, **config}
         constexpr_names = {a.name for a in self.source.arguments if a.constexpr}
@@ -196,7 +192,7 @@ class Problem:
             )
         schedule = {n: v for n, v in config.items() if n in SCHEDULE_OPTIONS}
         self._check_used(config, constexpr_names)
-        return Variant(self._signature(), constexprs, schedule, self._grid(names))
+        return LaunchPlan(self._signature(), constexprs, schedule, self._grid(names))
 
     def _grid(self, names: Mapping[str, Scalar]) -> tuple[int, ...]:
         grid = tuple(Expression.parse(text).evaluate_int(names) for text in self.spec.grid)

@@ -38,11 +38,13 @@ def find_reference(name: str) -> Reference:
 
 @reference("vector_add")
 def vector_add(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """``x + y``: vectors (n) to ``output_ptr`` (n)."""
     return {"output_ptr": tensors["x_ptr"] + tensors["y_ptr"]}
 
 
 @reference("softmax")
 def softmax(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Softmax over the rows of ``input_ptr`` (M, N), the row's maximum taken off first."""
     import numpy as np
 
     x = tensors["input_ptr"]
@@ -52,6 +54,8 @@ def softmax(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.ndar
 
 @reference("layer_norm")
 def layer_norm(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Layer normalisation of the rows of ``x_ptr`` (M, N) with weight and bias (N) and the scalar ``eps``; also mean
+    (M) and 1/standard deviation (M)."""
     import numpy as np
 
     x = tensors["x_ptr"]
@@ -64,4 +68,5 @@ def layer_norm(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.n
 
 @reference("matmul")
 def matmul(tensors: Tensors, scalars: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """``a @ b``: (M, K) and (K, N) to ``c_ptr`` (M, N)."""
     return {"c_ptr": tensors["a_ptr"] @ tensors["b_ptr"]}

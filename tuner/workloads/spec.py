@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-from ..errors import SchemaError, WorkloadError
+from msgspec import field
+from msgspec.structs import force_setattr
+
+from ..codec import Document, Scalar, convert, expect_object, without_nulls
+from ..errors import WorkloadError
 from ..expression import Expression
-from ..json_fields import Fields, JsonObject, Scalar, expect_integer, expect_scalar, expect_text
-from ..space import Configuration, Space, read_config
+from ..space import Configuration, Space
 from .tolerance import Tolerance
-
-T = TypeVar("T")
 
 ROLES = ("input", "output", "inout")
 FILLS = ("normal", "uniform", "zeros", "arange", "randint")
@@ -43,31 +43,23 @@ DEVICE_FACTS = ("sm_count", "shared_bytes")
 _SOURCE = re.compile(r"(?P<argument>[A-Za-z_]\w*)(?:\.shape\[(?P<axis>\d+)\])?")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelText:
+class KernelText(Document, frozen=True, forbid_unknown_fields=True):
     """A kernel: the jit function ``name`` in the text ``source``; ``filename`` is shown in error messages."""
+
+    noun: ClassVar[str] = "kernel"
 
     name: str
     source: str
     filename: str = "<kernel>"
 
-    def to_json(self) -> JsonObject:
-        return {"name": self.name, "source": self.source, "filename": self.filename}
-
-    @staticmethod
-    def from_json(value: object, where: str = "kernel") -> KernelText:
-        fields = Fields(value, where)
-        kernel = KernelText(
-            fields.text("name"),
-            fields.text("source"),
-            fields.optional_text("filename") or "<kernel>",
-        )
-        fields.finish()
-        return kernel
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """Without a file name, or with an empty one, errors speak of ``<kernel>``."""
+        fields = without_nulls(value, where)
+        return {**fields, "filename": fields.get("filename") or "<kernel>"}
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(Document, frozen=True, forbid_unknown_fields=True):
     """A pointer argument of the kernel.
 
     ``shape``: expressions over the dims. ``dtype``: a dtype name, or ``$dtype`` for the one that the job names.
@@ -75,11 +67,13 @@ class Tensor:
     (JSON field ``init``), fresh from a seed for each check.
     """
 
+    noun: ClassVar[str] = "tensor"
+
     name: str
     shape: tuple[str, ...]
     dtype: str = "$dtype"
     role: str = "input"
-    fill: str = "normal"
+    fill: str = field(name="init", default="normal")
 
     def __post_init__(self) -> None:
         for value, allowed, what in (
@@ -93,31 +87,16 @@ class Tensor:
                     hint=f"one of {', '.join(allowed)}",
                 )
 
-    def to_json(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "role": self.role,
-            "init": self.fill,
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str = "tensor") -> Tensor:
-        fields = Fields(value, where)
-        tensor = Tensor(
-            fields.text("name"),
-            fields.items("shape", _read_expression_text),
-            fields.optional_text("dtype") or "$dtype",
-            fields.optional_text("role") or "input",
-            fields.optional_text("init") or "normal",
-        )
-        fields.finish()
-        return tensor
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """Sizes may be numbers."""
+        fields = without_nulls(value, where)
+        if "shape" in fields:
+            fields["shape"] = _expression_texts(fields["shape"], f"{where}.shape")
+        return fields
 
 
-@dataclass(frozen=True)
-class WorkloadSpec:
+class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
     """A kernel with everything needed to run, check and time it at any shape.
 
     - ``dims``: names of the sizes that make a shape. ``dtypes``: what ``$dtype`` may be.
@@ -134,6 +113,8 @@ class WorkloadSpec:
       ``argument.shape[axis]``. What is left out is derived from scalars and tensor shapes that are a bare dim.
     - ``shapes``: the suite that is tuned when a job names none.
     """
+
+    noun: ClassVar[str] = "workload"
 
     name: str
     kernel: KernelText
@@ -153,7 +134,7 @@ class WorkloadSpec:
     dims_from_arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments})
+        force_setattr(self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments})
         self._check_names()
         self._check_expressions()
         for shape in self.shapes:
@@ -256,60 +237,27 @@ class WorkloadSpec:
                 hint=f"known: {', '.join(sorted(known))}",
             )
 
-    def to_json(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "kernel": self.kernel.to_json(),
-            "dims": list(self.dims),
-            "dtypes": list(self.dtypes),
-            "tensors": [tensor.to_json() for tensor in self.tensors],
-            "scalars": dict(self.scalars),
-            "constexprs": dict(self.constexprs),
-            "grid": list(self.grid),
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "spaces": {kind: space.to_json() for kind, space in self.spaces.items()},
-            "defaults": {kind: dict(config) for kind, config in self.defaults.items()},
-            "tolerance": None if self.tolerance is None else self.tolerance.to_json(),
-            "reference": self.reference,
-            "shapes": [dict(shape) for shape in self.shapes],
-            "dims_from_arguments": dict(self.dims_from_arguments),
-        }
-
-    @staticmethod
-    def from_json(value: object, where: str = "workload") -> WorkloadSpec:
-        """Read a workload. ``{"builtin": "softmax"}`` stands for a built-in one; ``space`` and ``default`` stand for
-        one space and default configuration for all devices. Raises :class:`SchemaError`, :class:`WorkloadError`."""
-        fields = Fields(value, where)
-        if fields.has("builtin"):
-            from . import builtin_workload
-
-            name = fields.text("builtin")
-            fields.finish()
-            return builtin_workload(name)
-        kernel = KernelText.from_json(fields.get("kernel"), fields.where("kernel"))
-        spec = WorkloadSpec(
-            name=fields.optional_text("name") or kernel.name,
-            kernel=kernel,
-            dims=fields.items("dims", expect_text),
-            tensors=fields.items("tensors", Tensor.from_json),
-            scalars=_optional_mapping(fields, "scalars", _read_expression_text),
-            constexprs=_optional_mapping(fields, "constexprs", expect_scalar),
-            grid=fields.items("grid", _read_expression_text),
-            spaces=_by_kind(fields, "spaces", "space", Space.from_json),
-            defaults=_by_kind(fields, "defaults", "default", read_config),
-            flops=_optional_expression(fields, "flops"),
-            bytes=_optional_expression(fields, "bytes"),
-            tolerance=Tolerance.from_json(fields.get("tolerance"), fields.where("tolerance"))
-            if fields.has("tolerance")
-            else None,
-            reference=fields.optional_text("reference") or "interpreter",
-            dtypes=fields.items("dtypes", expect_text) if fields.has("dtypes") else ("f32",),
-            shapes=fields.items("shapes", read_shape) if fields.has("shapes") else (),
-            dims_from_arguments=_optional_mapping(fields, "dims_from_arguments", expect_text),
-        )
-        fields.finish()
-        return spec
+    @classmethod
+    def spelled_out(cls, value: object, where: str) -> object:
+        """Numbers that stand for expressions as text; ``space`` and ``default`` as those of any device; the kernel's
+        name as the workload's."""
+        fields = without_nulls(value, where)
+        for one, many in (("space", "spaces"), ("default", "defaults")):
+            if one in fields and many not in fields:
+                fields[many] = {"any": fields.pop(one)}
+        if "kernel" in fields:
+            kernel = KernelText.from_json(fields["kernel"], f"{where}.kernel")
+            fields = {"name": kernel.name, **fields, "kernel": kernel}
+        if isinstance(fields.get("tensors"), list | tuple):
+            tensors = convert(fields["tensors"], list[object], f"{where}.tensors")
+            fields["tensors"] = [Tensor.from_json(item, f"{where}.tensors[{i}]") for i, item in enumerate(tensors)]
+        if "spaces" in fields:
+            spaces = expect_object(fields["spaces"], f"{where}.spaces")
+            fields["spaces"] = {kind: Space.from_json(item, f"{where}.spaces.{kind}") for kind, item in spaces.items()}
+        for name in ("scalars", "grid", "flops", "bytes"):
+            if name in fields:
+                fields[name] = _expression_texts(fields[name], f"{where}.{name}")
+        return {"scalars": {}, "constexprs": {}, **fields}
 
 
 def parse_dim_source(text: str) -> tuple[str, int | None]:
@@ -320,28 +268,16 @@ def parse_dim_source(text: str) -> tuple[str, int | None]:
     return match["argument"], None if match["axis"] is None else int(match["axis"])
 
 
-def read_shape(value: object, where: str) -> dict[str, int]:
-    """A shape out of parsed JSON: dim -> size."""
-    if not isinstance(value, Mapping):
-        raise SchemaError(f"{where}: expected an object of sizes, such as {{'M': 512}}")
-    return {str(dim): expect_integer(size, f"{where}.{dim}") for dim, size in value.items()}
-
-
-def _read_expression_text(value: object, where: str) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    return Expression.parse(expect_text(value, where)).text
-
-
-def _optional_expression(fields: Fields, name: str) -> str:
-    return _read_expression_text(fields.get(name), fields.where(name)) if fields.has(name) else "0"
-
-
-def _optional_mapping(fields: Fields, name: str, read: Callable[[object, str], T]) -> dict[str, T]:
-    return fields.mapping(name, read) if fields.has(name) else {}
-
-
-def _by_kind(fields: Fields, many: str, one: str, read: Callable[[object, str], T]) -> dict[str, T]:
-    if fields.has(many):
-        return fields.mapping(many, read)
-    return {"any": read(fields.get(one), fields.where(one))} if fields.has(one) else {}
+def _expression_texts(value: object, where: str) -> object:
+    """``value`` with numbers as text, and every text in it parsed as an expression."""
+    match value:
+        case Mapping():
+            return {name: _expression_texts(item, f"{where}.{name}") for name, item in value.items()}
+        case list() | tuple():
+            return [_expression_texts(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        case int() | float() if not isinstance(value, bool):
+            return repr(value)
+        case str():
+            return Expression.parse(value).text
+        case _:
+            return value  # refused with its place when the field is converted

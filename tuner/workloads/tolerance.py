@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from ..json_fields import Fields, JsonObject
+from ..codec import Document, Finite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,26 +15,17 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
+class Tolerance(Document, frozen=True, forbid_unknown_fields=True):
     """``|got - expected| <= rtol * |expected| + atol * rms(expected)``.
 
     ``atol`` counts in root mean squares of the expected tensor, so one figure serves softmax, whose values are near
     1/N, and matmul, whose values are near sqrt(K).
     """
 
-    atol: float
-    rtol: float
+    noun: ClassVar[str] = "tolerance"
 
-    def to_json(self) -> JsonObject:
-        return {"atol": self.atol, "rtol": self.rtol}
-
-    @staticmethod
-    def from_json(value: object, where: str) -> Tolerance:
-        fields = Fields(value, where)
-        tolerance = Tolerance(fields.number("atol"), fields.number("rtol"))
-        fields.finish()
-        return tolerance
+    atol: Finite
+    rtol: Finite
 
 
 # Units in the last place u = 2^-(mantissa bits + 1), the error of one correct rounding. The relative part allows a few
@@ -70,6 +61,7 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
+        """Whether everything was within the tolerance."""
         return self.message is None
 
 
@@ -90,8 +82,8 @@ class Expected:
         self._flat = self.values.reshape(-1)
 
     def compare(self, got: np.ndarray) -> Comparison:
-        """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs are
-        NaN, so an element that was never written is wrong."""
+        """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs
+        are NaN, so an element that was never written is wrong."""
         import numpy as np
 
         flat = got.reshape(-1)

@@ -2,8 +2,8 @@
 
 The key of an argument is its signature text, followed by ``@DEVICE`` for arrays in GPU memory:
 ``*f32:16``, ``*bf16@cuda:0``, ``i32:16``, ``f32``. Arguments that kernels see as compile-time values (None, dtypes,
-functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class, kept
-in a table, so the way an array tells its address is decided once per class and not once per launch.
+functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class,
+kept in a table, so the way an array tells its address is decided once per class and not once per launch.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ def pointer_reading(keys: PointerKeys, dtype: object, address: int) -> Reading:
     """The reading of an array at ``address``."""
     return keys[dtype][1 if address & 15 == 0 else 0], address
 
+
+#: Where our own array types are defined: the rooms beside this one.
+_RUNTIME = __name__.rpartition(".arrays.")[0] + "."
 
 _HOST = PointerKeys()
 _HOST_CONST = PointerKeys("*const ")
@@ -176,7 +179,7 @@ class Readers(dict[type, Reader]):
         if issubclass(kind, ctypes._SimpleCData):
             return _read_ctypes_scalar
         own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array}
-        if kind.__module__.startswith(__package__) and kind.__name__ in own:
+        if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]
         if ConstantKey.accepts(kind):
             return _read_constant

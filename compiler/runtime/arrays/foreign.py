@@ -1,4 +1,5 @@
-"""Addresses and dtypes of arrays of other libraries: NumPy, DLPack, the CUDA array interface, ``data_ptr()``, ctypes."""
+"""Addresses and dtypes of arrays of other libraries: NumPy, DLPack, the CUDA array interface, ``data_ptr()``,
+ctypes."""
 
 from __future__ import annotations
 

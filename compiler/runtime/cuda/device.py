@@ -85,7 +85,8 @@ class CudaArray:
         """Overwrite the contents with those of an array of the same size on this device, in stream order."""
         if source.nbytes != self.nbytes or source.device is not self.device:
             raise LaunchError(
-                f"cannot copy {source.nbytes} bytes on {source.device.name} into {self.nbytes} bytes on {self.device.name}",
+                f"cannot copy {source.nbytes} bytes on {source.device.name} into {self.nbytes} bytes on "
+                f"{self.device.name}",
                 hint="arrays must have equal sizes and be on one device",
             )
         if self.nbytes:

@@ -1,8 +1,9 @@
 """Loading cubins and launching them, with as little Python as a launch can do with.
 
-Launch configuration and arguments are packed by one ``struct`` call into a buffer that the driver reads before the launch
-returns. Buffers are taken from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads never share
-one. What ctypes passes is made once: converting a Python number costs it more than passing an object of its own.
+Launch configuration and arguments are packed by one ``struct`` call into a buffer that the driver reads before the
+launch returns. Buffers are taken from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads
+never share one. What ctypes passes is made once: converting a Python number costs it more than passing an object of its
+own.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ _CONFIG_BYTES = struct.calcsize("@" + _CONFIG)
 
 
 class ArgumentPack:
-    """Memory for one launch: its CUlaunchConfig, the arguments after it, and pointers to each argument, which the driver
-    takes as an array."""
+    """Memory for one launch: its CUlaunchConfig, the arguments after it, and pointers to each argument, which the
+    driver takes as an array."""
 
     __slots__ = ("buffer", "config", "pointers", "arguments")
 
@@ -59,7 +60,8 @@ class ArgumentPack:
 
 
 def packing(signature: list[ArgumentType]) -> tuple[struct.Struct, list[int]]:
-    """The struct that packs a launch configuration and arguments of these types, and the offset of each argument in it."""
+    """The struct that packs a launch configuration and arguments of these types, and the offset of each argument in
+    it."""
     letters = ["Q" if kind.pointer else _LETTERS.get(kind.dtype, "H") for kind in signature]
     offsets = [
         struct.calcsize("@" + _CONFIG + "".join(letters[: i + 1])) - struct.calcsize(letters[i])
@@ -86,7 +88,8 @@ def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
 
 
 def _check_architecture(kernel: Loadable, device: CudaDevice) -> None:
-    """Cubins run on their own major architecture, the same or a later minor one; those with a letter on their own only."""
+    """Cubins run on their own major architecture, the same or a later minor one; those with a letter on their own
+    only."""
     wanted = Target.parse(kernel.target)
     major, minor = device.properties.compute_capability or (0, 0)
     have = major * 10 + minor

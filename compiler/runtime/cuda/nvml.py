@@ -1,4 +1,5 @@
-"""Clocks, temperature and power of NVIDIA GPUs through libnvidia-ml. Every reading is None where it is not to be had."""
+"""Clocks, temperature and power of NVIDIA GPUs through libnvidia-ml. Every reading is None where it is not to be
+had."""
 
 from __future__ import annotations
 

@@ -57,8 +57,9 @@ def run(
 
 
 class Python:
-    """Functions of kernels as they run: their globals hold plain values instead of constexprs, and the few names of Python
-    that the language knows mean what they mean to the compiler (``range`` counts in i32, ``min`` takes tiles)."""
+    """Functions of kernels as they run: their globals hold plain values instead of constexprs, and the few names of
+    Python that the language knows mean what they mean to the compiler (``range`` counts in i32, ``min`` takes
+    tiles)."""
 
     def __init__(self) -> None:
         self._made: dict[FunctionType, FunctionType] = {}

@@ -1,5 +1,5 @@
-"""Generating the function that a launch goes through: it binds arguments as Python would, reads each into a type key and a
-machine value, and looks up the variant under the keys.
+"""Generating the function that a launch goes through: it binds arguments as Python would, reads each into a type key
+and a machine value, and looks up the variant under the keys.
 
 The text is generated once per kernel, because binding by hand costs more than the rest of a launch. Only names of
 parameters go into it; they are identifiers, checked by Python's own grammar.

@@ -53,7 +53,8 @@ class Stages(Mapping[str, Artifact]):
 class CompiledKernel:
     """Machine code of one variant. Picklable: another process can run it, though not ask for stages it lacks.
 
-    ``asm`` maps stage names (``tile gpu llvm ptx cubin asm`` on a GPU, ``tile llvm object asm`` on a CPU) to text or bytes.
+    ``asm`` maps stage names (``tile gpu llvm ptx cubin asm`` on a GPU, ``tile llvm object asm`` on a CPU) to text or
+    bytes.
     """
 
     def __init__(
@@ -93,7 +94,8 @@ class CompiledKernel:
         return self.metadata.shared_bytes or 0
 
     def code(self) -> bytes:
-        """What a device loads: an object file, or a cubin; where no assembler is installed PTX, which drivers assemble."""
+        """What a device loads: an object file, or a cubin; where no assembler is installed PTX, which drivers
+        assemble."""
         try:
             code = self.asm["object" if self.kind == "cpu" else "cubin"]
         except TargetError:

@@ -1,5 +1,5 @@
-"""Globals that kernels captured when they were compiled. Changing one afterwards would silently not count, so launches look
-and refuse."""
+"""Globals that kernels captured when they were compiled. Changing one afterwards would silently not count, so launches
+look and refuse."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from ..variant.constants import constant_text
 from ..variant.variant import nearest
 from .config import Config
 from .results import FAILED, Timing, TuningResults
-from .search import Benchmark, Candidate, Search
+from .search import BenchmarkFunction, Candidate, Search
 
 
 class Autotuner(Runner):
@@ -44,7 +44,7 @@ class Autotuner(Runner):
         post_hook: Callable[..., object] | None = None,
         warmup: float | None = None,
         rep: float | None = None,
-        do_bench: Benchmark | None = None,
+        do_bench: BenchmarkFunction | None = None,
         cache_results: bool = False,
     ) -> None:
         super().__init__(fn)
@@ -290,7 +290,7 @@ def autotune(
     post_hook: Callable[..., object] | None = None,
     warmup: float | None = None,
     rep: float | None = None,
-    do_bench: Benchmark | None = None,
+    do_bench: BenchmarkFunction | None = None,
     cache_results: bool = False,
 ) -> Callable[[Runner | Kernel], Autotuner]:
     """Decorator: on the first launch for each value of ``key``, time every configuration and keep the fastest.

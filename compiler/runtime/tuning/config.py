@@ -12,8 +12,8 @@ PreHook = Callable[[dict[str, object]], object]
 class Config:
     """One choice of compile-time values and schedule options for ``@autotune`` to try.
 
-    ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name before
-    every launch with this configuration. ``num_warps`` and ``maxnreg`` change the code of GPUs, not of the CPU;
+    ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name
+    before every launch with this configuration. ``num_warps`` and ``maxnreg`` change the code of GPUs, not of the CPU;
     ``num_stages`` and ``num_ctas`` (1 only) are accepted and change no code.
     """
 

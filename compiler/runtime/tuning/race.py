@@ -60,7 +60,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RaceOutcome:
     """What a race found: the times of each call in milliseconds, and the calls (by index) that nobody left behind,
     fastest median first."""
 
@@ -75,7 +75,7 @@ def race(
     warmup_ms: float,
     rep_ms: float,
     before: Callable[[], object] | None = None,
-) -> Outcome:
+) -> RaceOutcome:
     """Time ``calls``, each launched once before, in alternating rounds until the order of the fastest is known.
 
     On a GPU every launch finds the L2 cache flushed and is timed by events. ``warmup_ms`` of wall time passes before
@@ -103,7 +103,7 @@ def race(
             spent += [r for r in running if r.affords(budget_ns) < 1]
             running = [r for r in running if r not in spent]
     finalists = sorted(_still_in_it(running + spent), key=Contestant.median)
-    return Outcome([r.times for r in runners], [runners.index(r) for r in finalists])
+    return RaceOutcome([r.times for r in runners], [runners.index(r) for r in finalists])
 
 
 def _warm_up(runners: Sequence[Contestant], rounds: _Rounds, warmup_ns: float) -> list[Contestant]:

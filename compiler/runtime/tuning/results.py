@@ -1,7 +1,7 @@
 """Timings of configurations, kept on disk from one process to the next.
 
-There is one entry per configuration, so that a changed list of configurations keeps what was timed before, and the device's
-name is part of the key: two kinds of GPU with one architecture do not share timings.
+There is one entry per configuration, so that a changed list of configurations keeps what was timed before, and the
+device's name is part of the key: two kinds of GPU with one architecture do not share timings.
 """
 
 from __future__ import annotations

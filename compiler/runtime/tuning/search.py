@@ -19,7 +19,7 @@ from .results import FAILED, QUANTILES, Timing, as_timing
 UNUSABLE = (OutOfResources, AssemblerError, CompileTimeAssertionFailure)
 
 
-class Benchmark(Protocol):
+class BenchmarkFunction(Protocol):
     """A replacement for the built-in timing, as Triton takes it."""
 
     def __call__(self, kernel_call: Callable[[], object], *, quantiles: Sequence[float]) -> float | Sequence[float]: ...
@@ -45,7 +45,7 @@ class Search:
         warmup_ms: float,
         rep_ms: float,
         before: Callable[[], object] | None = None,
-        do_bench: Benchmark | None = None,
+        do_bench: BenchmarkFunction | None = None,
     ) -> None:
         self.timings: dict[Config, Timing] = {}
         self.failures: dict[Config, str] = {}
@@ -87,7 +87,7 @@ class Search:
             return False
         return True
 
-    def _time_alone(self, calls: Mapping[Config, Callable[[], object]], bench: Benchmark) -> None:
+    def _time_alone(self, calls: Mapping[Config, Callable[[], object]], bench: BenchmarkFunction) -> None:
         for config, call in calls.items():
             if self._before:
                 self._before()

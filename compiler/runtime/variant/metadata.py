@@ -11,8 +11,8 @@ class KernelMetadata:
     """Facts about one compiled variant; None where the target or its toolchain does not tell.
 
     ``registers`` is per thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block.
-    The ``*_ms`` fields are what each stage of the compilation took; a variant from the cache keeps those of the run that
-    made it, and ``cached`` is True.
+    The ``*_ms`` fields are what each stage of the compilation took; a variant from the cache keeps those of the run
+    that made it, and ``cached`` is True.
     """
 
     name: str

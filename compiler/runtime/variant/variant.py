@@ -35,8 +35,8 @@ class Variant:
 
     @cached_property
     def key(self) -> str:
-        """A sha256 over everything that the generated code depends on, and nothing else: schedule options without effect
-        on the target do not make another variant."""
+        """A sha256 over everything that the generated code depends on, and nothing else: schedule options without
+        effect on the target do not make another variant."""
         parts = [
             self.source.name,
             self.source.hash,

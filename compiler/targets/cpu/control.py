@@ -11,7 +11,7 @@ from ...tile import control
 from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
 from .loops import BasicBlock
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Slots:
 
     values: list[Typed | Slot]
 
-    def bind(self, low: Lowering, args: Sequence[Value]) -> None:
+    def bind(self, low: CpuLowering, args: Sequence[Value]) -> None:
         """Make ``args`` stand for the carried values."""
         low.live.define(args)
         for arg, place in zip(args, self.values, strict=True):
@@ -37,11 +37,11 @@ class Slots:
             else:
                 low.set_scalar(arg, place)
 
-    def unbind(self, low: Lowering, args: Sequence[Value]) -> None:
+    def unbind(self, low: CpuLowering, args: Sequence[Value]) -> None:
         for arg in args:
             low.stored.pop(arg, None)
 
-    def finish(self, low: Lowering, results: Sequence[Value]) -> None:
+    def finish(self, low: CpuLowering, results: Sequence[Value]) -> None:
         """Hand the values over to the results of the operation."""
         for result, place in zip(results, self.values, strict=True):
             if isinstance(place, Slot):
@@ -51,7 +51,7 @@ class Slots:
                 low.set_scalar(result, place)
 
 
-def _slot_for(low: Lowering, init: Value) -> Slot:
+def _slot_for(low: CpuLowering, init: Value) -> Slot:
     """A buffer that holds ``init``: its own if nobody else reads it, else a copy."""
     if init in low.stored and init in low.live.dying([init]):
         buffer = low.stored.pop(init).buffer
@@ -63,13 +63,13 @@ def _slot_for(low: Lowering, init: Value) -> Slot:
     return slot
 
 
-def _fresh_slot(low: Lowering, value: Value) -> Slot:
+def _fresh_slot(low: CpuLowering, value: Value) -> Slot:
     buffer = low.allocate(value)
     buffer.pinned = True
     return Slot(buffer, False)
 
 
-def _leave(low: Lowering, slots: Slots, values: Sequence[Value]) -> list[Typed | None]:
+def _leave(low: CpuLowering, slots: Slots, values: Sequence[Value]) -> list[Typed | None]:
     """Put ``values`` where ``slots`` expects them; returns the scalars (None for tiles)."""
     assign(low, [(p, v) for p, v in zip(slots.values, values, strict=True) if isinstance(p, Slot)])
     scalars = [None if v.type.rank else low.scalar(v).value for v in values]
@@ -78,7 +78,7 @@ def _leave(low: Lowering, slots: Slots, values: Sequence[Value]) -> list[Typed |
     return scalars
 
 
-def assign(low: Lowering, pairs: list[tuple[Slot, Value]]) -> None:
+def assign(low: CpuLowering, pairs: list[tuple[Slot, Value]]) -> None:
     """Write each value to its slot as if all were written at once."""
     sources: list[tuple[Slot, Value | Buffer]] = [
         (slot, v) for slot, v in pairs if v not in low.stored or low.stored[v].buffer is not slot.buffer
@@ -101,7 +101,7 @@ def assign(low: Lowering, pairs: list[tuple[Slot, Value]]) -> None:
             sources[0] = (slot, aside)
 
 
-def _reads(low: Lowering, source: Value | Buffer) -> dict[int, bool]:
+def _reads(low: CpuLowering, source: Value | Buffer) -> dict[int, bool]:
     """The buffers that computing ``source`` reads, and whether only at the places it writes."""
     if isinstance(source, Buffer):
         return {}
@@ -114,7 +114,7 @@ def _reads(low: Lowering, source: Value | Buffer) -> dict[int, bool]:
     return found
 
 
-def _fill(low: Lowering, slot: Slot, source: Value | Buffer, size: int) -> None:
+def _fill(low: CpuLowering, slot: Slot, source: Value | Buffer, size: int) -> None:
     if isinstance(source, Value):
         low.write(source, slot.buffer)
         return
@@ -124,7 +124,7 @@ def _fill(low: Lowering, slot: Slot, source: Value | Buffer, size: int) -> None:
     low.arena.free(source)
 
 
-def _inputs(low: Lowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | None]]:
+def _inputs(low: CpuLowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | None]]:
     """Phis and slots for carried values, and the scalars they start from."""
     places: list[Typed | Slot] = []
     for init in inits:
@@ -136,7 +136,7 @@ def _inputs(low: Lowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | 
 
 
 def _phis(
-    low: Lowering,
+    low: CpuLowering,
     header: BasicBlock,
     slots: Slots,
     ways: Sequence[tuple[Sequence[Typed | None], BasicBlock]],
@@ -148,7 +148,7 @@ def _phis(
 
 
 @statements(control.For)
-def lower_for(low: Lowering, op: control.For) -> None:
+def lower_for(low: CpuLowering, op: control.For) -> None:
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)
     blocks, e = low.blocks, low.e
@@ -177,13 +177,13 @@ def lower_for(low: Lowering, op: control.For) -> None:
     slots.finish(low, op.results)
 
 
-def _region(low: Lowering, block: Block, slots: Slots) -> list[Typed | None]:
+def _region(low: CpuLowering, block: Block, slots: Slots) -> list[Typed | None]:
     low.run(block)
     end = block.terminator
     return _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
 
 
-def _goes_on(low: Lowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:
+def _goes_on(low: CpuLowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:
     signed = op.lower.type.scalar.is_signed
     upwards = low.e.compare("slt" if signed else "ult", index, upper)
     if not signed or (isinstance(step.number, int) and step.number > 0):
@@ -194,7 +194,7 @@ def _goes_on(low: Lowering, op: control.For, index: Typed, upper: Typed, step: U
 
 
 @statements(control.If)
-def lower_if(low: Lowering, op: control.If) -> None:
+def lower_if(low: CpuLowering, op: control.If) -> None:
     low.settle_for_region(op)
     blocks = low.blocks
     slots = Slots(
@@ -215,7 +215,7 @@ def lower_if(low: Lowering, op: control.If) -> None:
 
 
 @statements(control.While)
-def lower_while(low: Lowering, op: control.While) -> None:
+def lower_while(low: CpuLowering, op: control.While) -> None:
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)
     blocks = low.blocks

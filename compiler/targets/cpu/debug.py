@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...llvm.typed import Typed, constant
 from ...tile import debug
 from .emission import Coords, Emission
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 from .memory import when
 
 #: The status block of one thread: i64 failed assertion (0: none), i64 program, pointer to the print callback.
@@ -13,13 +13,13 @@ STATUS_BYTES = 24
 
 
 @statements(debug.Assume)
-def assume(low: Lowering, op: debug.Assume) -> None:
+def assume(low: CpuLowering, op: debug.Assume) -> None:
     condition = low.scalar(op.condition).value
     low.function.call("void", "llvm.assume", [("i1", condition.name)])
 
 
 @statements(debug.Assert)
-def lower_assert(low: Lowering, op: debug.Assert) -> None:
+def lower_assert(low: CpuLowering, op: debug.Assert) -> None:
     """The first failure ends the thread's run; the launcher stops the others and raises."""
     holds = _all_true(low, op)
     low.messages.append((op.message, str(op.location) if op.location else ""))
@@ -32,7 +32,7 @@ def lower_assert(low: Lowering, op: debug.Assert) -> None:
     low.blocks.enter(after)
 
 
-def _all_true(low: Lowering, op: debug.Assert) -> Typed:
+def _all_true(low: CpuLowering, op: debug.Assert) -> Typed:
     if not op.condition.type.rank:
         return low.scalar(op.condition).value
     # A byte in scratch memory collects the verdict, so that any loop over the tile will do.
@@ -58,7 +58,7 @@ def _all_true(low: Lowering, op: debug.Assert) -> Typed:
 
 
 @statements(debug.Print)
-def lower_print(low: Lowering, op: debug.Print) -> None:
+def lower_print(low: CpuLowering, op: debug.Print) -> None:
     """Call back with the address of each value; tiles are row-major in scratch memory."""
     slots = low.arena.allocate(8 * max(1, len(op.values)))
     table = low.e.offset(low.scratch, Typed("i64", str(slots.offset)), "i8")

@@ -15,7 +15,7 @@ from .chunk import Affine, Chunk, Coord, Uniform, Vector, llvm_element, memory_e
 from .loops import Nest
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CpuLowering
 
 Coords = tuple[Coord, ...]
 ViewRule = Callable[..., Chunk]  # (Emission, op, value, coords)
@@ -45,7 +45,7 @@ class Emission:
 
     def __init__(
         self,
-        low: Lowering,
+        low: CpuLowering,
         lanes: int,
         saving: dict[Value, Stored],
         *,

@@ -29,7 +29,7 @@ statements: RuleSet[Statement] = RuleSet("cpu")
 views: RuleSet[ViewRule] = RuleSet("cpu")
 
 
-class Lowering:
+class CpuLowering:
     """The state of one function being lowered.
 
     ``scalars`` are rank-0 values in LLVM registers, ``stored`` tiles in scratch memory; every other tile is lazy.
@@ -336,8 +336,9 @@ class Lowering:
         inside = {v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank}
         for value in inside:
             if value in self.live.depths or value in self.stored:
-                for inner, _ in self.expression(value).items():
-                    if inner in self.plan.kept and inner not in self.stored:
+                for inner in self.expression(value):
+                    # Storing an outer value lets go of what it alone read: that is dead, and its operands may be gone.
+                    if inner in self.plan.kept and inner not in self.stored and self.live.uses.get(inner):
                         self.store(inner)
         if any(o.effect is Effect.WRITE for b in op.blocks for o in b.walk()):
             self.settle_loads(op)

@@ -16,7 +16,7 @@ from .chunk import Coord
 from .emission import Emission
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CpuLowering
 
 #: Chunks that a loop must have to be worth emitting twice.
 WORTH_TWO_LOOPS = 4
@@ -59,7 +59,7 @@ def _is_spread(value: Value) -> bool:
     return False
 
 
-def holds_everywhere(low: Lowering, mask: Value) -> Typed:
+def holds_everywhere(low: CpuLowering, mask: Value) -> Typed:
     """An i1: the bound lies above the last number, and the numbers do not wrap around."""
     op = mask.op
     if not isinstance(op, ops.Compare):

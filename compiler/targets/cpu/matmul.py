@@ -11,7 +11,7 @@ from ...tile.elementwise import Constant
 from .arena import Buffer
 from .chunk import llvm_element
 from .loops import Nest
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 from .plan import dot_source
 
 #: Steps along the inner dimension in one iteration; more was not faster and takes longer to compile.
@@ -41,7 +41,7 @@ def choose_blocking(m: int, n: int, element_bytes: int, vector_bytes: int) -> Bl
 
 
 @statements(matmul.Dot)
-def dot(low: Lowering, op: matmul.Dot) -> None:
+def dot(low: CpuLowering, op: matmul.Dot) -> None:
     """a @ b + acc. "tf32" and "tf32x3" are computed like "ieee": in full f32."""
     if not low.live.uses.get(op.result):
         return
@@ -54,7 +54,7 @@ def dot(low: Lowering, op: matmul.Dot) -> None:
     low.define_stored(op.result, buffer)
 
 
-def accumulator(low: Lowering, acc: Value) -> Buffer:
+def accumulator(low: CpuLowering, acc: Value) -> Buffer:
     """A buffer that holds ``acc`` and may be overwritten: in place if nobody reads what it is made of again."""
     dying = low.live.dying([acc])
     if acc in low.stored and acc in dying:
@@ -75,7 +75,7 @@ def accumulator(low: Lowering, acc: Value) -> Buffer:
 class _Product:
     """The loops of one product: columns, rows, then the inner dimension, unrolled."""
 
-    def __init__(self, low: Lowering, op: matmul.Dot, a: Buffer, b: Buffer, c: Buffer, transposed: bool) -> None:
+    def __init__(self, low: CpuLowering, op: matmul.Dot, a: Buffer, b: Buffer, c: Buffer, transposed: bool) -> None:
         self.low, self.e = low, low.e
         self.buffers = (a, b, c)
         (self.m, self.k), self.n = op.a.type.shape, op.b.type.shape[1]

@@ -11,7 +11,7 @@ from ...tile import memory
 from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 
 
 def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
@@ -47,7 +47,7 @@ def pointer_base(pointer: Chunk) -> Typed:
     return pointer.base if isinstance(pointer, Affine) else pointer.value
 
 
-def load_scalar(low: Lowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
+def load_scalar(low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
     """One element, or ``other`` (zero without it) where the mask is false."""
     e, element = low.e, memory_element(elem)
 
@@ -91,7 +91,7 @@ def _load_vector(emission: Emission, base: Typed, elem: Element, mask: Typed | N
 
 
 @statements(memory.Store)
-def store(low: Lowering, op: memory.Store) -> None:
+def store(low: CpuLowering, op: memory.Store) -> None:
     if not op.pointer.type.rank:
         _store_scalar(low, op)
         return
@@ -117,14 +117,14 @@ def store(low: Lowering, op: memory.Store) -> None:
     low.loop([(v, True) for v in operands], tile_shape, lanes, body)
 
 
-def _store_scalar(low: Lowering, op: memory.Store) -> None:
+def _store_scalar(low: CpuLowering, op: memory.Store) -> None:
     low.settle_loads(op)
     mask = low.scalar(op.mask).value if op.mask is not None else None
     pointer, value = low.scalar(op.pointer).value, low.scalar(op.value).value
     store_scalar(low, pointer, value, op.value.type.elem, mask)
 
 
-def store_scalar(low: Lowering, pointer: Typed, value: Typed, elem: Element, mask: Typed | None) -> None:
+def store_scalar(low: CpuLowering, pointer: Typed, value: Typed, elem: Element, mask: Typed | None) -> None:
     """One element where the mask is true."""
 
     def write() -> None:
@@ -134,7 +134,7 @@ def store_scalar(low: Lowering, pointer: Typed, value: Typed, elem: Element, mas
     when(low, mask, write)
 
 
-def when(low: Lowering, mask: Typed | None, run: Callable[[], None]) -> None:
+def when(low: CpuLowering, mask: Typed | None, run: Callable[[], None]) -> None:
     """Emit what ``run`` emits, executed where the scalar mask is true."""
     if mask is None or mask.name == "true":
         run()
@@ -167,7 +167,7 @@ def _store_vector(emission: Emission, where: Typed, value: Typed, elem: Element,
 
 
 @statements(memory.Load)
-def load(low: Lowering, op: memory.Load) -> None:
+def load(low: CpuLowering, op: memory.Load) -> None:
     if op.result.type.rank:  # volatile: read here and now
         low.store(op.result)
         return
@@ -178,12 +178,12 @@ def load(low: Lowering, op: memory.Load) -> None:
 
 
 @statements(memory.Barrier)
-def barrier(low: Lowering, op: memory.Barrier) -> None:
+def barrier(low: CpuLowering, op: memory.Barrier) -> None:
     """A program is one thread here: nothing to wait for."""
 
 
 @statements(memory.AtomicRMW)
-def atomic_rmw(low: Lowering, op: memory.AtomicRMW) -> None:
+def atomic_rmw(low: CpuLowering, op: memory.AtomicRMW) -> None:
     def act(pointer: Typed, values: list[Typed]) -> Typed:
         return _read_modify_write(low, op, pointer, values[0])
 
@@ -191,7 +191,7 @@ def atomic_rmw(low: Lowering, op: memory.AtomicRMW) -> None:
 
 
 @statements(memory.AtomicCAS)
-def atomic_cas(low: Lowering, op: memory.AtomicCAS) -> None:
+def atomic_cas(low: CpuLowering, op: memory.AtomicCAS) -> None:
     elem = op.value.type.elem
 
     def act(pointer: Typed, values: list[Typed]) -> Typed:
@@ -201,7 +201,7 @@ def atomic_cas(low: Lowering, op: memory.AtomicCAS) -> None:
 
 
 def _atomic(
-    low: Lowering,
+    low: CpuLowering,
     op: memory.AtomicRMW | memory.AtomicCAS,
     pointer: Value,
     values: list[Value],
@@ -235,7 +235,7 @@ def _atomic(
         low.define_stored(result, buffer)
 
 
-def _masked_value(low: Lowering, mask: Typed | None, run: Callable[[], Typed], elem: Element) -> Typed:
+def _masked_value(low: CpuLowering, mask: Typed | None, run: Callable[[], Typed], elem: Element) -> Typed:
     if mask is None or mask.name == "true":
         return run()
     blocks = low.blocks
@@ -255,7 +255,7 @@ _INTEGER_KINDS = {"add": "add", "and": "and", "or": "or", "xor": "xor", "xchg": 
 _ORDERS = {"relaxed": "monotonic"}
 
 
-def _read_modify_write(low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed) -> Typed:
+def _read_modify_write(low: CpuLowering, op: memory.AtomicRMW, pointer: Typed, value: Typed) -> Typed:
     elem = op.value.type.elem
     order = _ORDERS.get(op.semantics, op.semantics)
     if isinstance(elem, Pointer) or elem.is_integer:
@@ -268,7 +268,7 @@ def _read_modify_write(low: Lowering, op: memory.AtomicRMW, pointer: Typed, valu
     return _float_update(low, op, pointer, value, elem)
 
 
-def _float_update(low: Lowering, op: memory.AtomicRMW, pointer: Typed, value: Typed, elem: Scalar) -> Typed:
+def _float_update(low: CpuLowering, op: memory.AtomicRMW, pointer: Typed, value: Typed, elem: Scalar) -> Typed:
     """Compare-and-swap until nobody came between: one code for all float formats."""
     blocks, e = low.blocks, low.e
     first = e.load(value.type, pointer, elem.bytes)
@@ -296,7 +296,7 @@ def combine_floats(e: Emitter, kind: str, old: Typed, value: Typed, elem: Scalar
 
 
 def compare_exchange(
-    low: Lowering,
+    low: CpuLowering,
     op: memory.AtomicRMW | memory.AtomicCAS,
     pointer: Typed,
     expected: Typed,

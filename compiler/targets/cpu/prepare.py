@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.core import Block, Function, Op, Parameter, Value, uses
+from ...ir.core import Block, Function, FunctionParameter, Op, Value, uses
 from ...ir.types import F32, I32, Scalar
 from ...tile import control, elementwise, matmul, shape
 from .carried import offset_carried_tiles
@@ -13,7 +13,7 @@ def prepare(function: Function) -> Function:
     env: dict[Value, Value] = {}
     copy = Function(function.name)
     copy.body = function.body.clone(env)
-    copy.parameters = [Parameter(p.name, env[p.value], p.divisibility) for p in function.parameters]
+    copy.parameters = [FunctionParameter(p.name, env[p.value], p.divisibility) for p in function.parameters]
     _rewrite(copy.body, {})
     fuse_accumulation(copy)
     return copy

@@ -20,7 +20,7 @@ from ...tile import program
 from ...tile.elementwise import Constant
 from .chunk import Uniform, llvm_element, memory_element, power_of_two_divisor
 from .constants import constant_value
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 from .plan import make_plan
 from .prepare import prepare
 
@@ -56,7 +56,7 @@ def lower_to_llvm(function: Function, schedule: Schedule) -> CpuProgram:
         " ptr noalias align 64 %scratch, ptr noalias %status"
     )
     text = FunctionText(module, f"define void @{function.name}({parameters}) nounwind")
-    low = Lowering(module, text, make_plan(function), schedule, vector_bytes())
+    low = CpuLowering(module, text, make_plan(function), schedule, vector_bytes())
     _emit_entry(low, function)
     _emit_info(low)
     return CpuProgram(str(module), function.name, low.arena.size)
@@ -79,7 +79,7 @@ def emit_assembly(program: CpuProgram) -> str:
     return driver.compile_text(program.llvm, driver.host_machine(), "assembly").decode()
 
 
-def _emit_entry(low: Lowering, function: Function) -> None:
+def _emit_entry(low: CpuLowering, function: Function) -> None:
     """Read the arguments, then loop over the programs."""
     e, blocks = low.e, low.blocks
     for index, parameter in enumerate(function.parameters):
@@ -111,7 +111,7 @@ def _emit_entry(low: Lowering, function: Function) -> None:
     low.function.do("ret void")
 
 
-def _program_ids(low: Lowering) -> list[Typed]:
+def _program_ids(low: CpuLowering) -> list[Typed]:
     e = low.e
     x, y = (e.cast("zext", n, "i64") for n in low.grid[:2])
     rest = e.binary("udiv", low.program, x)
@@ -123,7 +123,7 @@ def _program_ids(low: Lowering) -> list[Typed]:
     return [e.cast("trunc", p, "i32") for p in parts]
 
 
-def _emit_info(low: Lowering) -> None:
+def _emit_info(low: CpuLowering) -> None:
     """What the launcher must know travels inside the object file, as JSON."""
     prints = [
         {
@@ -139,15 +139,15 @@ def _emit_info(low: Lowering) -> None:
 
 
 @statements(Constant)
-def scalar_constant(low: Lowering, op: Constant) -> None:
+def scalar_constant(low: CpuLowering, op: Constant) -> None:
     low.scalars[op.result] = constant_value(op)
 
 
 @statements(program.ProgramId)
-def program_id(low: Lowering, op: program.ProgramId) -> None:
+def program_id(low: CpuLowering, op: program.ProgramId) -> None:
     low.set_scalar(op.result, low.program_ids[op.axis])
 
 
 @statements(program.NumPrograms)
-def num_programs(low: Lowering, op: program.NumPrograms) -> None:
+def num_programs(low: CpuLowering, op: program.NumPrograms) -> None:
     low.set_scalar(op.result, low.grid[op.axis])

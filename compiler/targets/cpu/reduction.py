@@ -16,10 +16,10 @@ from .chunk import Coord, Vector, llvm_element
 from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
-from .lower import Lowering, statements
+from .lower import CpuLowering, statements
 
 
-def combine(low: Lowering, region: Block, args: Sequence[Typed]) -> list[Typed]:
+def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Typed]:
     """The region applied lane by lane; the values it yields."""
     end = region.terminator
     yielded = end.operands if end is not None else []
@@ -90,7 +90,7 @@ def _integer_range(elem: Scalar) -> tuple[int, int]:
 
 
 @statements(reduction.Reduce)
-def reduce(low: Lowering, op: reduction.Reduce) -> None:
+def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     """Vectors are accumulated along the axis; if it is the vectors' own, their lanes are combined at the end."""
     if not any(low.live.uses.get(r) for r in op.results):
         return
@@ -153,7 +153,7 @@ def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord
     return emission.close(following)
 
 
-def _across_lanes(low: Lowering, region: Block, vectors: list[Typed]) -> list[Typed]:
+def _across_lanes(low: CpuLowering, region: Block, vectors: list[Typed]) -> list[Typed]:
     """Combine the halves until one lane is left."""
     lanes = vectors[0].lanes
     if not lanes:
@@ -184,7 +184,7 @@ def _write_results(
 
 
 @statements(reduction.Scan)
-def scan(low: Lowering, op: reduction.Scan) -> None:
+def scan(low: CpuLowering, op: reduction.Scan) -> None:
     """Element after element along the axis; vectors along the minor dimension where that is another one."""
     tile_shape = op.inputs[0].type.shape
     axis, along = vector_axis(tile_shape), vector_axis(tile_shape) == op.axis

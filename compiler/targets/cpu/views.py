@@ -10,7 +10,7 @@ from .arena import Stored
 from .chunk import ZERO, Affine, Chunk, Coord, Uniform
 from .constants import constant_value
 from .emission import Coords, Emission, row_strides
-from .lower import Lowering, statements, views
+from .lower import CpuLowering, statements, views
 from .memory import load_chunk
 from .plan import is_same_order
 
@@ -85,12 +85,12 @@ def load(emission: Emission, op: memory.Load, value: Value, coords: Coords) -> C
 
 
 @statements(shape.Permute, shape.Broadcast, shape.Reshape)
-def scalar_view(low: Lowering, op: shape.Permute | shape.Broadcast | shape.Reshape) -> None:
+def scalar_view(low: CpuLowering, op: shape.Permute | shape.Broadcast | shape.Reshape) -> None:
     """Rank 0 from a scalar or from a tile with one element."""
     low.scalars[op.results[0]] = one_element(low, op.x)
 
 
-def one_element(low: Lowering, value: Value) -> Uniform:
+def one_element(low: CpuLowering, value: Value) -> Uniform:
     """The element of a tile of size 1."""
     if not value.type.rank:
         return low.scalar(value)
@@ -103,7 +103,7 @@ def one_element(low: Lowering, value: Value) -> Uniform:
 
 
 @statements(shape.Split)
-def scalar_split(low: Lowering, op: shape.Split) -> None:
+def scalar_split(low: CpuLowering, op: shape.Split) -> None:
     """Two scalars from a tile of two elements."""
     stored = low.store(op.x)
     emission = Emission(low, 1, {})
@@ -114,7 +114,7 @@ def scalar_split(low: Lowering, op: shape.Split) -> None:
 
 
 @statements(shape.Join)
-def join(low: Lowering, op: shape.Join) -> None:
+def join(low: CpuLowering, op: shape.Join) -> None:
     """Chunks of both operands, lanes interleaved."""
     buffer = low.allocate(op.result)
     tile_shape, elem = op.lhs.type.shape, op.result.type.elem

@@ -3,7 +3,7 @@
 from . import accesses, combines, controls, elementwise, shapes
 from .eager import EagerBuilder
 from .launch import Argument, run
-from .memory import Buffer, Memory
+from .memory import ArrayBuffer, Memory
 from .program import Held, Program, evaluates
 
 #: The modules whose import fills ``evaluates``.
@@ -11,7 +11,7 @@ RULE_MODULES = (elementwise, shapes, accesses, combines, controls)
 
 __all__ = [
     "Argument",
-    "Buffer",
+    "ArrayBuffer",
     "EagerBuilder",
     "Held",
     "Memory",

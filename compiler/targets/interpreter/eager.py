@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.builder import Builder, OpT
-from ...ir.core import Block, Effect, Parameter, Value
+from ...ir.core import Block, Effect, FunctionParameter, Value
 from ...ir.types import Tile
 from .launch import Argument, bind
 from .memory import Memory
@@ -43,7 +43,7 @@ class EagerBuilder(Builder):
 
     def argument(self, name: str, type: Tile, value: Argument) -> Value:
         """A kernel argument as a value; arrays are registered with the memory. Raises LaunchError."""
-        parameter = Parameter(name, Value(type, name=name))
+        parameter = FunctionParameter(name, Value(type, name=name))
         self.program.held[parameter.value] = bind(parameter, value, self.program.memory)
         return parameter.value
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...errors import LaunchError
-from ...ir.core import Function, Parameter
+from ...ir.core import Function, FunctionParameter
 from ...ir.types import Pointer
 from .memory import Memory
 from .numbers import Array, dtype_of
@@ -28,8 +28,8 @@ def run(
     """Run every program of ``grid`` (one to three sizes), x fastest, on arrays that are changed in place.
 
     ``arguments``: one per parameter: arrays (or raw addresses) for pointers, numbers for the rest. ``buffers``: further
-    arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked loads
-    leave undefined with NaN or 0xAA bytes instead of zeros.
+    arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked
+    loads leave undefined with NaN or 0xAA bytes instead of zeros.
 
     Raises:
         LaunchError: arguments or grid do not fit the function.
@@ -52,7 +52,7 @@ def run(
         program.block(function.body, held)
 
 
-def bind(parameter: Parameter, argument: Argument, memory: Memory) -> Held:
+def bind(parameter: FunctionParameter, argument: Argument, memory: Memory) -> Held:
     """``argument`` as the value of ``parameter``; arrays are registered. Raises LaunchError if it does not fit."""
     type = parameter.value.type
     if isinstance(type.elem, Pointer):

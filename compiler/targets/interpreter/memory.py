@@ -17,7 +17,7 @@ from .numbers import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Buffer:
+class ArrayBuffer:
     """The bytes of one array, from its first to its last element (strides may leave gaps)."""
 
     name: str
@@ -40,20 +40,20 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
+        self.buffers: list[ArrayBuffer] = []
         self.foreign = False  # whether the kernel has made pointers out of memory or integers
 
-    def register(self, array: Array, name: str = "") -> Buffer:
+    def register(self, array: Array, name: str = "") -> ArrayBuffer:
         """Make ``array`` accessible; it is used in place and kept alive. Registering it again changes nothing."""
         for known in self.buffers:
             if known.array is array:
                 return known
         low, high = byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
-        buffer = Buffer(name or f"array {len(self.buffers)}", array, low, high - low)
+        buffer = ArrayBuffer(name or f"array {len(self.buffers)}", array, low, high - low)
         self.buffers.append(buffer)
         return buffer
 
-    def load(self, addresses: Array, dtype: np.dtype[Any], origin: Buffer | None) -> Array:
+    def load(self, addresses: Array, dtype: np.dtype[Any], origin: ArrayBuffer | None) -> Array:
         """The elements at ``addresses`` (one dimension, u64).
 
         Raises:
@@ -68,7 +68,7 @@ class Memory:
                 out[lanes] = buffer.bytes[offsets[:, None] + np.arange(dtype.itemsize)]
         return out.view(dtype)[:, 0]
 
-    def store(self, addresses: Array, values: Array, origin: Buffer | None) -> None:
+    def store(self, addresses: Array, values: Array, origin: ArrayBuffer | None) -> None:
         """Write ``values`` to ``addresses``, in order; raises as :meth:`load` does."""
         size = values.dtype.itemsize
         data = np.ascontiguousarray(values)[:, None].view(np.uint8)
@@ -80,10 +80,10 @@ class Memory:
                 buffer.bytes[offsets[:, None] + np.arange(size)] = data[lanes]
 
     def _resolve(
-        self, addresses: Array, size: int, origin: Buffer | None, writing: bool
-    ) -> list[tuple[Buffer | None, Array, Array]]:
+        self, addresses: Array, size: int, origin: ArrayBuffer | None, writing: bool
+    ) -> list[tuple[ArrayBuffer | None, Array, Array]]:
         """Groups of (buffer, lanes in it, byte offsets); buffer None is mapped memory outside all buffers."""
-        found: list[tuple[Buffer | None, Array, Array]] = []
+        found: list[tuple[ArrayBuffer | None, Array, Array]] = []
         left = np.arange(len(addresses))
         for buffer in self.buffers if origin is None else [origin]:
             # Unsigned subtraction wraps, so addresses below the start come out huge.
@@ -114,7 +114,7 @@ class BadAddress(MemoryAccessError):
         self.lane = lane
 
 
-def _bad(addresses: Array, lane: int, buffer: Buffer | None, size: int, why: str) -> BadAddress:
+def _bad(addresses: Array, lane: int, buffer: ArrayBuffer | None, size: int, why: str) -> BadAddress:
     address = int(addresses[lane])
     if buffer is None:
         return BadAddress(f"address {address:#x} {why}", lane)

@@ -11,7 +11,7 @@ from ...ir.core import Block, Effect, Op, Value
 from ...ir.types import Scalar
 from ...tile.control import Condition, Yield
 from ..rules import RuleSet
-from .memory import Buffer, Memory
+from .memory import ArrayBuffer, Memory
 from .numbers import Array, dtype_of
 
 
@@ -19,7 +19,7 @@ class Held(NamedTuple):
     """What a value is: its elements and, for pointers, the argument that they were computed from."""
 
     array: Array
-    origin: Buffer | None = None
+    origin: ArrayBuffer | None = None
 
 
 Rule = Callable[..., Sequence[Array | Held]]
@@ -69,7 +69,7 @@ class Program:
                 item = Held(np.asarray(item), self._origin(op, result))
             self.held[result] = item
 
-    def _origin(self, op: Op, result: Value) -> Buffer | None:
+    def _origin(self, op: Op, result: Value) -> ArrayBuffer | None:
         if not result.type.is_pointer or op.effect is not Effect.PURE:
             return None
         origins = {self.held[v].origin for v in op.operands if v.type.is_pointer}

@@ -13,7 +13,8 @@ from . import mma  # noqa: F401  (registers its rule)
 from .machine import TRIPLE, PtxMachine
 
 #: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler
-#: of an old toolkit or driver accepts the code. Eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release notes).
+#: of an old toolkit or driver accepts the code. Eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release
+#: notes).
 _PTX_VERSION = {
     "80": 74,
     "86": 74,

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from ...errors import UnsupportedOp
 from ...gpu.scratch import GpuFunction
-from ...ir.core import Block, Op, Parameter, Value, uses
+from ...ir.core import Block, FunctionParameter, Op, Value, uses
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
@@ -254,7 +254,7 @@ def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule)
     return state
 
 
-def _parameter(state: Lowering, parameter: Parameter, name: str) -> str:
+def _parameter(state: Lowering, parameter: FunctionParameter, name: str) -> str:
     """Declare a parameter and define its value."""
     elem = parameter.value.type.elem
     if isinstance(elem, Pointer):

@@ -12,8 +12,11 @@ from typing import Annotated
 import typer
 
 from deuteron.compiler.extras import require_extras
+from deuteron.tuner.time_text import duration_text
 
 from ..output import print_records, say
+from . import offline, search
+from .service import DemoService
 
 #: Seconds that the searches may take together; the rest of the demo needs about 20 s on two cores.
 DEFAULT_SECONDS = 75.0
@@ -34,10 +37,7 @@ def demo(
     Example: `deuteron demo --seconds 30`
     """
     require_extras("server", "viewer", by="deuteron demo")
-    from deuteron.compiler import get_device
-
-    from . import offline, search
-    from .service import DemoService
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
 
     steps = Steps()
     chosen = get_device(device or search.best_device()).name
@@ -69,7 +69,7 @@ def demo(
     steps.begin("launch from the file, in a new process without a service")
     offline.run_in_new_process(files.bundle, chosen)
     _say_where(files)
-    say(f"done in {steps.elapsed:.0f} s")
+    say(f"done in {duration_text(steps.elapsed)}")
 
 
 @dataclass
@@ -80,6 +80,7 @@ class Steps:
     number: int = 0
 
     def begin(self, what: str) -> None:
+        """Print the next heading."""
         self.number += 1
         say(f"\n[{self.elapsed:3.0f} s] {self.number}. {what}")
 
@@ -97,13 +98,16 @@ class DemoFiles:
 
     @property
     def bundle(self) -> Path:
+        """The configurations that were found."""
         return self.folder / "configs.bundle"
 
     @property
     def log(self) -> Path:
+        """What the service wrote to its standard output and error."""
         return self.folder / "service.log"
 
     def profile(self, job: str) -> Path:
+        """The profile of one job's search."""
         return self.folder / f"{job}.hatchet"
 
 

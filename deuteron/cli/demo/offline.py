@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CommandError
+from ..output import format_config
+from .search import DTYPES, SHAPES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,12 +39,10 @@ def run_in_new_process(bundle: Path, device: str) -> None:
 
 def main(bundle: str, device_name: str) -> None:
     """A tuned shape, one near to it, and a kernel that was never tuned: three reasons for a configuration."""
-    import deuteron
+    import deuteron  # lazy: help starts without the compiler
     from deuteron.tuner.workloads.kernels.matmul import matmul_kernel
     from deuteron.tuner.workloads.kernels.softmax import softmax_kernel
     from deuteron.tuner.workloads.kernels.vector_add import vector_add_kernel
-
-    from .search import DTYPES, SHAPES
 
     device = deuteron.get_device(device_name)
     kind = "cpu" if device_name == "cpu" else "cuda"
@@ -61,7 +61,7 @@ def launch_softmax(kernel: TunedKernel, device: Device, rows: int, columns: int)
     """Softmax of a random matrix [rows, columns]."""
     import numpy as np
 
-    import deuteron
+    import deuteron  # lazy: help starts without the compiler
 
     x = np.random.default_rng(0).standard_normal((rows, columns), dtype=np.float32)
     source, target = device.array(x), device.empty(x.shape, "f32")
@@ -107,7 +107,7 @@ def launch_add(kernel: TunedKernel, device: Device, size: int) -> None:
 
 def _grid(text: str, **sizes: int) -> Callable[[Mapping[str, Any]], tuple[int]]:
     """A grid of one axis as an expression over the sizes and the compile-time values of the launch."""
-    from deuteron.tuner import Expression
+    from deuteron.tuner import Expression  # lazy: help starts without the tuner
 
     programs = Expression.parse(text)
 
@@ -121,8 +121,6 @@ def _grid(text: str, **sizes: int) -> Callable[[Mapping[str, Any]], tuple[int]]:
 def _report(what: str, kernel: TunedKernel, result: DeviceArray, exact: np.ndarray) -> None:
     """Print why the configuration was chosen, after checking what it computed."""
     import numpy as np
-
-    from ..output import format_config
 
     error = float(np.abs(result.to_numpy().astype(np.float64) - exact).max() / np.abs(exact).max())
     if not error <= _TOLERANCE[result.dtype]:

@@ -10,6 +10,7 @@ import typer
 
 from ..errors import CommandError
 from ..output import say
+from ..watch import show_events
 
 if TYPE_CHECKING:
     from deuteron.server import Client
@@ -48,7 +49,7 @@ class Submitted:
 
 def best_device() -> str:
     """The first GPU of this machine, else its CPU."""
-    from deuteron.compiler import list_devices
+    from deuteron.compiler import list_devices  # lazy: help starts without the compiler
 
     names = [device.name for device in list_devices()]
     return next((name for name in names if name.startswith("cuda")), "cpu")
@@ -81,8 +82,6 @@ def watch(client: Client, jobs: list[Submitted]) -> list[ConfigRecord]:
     Raises:
         CommandError: a job did not succeed.
     """
-    from ..watch import show_events
-
     records = []
     for job in jobs:
         state = show_events(client, job.id)
@@ -94,7 +93,7 @@ def watch(client: Client, jobs: list[Submitted]) -> list[ConfigRecord]:
 
 def print_profile(client: Client, job: Submitted, path: Path) -> None:
     """Save a job's profile and print race and final of its tree, as ``proton-viewer`` does."""
-    from deuteron.profiler import viewer
+    from deuteron.profiler import viewer  # lazy: the viewer needs hatchet
 
     client.profile(job.id, path)
     metrics = ["time/us", "gflop/s"]

@@ -43,7 +43,7 @@ class DemoService:
 
     def connect(self) -> Client:
         """A client of this service."""
-        from deuteron.server import Client
+        from deuteron.server import Client  # lazy: help starts without the service
 
         return Client(self.url)
 

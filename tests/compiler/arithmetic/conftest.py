@@ -190,7 +190,8 @@ def converted(x: Array, source: str, to: str, to_zero: bool = False) -> Array:
 
 def _divided(a: Array, b: Array) -> Array:
     """C's quotient: towards zero."""
-    return np.array([abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else 0 for x, y in zip(a, b, strict=True)], object)  # fmt: skip
+    pairs = zip(a, b, strict=True)
+    return np.array([abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) if y else 0 for x, y in pairs], object)
 
 
 def _integer_operation(operator: str, a: Array, b: Array) -> Array:

@@ -69,8 +69,9 @@ def near_one(rng):
     return np.abs(x)
 
 
-# name: (expression, exact, argument in f32, argument in f64, bounds: f32 and f64 in code for CPUs, f32 in code for GPUs).
-# exp and sigmoid of f32 on a GPU are ex2.approx(x * log2(e)), as in Triton: the product's rounding grows with |x|.
+# name: (expression, exact, argument in f32, argument in f64, bounds: f32 and f64 in code for CPUs, f32 in code for
+# GPUs). exp and sigmoid of f32 on a GPU are ex2.approx(x * log2(e)), as in Triton: the product's rounding grows with
+# |x|.
 UNARY = {
     "exp": ("tl.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 64)),
     "precise exp": ("libdevice.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 1.0)),
@@ -171,15 +172,24 @@ def test_accuracy(request, evaluate, type):
 
 INF, NAN = math.inf, math.nan
 SPECIAL = {
-    "libdevice.exp10(x)": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (3.0, 1000), (400.0, INF), (-400.0, 0)],
+    "libdevice.exp10(x)": [
+        (0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (3.0, 1000), (400.0, INF),
+        (-400.0, 0),
+    ],
     "libdevice.log10(x)": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0.0), (1000.0, 3)],
-    "libdevice.atan(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN), (1.0, math.pi / 4)],
+    "libdevice.atan(x)": [
+        (0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN),
+        (1.0, math.pi / 4),
+    ],
     "libdevice.sinh(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN)],
     "libdevice.cosh(x)": [(0.0, 1), (INF, INF), (-INF, INF), (NAN, NAN)],
     "libdevice.expm1(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN)],
     "libdevice.log1p(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-1.0, -INF), (-2.0, NAN), (NAN, NAN)],
     "tl.sigmoid(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0), (NAN, NAN)],
-    "libdevice.round(x)": [(0.5, 1), (-0.5, -1), (2.5, 3), (-2.5, -3), (0.25, 0.0), (-0.25, -0.0), (INF, INF), (NAN, NAN)],
+    "libdevice.round(x)": [
+        (0.5, 1), (-0.5, -1), (2.5, 3), (-2.5, -3), (0.25, 0.0), (-0.25, -0.0), (INF, INF),
+        (NAN, NAN),
+    ],
     "libdevice.rint(x)": [(0.5, 0.0), (-0.5, -0.0), (1.5, 2), (2.5, 2), (-INF, -INF), (NAN, NAN)],
     "libdevice.trunc(x)": [(1.9, 1), (-1.9, -1), (-0.5, -0.0), (INF, INF), (NAN, NAN)],
     "tl.floor(x)": [(1.9, 1), (-1.1, -2), (-0.0, -0.0), (INF, INF), (NAN, NAN)],

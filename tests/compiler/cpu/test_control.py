@@ -132,6 +132,27 @@ def test_pointer_and_index_tiles_that_move_by_scalars(kernel, run, trips, steps)
     np.testing.assert_array_equal(held, data)
 
 
+def test_a_branch_that_reads_what_was_computed_from_the_result_of_another(both):
+    """The quotient is stored before the second branch: the first one's result has then been read for the last time."""
+    x = np.arange(64, dtype=np.float32)
+
+    def make(k, x):
+        def total(y):
+            return k.reduce(y, 0, lambda a, b: k.emit(e.Add(a, b)))[0]
+
+        condition = k.constant(True, "i1")
+        twice = k.region([], lambda: k.binary(e.Mul, x, 2.0))
+        made = k.emit(control.If(condition, twice, k.region([], lambda: x)))
+        powers = k.emit(e.Exp2(k.binary(e.Mul, made, 0.0625)))
+        quotient = k.binary(e.Div, powers, total(powers))
+        largest = k.region([], lambda: k.reduce(quotient, 0, lambda a, b: k.emit(e.Max(a, b)))[0])
+        return k.emit(control.If(condition, largest, k.region([], lambda: k.constant(0.0, "f32"))))
+
+    found, _ = both(make, x)
+    powers = np.exp2(x / 8)
+    np.testing.assert_allclose(found[0], powers.max() / powers.sum(), rtol=1e-5)
+
+
 def test_a_loop_in_a_loop_with_one_tile(both, same):
     x = np.ones((8, 32), np.float32)
 

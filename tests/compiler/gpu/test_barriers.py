@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from deuteron.compiler.gpu.barriers import insert_barriers
-from deuteron.compiler.gpu.scratch import Allocation, Interval, allocate
+from deuteron.compiler.gpu.scratch import Allocation, ByteRange, allocate
 from deuteron.compiler.ir import Function
 from deuteron.compiler.targets import Target
 from deuteron.compiler.tile.memory import Barrier
@@ -53,7 +53,7 @@ def k(x_ptr, y_ptr, N: tl.constexpr):
 def test_scratch_in_one_place_needs_a_barrier_between(to_gpu) -> None:
     function = to_gpu(REDUCE_TWICE, POINTERS, {"N": 1024})
     reduces = [op for op in function.walk() if isinstance(op, Reduce)]
-    same = Allocation(dict.fromkeys(reduces, Interval(0, 16)), 16)
+    same = Allocation(dict.fromkeys(reduces, ByteRange(0, 16)), 16)
     assert _barriers(insert_barriers(function, same)) == 1
 
 

@@ -19,7 +19,8 @@ LOOP = """
 func @f(%out: *i32, %lower: T, %upper: T, %step: T) {
   %z = constant {value = 0, type = i32} : i32
   %one = constant {value = 1, type = i32} : i32
-  %n, %last = for %lower %upper %step inits=[%z, %lower] {num_stages = 0, unroll = 1} : i32, T body=(%i: T, %k: i32, %l: T) {
+  %n, %last = for %lower %upper %step inits=[%z, %lower] {num_stages = 0, unroll = 1} : i32, T body=(%i: T, %k: i32, %l:
+  T) {
     %k1 = add %k %one : i32
     yield values=[%k1, %i]
   }

@@ -151,7 +151,8 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
     ],
     "if_constant": [
         (["%k = constant {value = True, type = i1} : i1",
-          "%r = if %k : i32 then=() {\n %n = neg %x : i32\n yield values=[%n]\n} otherwise=() {\n yield values=[%y]\n}"],
+          "%r = if %k : i32 then=() {\n %n = neg %x : i32\n yield values=[%n]\n} "
+          "otherwise=() {\n yield values=[%y]\n}"],
          ["%n = neg %x : i32", "%n"]),
     ],
     "for_short": [

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, select, update
 
 from ..models import DeviceRow
-from .records import Device
+from .records import StoredDevice
 from .writes import insert_unless_present
 
 _TABLE = DeviceRow.__table__
@@ -55,10 +55,12 @@ class Devices:
                 },
             )
 
-    def find(self, key: str) -> Device | None:
+    def find(self, key: str) -> StoredDevice | None:
+        """The device with this key, None if no record or worker ever named it."""
         row = self.connection.execute(select(_TABLE).where(DeviceRow.key == key)).first()
-        return None if row is None else Device(**row._mapping)
+        return None if row is None else StoredDevice(**row._mapping)
 
-    def all(self) -> list[Device]:
+    def all(self) -> list[StoredDevice]:
+        """All devices, those without a worker included."""
         query = select(_TABLE).order_by(DeviceRow.name, DeviceRow.key)
-        return [Device(**row._mapping) for row in self.connection.execute(query)]
+        return [StoredDevice(**row._mapping) for row in self.connection.execute(query)]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from deuteron.compiler.errors import DeviceError
+from deuteron.compiler.runtime.devices import get_device, list_devices
 from deuteron.tuner import DeviceFingerprint
 
 _SELECTOR = re.compile(r"^(cpu|cuda(:\d+)?)$")
@@ -31,14 +32,10 @@ def resources_for(selector: str) -> dict[str, float]:
 
 def detected_devices() -> list[str]:
     """Names of this machine's devices; ``cpu`` is always one of them."""
-    from deuteron.compiler.runtime.devices import list_devices
-
     names = [device.name for device in list_devices()]
     return names if "cpu" in names else ["cpu", *names]
 
 
 def fingerprints(names: Sequence[str]) -> list[dict[str, object]]:
     """The identity of each named device, as JSON."""
-    from deuteron.compiler.runtime.devices import get_device
-
     return [DeviceFingerprint.of(get_device(name).properties).to_json() for name in names]

@@ -1,0 +1,138 @@
+"""ARCHITECTURE.md names only what exists: every word in backticks is looked up."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
+
+
+def names() -> list[str]:
+    return sorted({" ".join(name.split()) for name in re.findall(r"`([^`]+)`", PROSE)})
+
+
+@cache
+def paths() -> frozenset[str]:
+    """All files and folders of the source tree, folders with a slash at the end."""
+    found = set()
+    for top in (*ROOMS, "tests", "docs", "benchmarks", "examples", "docker", ".typing"):
+        for path in [ROOT / top, *(ROOT / top).rglob("*")]:
+            if "__pycache__" not in path.parts:
+                found.add(path.relative_to(ROOT).as_posix() + ("/" if path.is_dir() else ""))
+    return frozenset(found)
+
+
+@cache
+def definitions() -> frozenset[str]:
+    """Names of all classes, functions and methods, and of what modules and classes assign."""
+    found: set[str] = set()
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    found.add(name)
+                case ast.Module(body=body):
+                    found |= {target.id for item in body for target in _targets(item)}
+    return frozenset(found)
+
+
+def _targets(statement: ast.stmt) -> Iterator[ast.Name]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    yield from (target for target in targets if isinstance(target, ast.Name))
+
+
+def exists(name: str) -> bool:  # noqa: PLR0911 - one line for each kind of name
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    command, _, argument = name.partition(" ")
+    if name.startswith("--"):
+        return f'"{name}"' in (ROOT / "tests/conftest.py").read_text()
+    if name.startswith("["):
+        return name in (ROOT / "pyproject.toml").read_text()
+    if command in ("GET", "POST", "PUT", "DELETE"):
+        return _is_route(command.lower(), argument)
+    if command == "make":
+        return re.search(rf"^{argument}:", (ROOT / "Makefile").read_text(), re.MULTILINE) is not None
+    if command == "deuteron" and argument:
+        return f"\n## {name}\n" in (ROOT / "docs/cli.md").read_text()
+    if command == "from":
+        return importlib.import_module(argument.split()[0]) is not None
+    if " -> " in name:
+        return all(exists(part) for part in name.split(" -> "))
+    if "=" in name and name.partition("=")[0].isupper():
+        from deuteron.compiler import knobs
+
+        return name.partition("=")[0] in knobs.describe()
+    if "/" in name or name.endswith(".py"):
+        return any(path == name or path.endswith("/" + name) for path in paths())
+    if name.startswith("."):
+        return f'"{name[1:]}"' in (ROOT / "profiler/session.py").read_text()
+    return (
+        name in project["project"]["scripts"]
+        or any(mark.startswith(f"{name}:") for mark in project["tool"]["pytest"]["ini_options"]["markers"])
+        or _is_defined(re.sub(r"\(.*\)$", "", name).removeprefix("@"))
+    )
+
+
+def _is_route(method: str, path: str) -> bool:
+    from deuteron.server import Settings, create_app
+
+    routes = create_app(Settings(home=ROOT / "build" / "none", scheduler="none")).openapi()["paths"]
+    return method in routes.get(path, {})
+
+
+def _is_defined(name: str) -> bool:
+    """A dotted name in the module that its front names, a plain one anywhere, or as what examples import."""
+    module, _, attribute = name.rpartition(".")
+    if not module:
+        imported = any(f" as {name}\n" in path.read_text() for path in (ROOT / "examples").glob("*.py"))
+        return name in definitions() or name in ("deuteron", *ROOMS) or imported
+    return any(hasattr(importlib.import_module(home), attribute) for home in _modules_called(module))
+
+
+def _modules_called(name: str) -> list[str]:
+    """Modules of ours whose dotted name is ``name`` or ends with it."""
+    end = name.removeprefix("deuteron").removeprefix(".").replace(".", "/")
+    found = [] if end else ["deuteron"]
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            if end and f"/{'/'.join(parts)}".endswith(f"/{end}"):
+                found.append(".".join(parts if parts[0] == "deuteron" else ("deuteron", *parts)))
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_name_exists(name: str) -> None:
+    assert exists(name), f"ARCHITECTURE.md names `{name}`"
+
+
+def test_begin_reading_at_is_in_its_folder() -> None:
+    rows = re.findall(r"^\| `([\w/]+/)` \|.*\| (.+) \|$", PROSE, re.MULTILINE)
+    assert len(rows) > 10
+    missing = [
+        folder + file
+        for folder, cell in rows
+        for file in re.findall(r"`([^`]+)`", cell)
+        if folder + file not in paths()
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tuner.job.run_job", "Studies", "tuner/nowhere.py", "GET /v1/nothing", "make tea", "deuteron brew", "--no-gpu"],
+)
+def test_what_does_not_exist_is_found_out(name: str) -> None:
+    assert not exists(name)

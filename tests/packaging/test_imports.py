@@ -1,0 +1,67 @@
+"""Imports say who knows whom: none hides in a function without a reason, and there are no cycles."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from import_graph import ROOMS, cycles, own_imports  # type: ignore[import-not-found]  # noqa: E402
+
+#: Rooms whose imports inside functions all have their reason beside them.
+EXPLAINED = [room for room in ROOMS if room != "compiler"]
+#: Rooms whose modules are in no cycle, imports inside functions and for type checkers counted.
+ACYCLIC = [room for room in ROOMS if room != "compiler"]
+
+REASON = re.compile(r"# lazy: \S.{7,}")
+IMPORTS = own_imports()
+
+
+def room_of(module: str) -> str:
+    part = module.split(".")[1] if "." in module else ""
+    return part if part in ROOMS else "deuteron"
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(IMPORTS) > 1500
+    assert {room_of(found.importer) for found in IMPORTS} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", EXPLAINED)
+def test_an_import_inside_a_function_says_why(room: str) -> None:
+    """Only what is optional or slow is worth it: ``# lazy: httpx is for those who fetch``."""
+    silent = {
+        found.place
+        for found in IMPORTS
+        if found.hidden and room_of(found.importer) == room and not REASON.search(found.line)
+    }
+    assert not silent, f"move these to the top, or say why not (# lazy: ...): {', '.join(sorted(silent))}"
+
+
+def test_a_reason_stands_at_an_import_inside_a_function() -> None:
+    stray = [found.place for found in IMPORTS if not found.hidden and "# lazy:" in found.line]
+    assert not stray
+
+
+@pytest.mark.parametrize("room", ACYCLIC)
+def test_no_module_is_in_a_cycle(room: str) -> None:
+    """A cycle through the compiler is the compiler's: it counts where the compiler is among the rooms."""
+    edges: dict[str, set[str]] = defaultdict(set)
+    for found in IMPORTS:
+        edges[found.importer].add(found.imported)
+    rooms = [{room_of(module) for module in cycle} for cycle in cycles(edges)]
+    through = [
+        cycle
+        for cycle, inside in zip(cycles(edges), rooms, strict=True)
+        if room in inside and (room == "compiler" or "compiler" not in inside)
+    ]
+    assert not through, "; ".join(" - ".join(cycle) for cycle in through)
+
+
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": set()}) == []

@@ -1,0 +1,64 @@
+"""The HTTP client: answers, refusals with their problem document, and silence."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
+
+
+def client(answer: httpx.Response | Exception) -> HttpClient:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if isinstance(answer, Exception):
+            raise answer
+        answer.headers["seen"] = f"{request.url} {request.headers.get('authorization')}"
+        return answer
+
+    return HttpClient("http://service:1/base", token="secret", transport=httpx.MockTransport(respond))
+
+
+def test_paths_are_below_the_address_and_addresses_stand_for_themselves() -> None:
+    http = client(httpx.Response(200))
+    assert http.send("GET", "/v1/jobs").headers["seen"] == "http://service:1/base/v1/jobs Bearer secret"
+    with http.stream("http://service:1/file.bundle") as response:
+        assert response.headers["seen"].startswith("http://service:1/file.bundle ")
+
+
+@pytest.mark.parametrize(
+    ("response", "message", "hint", "temporary"),
+    [
+        (httpx.Response(404, json={"detail": "no job 7", "hint": "list them"}), "no job 7 (404)", "list them", False),
+        (httpx.Response(422, json={"detail": "x", "report": "line 3: no"}), "line 3: no (422)", None, False),
+        (httpx.Response(503, text="<html>"), "Service Unavailable (503)", None, True),
+        (httpx.Response(429, json=[1]), "Too Many Requests (429)", None, True),
+    ],
+)
+def test_a_refusal_carries_the_problem(
+    response: httpx.Response, message: str, hint: str | None, temporary: bool
+) -> None:
+    for call in (lambda http: http.send("GET", "/x"), lambda http: http.stream("/x").__enter__()):
+        with pytest.raises(ServiceError) as caught:
+            call(client(response))
+        error = caught.value
+        assert (error.message, error.hint, error.temporary) == (message, hint, temporary)
+        assert error.status == response.status_code
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "refused"),
+    [
+        (httpx.ConnectError("no route"), "http://service:1/base does not answer: no route", True),
+        (httpx.ReadTimeout("slow"), "http://service:1/base did not answer in time", False),
+        (httpx.RemoteProtocolError(""), "http://service:1/base does not answer: RemoteProtocolError", False),
+    ],
+)
+def test_silence(error: Exception, message: str, refused: bool) -> None:
+    with pytest.raises(ServiceUnreachable) as caught:
+        client(error).send("GET", "/x")
+    assert (caught.value.message, caught.value.refused) == (message, refused)
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(ServiceUnreachable, match="is not an address"):
+        HttpClient("http://[::1")

@@ -1,0 +1,72 @@
+"""A file of JSON objects, one a line, that survives the death of its writer and of the machine.
+
+Below the journal of a local search and the spool of a worker. Who writes holds a lock on the file, so a file that
+nobody holds was left behind. A last line without its newline was cut off by a crash: what it said never counted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from .codec import JsonObject, canonical_json
+
+
+class EventLog:
+    """Opens and locks the file at ``path``; a context manager.
+
+    Raises :class:`BlockingIOError` when another process holds it, :class:`FileNotFoundError` when it is not there and
+    ``create`` is False, :class:`OSError` when it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self.path = path
+        # Unbuffered: a line is one call of write, and a kill between two calls would leave half of it.
+        self._file = path.open("a+b" if create else "r+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, value: JsonObject) -> None:
+        """Write one object; when this returns it is on disk."""
+        self._file.write(canonical_json(value).encode() + b"\n")
+        os.fsync(self._file.fileno())
+
+    def recover(self) -> list[bytes]:
+        """All whole lines, without their newlines; a line that was cut off is removed from the file."""
+        self._file.seek(0)
+        content = self._file.read()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            self._file.truncate(len(whole))
+            os.fsync(self._file.fileno())
+        return whole.splitlines()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> EventLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a log that somebody may be writing, without their newlines."""
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield line[:-1]

@@ -1,0 +1,148 @@
+"""Requests to a deuteron service, or to whatever serves its bundles: one way to call, one pair of errors.
+
+httpx is imported with this module: import it where a request is about to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from deuteron.compiler.errors import DeuteronError
+
+CONNECT_SECONDS = 5.0
+
+
+class ServiceUnreachable(DeuteronError):
+    """The service does not answer: wrong address, not running, or the network is down. ``refused``: there was not even
+    a connection, so the request was not sent."""
+
+    def __init__(self, message: str, *, hint: str | None = None, refused: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.refused = refused
+
+
+class ServiceError(DeuteronError):
+    """The service answered with status 400 or above: ``status``, and its problem document (RFC 9457), if it sent
+    one."""
+
+    def __init__(self, message: str, *, status: int, problem: Mapping[str, object], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.problem = dict(problem)
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same request may succeed later: too many requests, or a service in trouble."""
+        return self.status == 429 or self.status >= 500
+
+
+class HttpClient:
+    """A connection to one service.
+
+    Paths are below ``url``; an address of its own stands for itself. ``token`` is sent as a bearer token. ``timeout_s``
+    is for an answer, ``connect_s`` for the connection. A proxy that the environment names is used except on loopback,
+    where a service of this machine must not be seen by it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str = "",
+        timeout_s: float = 30.0,
+        connect_s: float = CONNECT_SECONDS,
+        transport: httpx.BaseTransport | None = None,
+        use_proxy: bool = True,
+    ) -> None:
+        self.url = url
+        self._connect_s = connect_s
+        try:
+            self._http = httpx.Client(
+                base_url=url,
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=httpx.Timeout(timeout_s, connect=connect_s),
+                transport=transport,
+                trust_env=use_proxy and httpx.URL(url).host not in ("127.0.0.1", "localhost", "::1"),
+            )
+        except httpx.InvalidURL as error:
+            raise ServiceUnreachable(f"{url!r} is not an address: {error}", hint="http://host:port") from None
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def __enter__(self) -> HttpClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        """The answer to one request; ``arguments`` as of httpx.Client.request.
+
+        Raises:
+            ServiceUnreachable: no answer.
+            ServiceError: the answer is a refusal.
+        """
+        try:
+            response = self._http.request(method, path, **arguments)
+        except httpx.RequestError as error:
+            raise unreachable(self.url, error) from None
+        if response.is_error:
+            raise service_error(response)
+        return response
+
+    @contextmanager
+    def stream(
+        self, path: str, *, silence_s: float | None = None, raw_errors: bool = False, **arguments: Any
+    ) -> Iterator[httpx.Response]:
+        """An answer to GET whose body is read as it arrives; ``silence_s``: the longest pause in it.
+
+        Raises as :meth:`send` does; with ``raw_errors`` a broken connection stays httpx's error, for callers that
+        resume.
+        """
+        if silence_s is not None:
+            arguments["timeout"] = httpx.Timeout(silence_s, connect=self._connect_s)
+        try:
+            with self._http.stream("GET", path, **arguments) as response:
+                if response.is_error and response.status_code != 416:
+                    response.read()
+                    raise service_error(response)
+                yield response
+        except httpx.RequestError as error:
+            if raw_errors:
+                raise
+            raise unreachable(self.url, error) from None
+
+
+def unreachable(url: str, error: httpx.RequestError) -> ServiceUnreachable:
+    """The error for a request that got no answer."""
+    if isinstance(error, httpx.TimeoutException):
+        return ServiceUnreachable(f"{url} did not answer in time", hint="try again, or look at its log")
+    return ServiceUnreachable(
+        f"{url} does not answer: {str(error) or type(error).__name__}",
+        hint="start it with `deuteron serve`, or name another with --server",
+        refused=isinstance(error, httpx.ConnectError),
+    )
+
+
+def service_error(response: httpx.Response) -> ServiceError:
+    """The error for an answer with status 400 or above. The body must have been read."""
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    problem: dict[str, object] = document if isinstance(document, dict) else {}
+    report = problem.get("report")
+    detail = report or problem.get("detail") or response.reason_phrase
+    hint = None if report else problem.get("hint")
+    return ServiceError(
+        f"{detail} ({response.status_code})",
+        status=response.status_code,
+        problem=problem,
+        hint=str(hint) if hint else None,
+    )
