@@ -94,7 +94,7 @@ class SimtTarget(ABC):
 
     @abstractmethod
     def load_matrices(self, state: Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
-        """One i32 of tensor core fragments per matrix of ``read``, ``offset`` bytes from ``address`` in shared memory."""
+        """One i32 of tensor core fragments per matrix of ``read``, ``offset`` bytes past ``address`` (shared)."""
 
     @abstractmethod
     def atomic(
