@@ -1,4 +1,4 @@
-"""The layout in which every tile that exists once is kept.
+"""Which values exist once, which may be computed again wherever another layout is wanted, and where the former live.
 
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
@@ -11,27 +11,54 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Function, Op, Value
-from ..layout import (
-    LinearLayout,
-    expand_dims_layout,
-    join_layout,
-    permute_layout,
-    reshape_layout,
-    slice_layout,
-    split_layout,
-    splittable_layout,
-)
+from ..layout import LinearLayout, slice_layout, splittable_layout
 from ..target import Target
+from ..tile import elementwise as ew
 from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
-from ..tile.shape import ExpandDims, Join, Permute, Reshape, Split
+from ..tile.shape import Arange, Splat, Split
 from .coalesce import Access, access_of, default_layout, merge
-from .scan import scan_layout
+from .reduction import scan_layout
 from .tensorcore import accumulator_layout
-from .values import Costs, is_view
+from .views import VIEWS, is_view, result_layout
+
+#: Integer and pointer arithmetic, and what costs one instruction: recomputing beats moving.
+_CHEAP: frozenset[type[Op]] = frozenset(
+    {
+        ew.Constant, Arange, Splat, ew.Neg, ew.Not, ew.Abs, ew.Add, ew.Sub, ew.Mul, ew.IntDiv, ew.Rem, ew.And,
+        ew.Or, ew.Xor, ew.Shl, ew.Shr, ew.Min, ew.Max, ew.Compare, ew.Select, ew.Cast, ew.Bitcast, ew.AddPtr,
+        ew.Hint, ew.Fma,
+    }
+)  # fmt: skip
+
+#: A value made by more operations than this is kept: random number generators are long integer expressions.
+MOST_OPERATIONS = 100
+
+
+class Costs:
+    """Which values of one function may be computed again and which exist once, found in program order."""
+
+    def __init__(self, function: Function) -> None:
+        self._cheap: dict[Value, int] = {}
+        for op in function.walk():
+            if type(op) not in _CHEAP and type(op) not in VIEWS:
+                continue
+            tiles = [v for v in op.operands if v.type.rank]
+            if all(v in self._cheap for v in tiles):
+                cost = 1 + sum(self._cheap[v] for v in tiles)
+                if cost <= MOST_OPERATIONS or type(op) in VIEWS:
+                    self._cheap.update(dict.fromkeys(op.results, cost))
+
+    def cheap(self, value: Value) -> bool:
+        """Whether ``value`` is rematerialised on demand; everything it is made of is cheap too, or a scalar."""
+        return value in self._cheap
+
+    def exists_once(self, value: Value) -> bool:
+        """Whether ``value`` is a tile that is computed once and then converted."""
+        return bool(value.type.rank) and value not in self._cheap and not is_view(value.op)
 
 
 @dataclass(eq=False)
@@ -201,17 +228,8 @@ class Homes:
         layout = self._free_layout(source)
         if layout is None:
             return None
-        match op:
-            case ExpandDims():
-                return expand_dims_layout(layout, op.axis)
-            case Reshape():
-                return reshape_layout(layout, op.shape)
-            case Permute():
-                return permute_layout(layout, op.order)
-            case Join():
-                return join_layout(layout)
-            case Split() if op.results[0].type.rank:
-                return split_layout(splittable_layout(layout))
-            case _:
-                # A broadcast would put all copies into one thread.
+        if isinstance(op, Split):
+            if not op.results[0].type.rank:
                 return None
+            layout = splittable_layout(layout)
+        return result_layout(op, layout)

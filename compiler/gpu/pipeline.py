@@ -8,17 +8,16 @@ from ..target import Target
 from ..tile.axis import analyze
 from . import relayout_rules
 from .barriers import insert_barriers
-from .homes import Homes
+from .homes import Costs, Homes
 from .relayout import Relayout
-from .scratch import allocate
-from .values import Costs
+from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
 
 
-def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> Function:
+def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> GpuFunction:
     """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
 
     Raises:
@@ -28,7 +27,8 @@ def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> Func
     made = assign_layouts(function, target, schedule)
     allocation = allocate(made, target)
     insert_barriers(made, allocation)
-    return verify_gpu(made) if schedule.debug else made
+    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation)
+    return verify_gpu(placed) if schedule.debug else placed
 
 
 def assign_layouts(function: Function, target: Target, schedule: Schedule) -> Function:

@@ -15,24 +15,14 @@ from typing import cast
 from ..errors import CompilationError
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Tile
-from ..layout import (
-    LinearLayout,
-    join_layout,
-    permute_layout,
-    reshape_layout,
-    slice_layout,
-    split_layout,
-    splittable_layout,
-    unbroadcast_layout,
-)
-from ..layout.errors import LayoutError
+from ..layout import LayoutError, LinearLayout, splittable_layout
 from ..target import Target
 from ..tile.axis import AxisFacts
 from ..tile.elementwise import Constant
-from ..tile.shape import Broadcast, ExpandDims, Join, Permute, Reshape, Split
-from .homes import Homes
+from ..tile.shape import Join, Split
+from .homes import Costs, Homes
 from .ops import ConvertLayout
-from .values import Costs, is_view
+from .views import is_view, operand_layout
 
 #: Re-emits one operation; relayout_rules.py fills the table.
 Rule = Callable[["Relayout", Op], None]
@@ -195,28 +185,15 @@ class Relayout:
         """Compute a cheap value or a view in ``layout``; views may need a conversion of what they give."""
         if layout is None:
             raise LayoutError(f"{op!r} has no layout")
-        match op:
-            case ExpandDims():
-                wanted = slice_layout(layout, op.axis)
-            case Broadcast():
-                wanted = unbroadcast_layout(layout, op.x.type.shape)
-            case Permute():
-                inverse = sorted(range(len(op.order)), key=op.order.__getitem__)
-                wanted = permute_layout(layout, tuple(inverse))
-            case Reshape():
-                wanted = reshape_layout(layout, op.x.type.shape)
-            case Split():
-                wanted = join_layout(layout)
-            case Join():
-                return self._join(op, value, layout)
-            case _:
-                wanted = layout
+        if isinstance(op, Join):
+            return self._join(op, value, layout)
+        wanted = operand_layout(op, layout) if is_view(op) else layout
         return self._rebuild(op, [wanted] * len(op.operands), layout)
 
     def _join(self, op: Join, value: Value, layout: LinearLayout) -> Op:
         paired = splittable_layout(layout)
         if layout == paired:
-            halves = split_layout(layout)
+            halves = operand_layout(op, layout)
             return self._rebuild(op, [halves, halves], layout)
         source = self.demand(value, paired)
         return ConvertLayout(source, value.type.with_layout(layout))

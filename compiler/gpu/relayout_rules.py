@@ -17,8 +17,8 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
+from .reduction import scan_layout
 from .relayout import RULES, Relayout, Rule
-from .scan import scan_layout
 from .tensorcore import choose, multiply_add_layout, needs_wide_accumulator
 
 OpT = TypeVar("OpT", bound=Op)

@@ -6,7 +6,7 @@ places as long as that costs nothing, because then no barrier is needed between 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
@@ -43,6 +43,13 @@ class Allocation:
 
     places: dict[Op, ByteRange]
     total: int
+
+
+@dataclass(eq=False)
+class GpuFunction(Function):
+    """A function whose tiles have layouts and whose scratch has its place: what back ends lower."""
+
+    allocation: Allocation = field(default_factory=lambda: Allocation({}, 0))
 
 
 def allocate(function: Function, target: Target) -> Allocation:

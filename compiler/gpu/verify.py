@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ..errors import IRError
 from ..ir.core import Function, Op, Value
 from ..ir.verify import verify
-from ..layout import (
-    LinearLayout,
-    expand_dims_layout,
-    permute_layout,
-    reshape_layout,
-    slice_layout,
-    split_layout,
-    unbroadcast_layout,
-)
+from ..layout import LayoutError, LinearLayout, slice_layout
 from ..tile.control import For, If, While
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
-from ..tile.shape import Broadcast, ExpandDims, Join, Permute, Reshape, Split
+from .views import is_view, operand_layout, result_layout
+
+FunctionT = TypeVar("FunctionT", bound=Function)
 
 
-def verify_gpu(function: Function) -> Function:
+def verify_gpu(function: FunctionT) -> FunctionT:
     """Check that every tile has a layout for all warps, and that the layouts of each operation fit together.
 
     Raises:
@@ -71,10 +67,8 @@ def _problem(op: Op) -> str:
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
         case Scan():
             fits = _same([*op.inputs, *op.results])
-        case ExpandDims() | Broadcast() | Permute() | Reshape() | Split():
-            fits = not op.results[0].type.rank or not op.x.type.rank or _view_fits(op)
-        case Join():
-            fits = _join_fits(op)
+        case _ if is_view(op):
+            fits = not op.results[0].type.rank or not op.operands[0].type.rank or _view_fits(op)
         case For() | While() | If():
             fits = _boundaries_fit(op)
         case _ if op.elementwise:
@@ -84,26 +78,14 @@ def _problem(op: Op) -> str:
     return "" if fits else "the layouts do not fit together"
 
 
-def _view_fits(op: ExpandDims | Broadcast | Permute | Reshape | Split) -> bool:
-    (source,), (result, *_) = _tile_layouts(op.operands), _tile_layouts(op.results)
-    match op:
-        case ExpandDims():
-            return source == slice_layout(result, op.axis) or result == expand_dims_layout(source, op.axis)
-        case Broadcast():
-            return source == unbroadcast_layout(result, op.x.type.shape)
-        case Permute():
-            return permute_layout(source, op.order) == result
-        case Reshape():
-            return reshape_layout(source, op.shape) == result
-        case Split():
-            return split_layout(source) == result
-
-
-def _join_fits(op: Join) -> bool:
-    if not op.lhs.type.rank:
-        return True
-    layouts = _tile_layouts([*op.operands, *op.results])
-    return layouts[0] == layouts[1] == split_layout(layouts[2])
+def _view_fits(op: Op) -> bool:
+    if not _same(op.operands) or not _same(op.results):
+        return False
+    (source, *_), (result, *_) = _tile_layouts(op.operands), _tile_layouts(op.results)
+    try:
+        return source == operand_layout(op, result) or result == result_layout(op, source)
+    except LayoutError:
+        return False  # the two halves of a pair are not neighbours
 
 
 def _boundaries_fit(op: For | While | If) -> bool:

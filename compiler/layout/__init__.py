@@ -8,8 +8,7 @@ follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how 
 from .access import SharedAccess, bank_conflicts, plan_shared_access
 from .construct import blocked, coalesced, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
-from .errors import LayoutError
-from .f2 import LinearMap, ShiftTerm, shift_terms
+from .f2 import LayoutError, LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from .linear import TOKEN_PATTERN, HardwareIndex, LinearLayout
 from .matrix import MatrixAccess, plan_matrix_access

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .errors import LayoutError
-from .f2 import Echelon, span_of
+from .f2 import Echelon, LayoutError, span_of
 from .linear import LinearLayout
 from .shared import SharedLayout
 

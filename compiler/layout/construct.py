@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
-from .errors import LayoutError
-from .f2 import log2_exact
+from .f2 import LayoutError, log2_exact
 from .linear import DIMENSIONS, Coordinates, Dimension, LinearLayout, flatten
 
 LANES = 32

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .errors import LayoutError
-from .f2 import Echelon
+from .f2 import Echelon, LayoutError
 from .linear import LinearLayout
 from .shuffle import SHUFFLE_BITS, WarpShuffle, plan_shuffle
 from .swizzle import SharedMemory, plan_shared_memory

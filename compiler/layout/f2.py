@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .errors import LayoutError
+from ..errors import IRError
+
+
+class LayoutError(IRError):
+    """A layout cannot be built, parsed or converted; the message shows the layout or the shape."""
 
 
 def log2_exact(value: int, what: str) -> int:

@@ -16,8 +16,7 @@ from functools import lru_cache
 from typing import Literal
 
 from .construct import Tiling
-from .errors import LayoutError
-from .f2 import log2_exact
+from .f2 import LayoutError, log2_exact
 from .linear import Coordinates, LinearLayout
 
 WGMMA_MAX_N = 256

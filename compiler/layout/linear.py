@@ -18,8 +18,7 @@ from functools import lru_cache
 from math import prod
 from typing import Literal, NamedTuple, get_args
 
-from .errors import LayoutError
-from .f2 import Echelon, LinearMap, combine, log2_exact, span_of
+from .f2 import Echelon, LayoutError, LinearMap, combine, log2_exact, span_of
 
 Dimension = Literal["register", "lane", "warp", "block"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .access import element_bytes_of
-from .errors import LayoutError
-from .f2 import span_of
+from .f2 import LayoutError, span_of
 from .linear import LinearLayout
 from .shared import SharedLayout
 

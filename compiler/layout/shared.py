@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .construct import row_major
-from .errors import LayoutError
-from .f2 import LinearMap, combine, log2_exact
+from .f2 import LayoutError, LinearMap, combine, log2_exact
 from .linear import Coordinates, flatten, unflatten
 
 SWIZZLE_SPAN_BYTES = 128

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
-from .errors import LayoutError
-from .f2 import Echelon, log2_exact
+from .f2 import Echelon, LayoutError, log2_exact
 from .linear import Coordinates, LinearLayout, flatten, unflatten
 
 

@@ -38,6 +38,13 @@ class RuleSet(Generic[RuleT]):
         """Declare that the target has no rule for ``op``."""
         self.reasons[op] = because
 
+    def extended(self, target: str) -> RuleSet[RuleT]:
+        """A copy for ``target``, which adds rules of its own."""
+        made: RuleSet[RuleT] = RuleSet(target)
+        made.rules.update(self.rules)
+        made.reasons.update(self.reasons)
+        return made
+
     def find(self, op: Op) -> RuleT:
         """The rule for ``op``; raises UnsupportedOp with the reason."""
         rule = self.rules.get(type(op))

@@ -1,10 +1,9 @@
-"""NVIDIA GPUs: GPU IR to LLVM text, LLVM text to PTX, PTX to machine code."""
+"""NVIDIA GPUs: what PTX spells in its own way (the rest is ``targets/simt``), LLVM text to PTX, PTX to machine code."""
 
 from ..assembler import find_ptxas
 from .assemble import Cubin, assemble
-from .kernel import PtxProgram, lower_to_llvm
-from .lowering import RULES
-from .ptx import emit_ptx, machine_for
+from .kernel import PtxProgram, emit_ptx, lower_to_llvm, machine_for
+from .machine import RULES
 
 __all__ = [
     "RULES",

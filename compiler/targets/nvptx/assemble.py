@@ -8,11 +8,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import AssemblerError, OutOfResources
+from ...errors import AssemblerError, OutOfResources, TargetError
 from ...options import Schedule
 from ...target import Target
 from ..assembler import assembler_options, find_ptxas, has_ptxas
-from .link import link
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def _assemble(ptx: str, target: Target) -> Cubin:
     if has_ptxas():
         image, log = _run_ptxas(ptx, target)
     else:
-        image, log = link(ptx, target, assembler_options())
+        image, log = _link(ptx, target, assembler_options())
     return Cubin(
         image,
         registers=_figure(r"Used (\d+) registers", log),
@@ -78,6 +77,50 @@ def _run_ptxas(ptx: str, target: Target) -> tuple[bytes, str]:
         if done.returncode:
             raise _error(log, target)
         return output.read_bytes(), log
+
+
+def _link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:
+    """The cubin of ``ptx`` and the assembler's log, by CUDA's nvJitLink library; ``options`` are ptxas's.
+
+    Raises:
+        AssemblerError: the code was rejected; the message carries the log.
+        TargetError: the library is not installed.
+    """
+    try:
+        from cuda.bindings import nvjitlink
+    except ImportError as error:
+        raise _missing() from error
+    passed = [f"-arch=sm_{target.arch}", "-verbose", *(f"-Xptxas={o}" for o in ("-v", *options))]
+    try:
+        handle = nvjitlink.create(len(passed), passed)
+    except Exception as error:  # the loader raises its own types where the library is missing
+        raise _missing() from error
+    code = ptx.encode()
+    try:
+        nvjitlink.add_data(handle, nvjitlink.InputType.PTX, code, len(code), "kernel")
+        nvjitlink.complete(handle)
+        image = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, image)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+    except nvjitlink.nvJitLinkError as error:
+        said = bytearray(nvjitlink.get_error_log_size(handle))
+        nvjitlink.get_error_log(handle, said)
+        raise AssemblerError(f"nvJitLink cannot assemble the kernel for {target}:\n{_text(said) or error}") from error
+    finally:
+        nvjitlink.destroy(handle)
+    return bytes(image), _text(log)
+
+
+def _text(data: bytearray) -> str:
+    return bytes(data).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _missing() -> TargetError:
+    return TargetError(
+        "neither ptxas nor nvJitLink was found",
+        hint="pip install nvidia-cuda-nvcc or nvidia-nvjitlink, or put ptxas on PATH",
+    )
 
 
 def _figure(pattern: str, log: str) -> int | None:

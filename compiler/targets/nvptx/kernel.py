@@ -1,31 +1,30 @@
-"""From a GPU function to the LLVM text of one kernel."""
+"""From a GPU function to LLVM text, and from that to PTX: on any machine, without a GPU or a CUDA toolkit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...gpu.scratch import allocate
-from ...ir.core import Function, FunctionParameter
-from ...ir.types import Pointer
+from ...gpu.scratch import GpuFunction
+from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
 from ...target import Target
-from . import (  # noqa: F401  (each registers its rules)
-    atomics,
-    casts,
-    control,
-    convert,
-    debug,
-    elementwise,
-    maths,
-    memory,
-    mma,
-    multiply_add,
-    reduction,
-    scan,
-    shape,
-)
-from .lowering import Lowering
-from .types import GLOBAL_POINTER, memory_type, register_type
+from .. import simt
+from . import mma  # noqa: F401  (registers its rule)
+from .machine import TRIPLE, PtxMachine
+
+#: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler
+#: of an old toolkit or driver accepts the code. Eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release
+#: notes).
+_PTX_VERSION = {
+    "80": 74,
+    "86": 74,
+    "89": 84,
+    "90": 84,
+    "90a": 84,
+    "100": 86,
+    "100a": 86,
+    "120": 87,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +37,24 @@ class PtxProgram:
     num_warps: int
 
 
-def lower_to_llvm(function: Function, target: Target, schedule: Schedule) -> PtxProgram:
+def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
     """The LLVM module of ``function`` (from :func:`deuteron.compiler.gpu.lower_to_gpu`).
-
-    Kernel parameters are those of the function, in order: pointers as 64-bit addresses, i1 as a byte.
 
     Raises:
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
-    allocation = allocate(function, target)
-    state = Lowering(function, target, schedule, allocation)
-    declared = [_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters)]
-    state.text.header = f"define ptx_kernel void @{function.name}({', '.join(declared)}) #0"
-    state.lower_block(function.body)
-    state.text.do("ret void")
-    attributes = [f'"nvvm.reqntid"="{state.threads}"']
-    if schedule.maxnreg is not None:
-        attributes.append(f'"nvvm.maxnreg"="{schedule.maxnreg}"')
-    state.module.tail.append(f"attributes #0 = {{ nounwind {' '.join(attributes)} }}")
-    return PtxProgram(str(state.module), function.name, allocation.total, state.warps)
+    state = simt.lower_kernel(function, PtxMachine(target), schedule)
+    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps)
 
 
-def _parameter(state: Lowering, parameter: FunctionParameter, name: str) -> str:
-    """Declare a parameter and define its value."""
-    elem = parameter.value.type.elem
-    if isinstance(elem, Pointer):
-        state.define(parameter.value, [name])
-        align = f" align {parameter.divisibility}" if parameter.divisibility > 1 else ""
-        return f"{GLOBAL_POINTER}{align} {name}"
-    kept = memory_type(elem)
-    if kept == register_type(elem):
-        state.define(parameter.value, [name])
-    else:
-        truth = state.text.op(f"icmp ne {kept} {name}, 0")
-        state.define(parameter.value, [truth])
-    return f"{kept} {name}"
+def machine_for(target: Target) -> Machine:
+    """The LLVM machine of a CUDA target."""
+    return Machine(TRIPLE, f"sm_{target.arch}", f"+ptx{_PTX_VERSION[target.arch]}")
+
+
+def emit_ptx(program: PtxProgram, target: Target, schedule: Schedule) -> str:
+    """Optimise ``program`` and print it as PTX.
+
+    The machine is attached while optimising: without it LLVM would run passes that break convergent code.
+    """
+    return compile_text(program.llvm, machine_for(target), "assembly", speed=1).decode()

@@ -1,4 +1,4 @@
-"""Matrix products: tensor core instructions, or fused multiply-adds fed from shared memory."""
+"""Matrix products by tensor core instructions: ``mma.sync``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from ...gpu.ops import Mma
 from ...ir.core import Value
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8
 from ...layout import LinearLayout
-from .lowering import Lowering, rule
-from .vectors import packed_words
+from ..simt.lowering import Lowering, rule
+from ..simt.vectors import packed_words
+from .machine import RULES
 
 _PTX_NAMES = {
     F16: "f16",
@@ -21,7 +22,7 @@ _PTX_NAMES = {
 }
 
 
-@rule(Mma)
+@rule(Mma, RULES)
 def _mma(state: Lowering, op: Mma) -> None:
     elem = op.a.type.elem
     a, b = _words(state, op.a), _words(state, op.b)

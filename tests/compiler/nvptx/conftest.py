@@ -11,6 +11,7 @@ import pytest
 
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.gpu import lower_to_gpu
+from deuteron.compiler.gpu.scratch import GpuFunction
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function
 from deuteron.compiler.options import Schedule
@@ -35,7 +36,7 @@ class Sample:
     def tile(self) -> Function:
         return optimize(lower(self.source, self.signature, self.constexprs, debug=self.schedule.debug))
 
-    def gpu(self, target: str = "cuda:90a") -> Function:
+    def gpu(self, target: str = "cuda:90a") -> GpuFunction:
         return verify_gpu(lower_to_gpu(self.tile(), Target.parse(target), self.schedule))
 
     def program(self, target: str = "cuda:90a") -> PtxProgram:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from .lowering import Lowering
-from .types import CONSTRAINTS, memory_type, register_type
+from .registers import memory_type, register_type
 
 WORD_BITS = 32
 
@@ -29,20 +29,6 @@ class Words:
     def per_word(self) -> int:
         return self.vector // self.count
 
-    @property
-    def constraint(self) -> str:
-        return CONSTRAINTS[self.type]
-
-    @property
-    def suffix(self) -> str:
-        """The end of a PTX ld or st: ``.v4.b32``."""
-        bits = min(WORD_BITS, self.vector * self._bits) if self._bits < WORD_BITS else self._bits
-        return (f".v{self.count}" if self.count > 1 else "") + f".b{bits}"
-
-    @property
-    def _bits(self) -> int:
-        return 8 * self.element.bytes
-
 
 def words_of(element: Element, vector: int) -> Words:
     """How ``vector`` elements (at most 16 bytes) travel."""
@@ -52,7 +38,7 @@ def words_of(element: Element, vector: int) -> Words:
         return Words(element, vector, vector, name)
     total = bits * vector
     if total <= 16:
-        # PTX has no 8-bit registers: a lone byte sits in a 16-bit one.
+        # GPUs have no 8-bit registers: a lone byte sits in a 16-bit one.
         return Words(element, vector, 1, "i16")
     return Words(element, vector, total // WORD_BITS, "i32")
 

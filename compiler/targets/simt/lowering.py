@@ -11,16 +11,15 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 from ...errors import UnsupportedOp
-from ...gpu.scratch import Allocation
-from ...ir.core import Block, Function, Op, Value, uses
-from ...ir.types import Element, Scalar
+from ...gpu.scratch import GpuFunction
+from ...ir.core import Block, FunctionParameter, Op, Value, uses
+from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
-from ...target import Target
 from ..rules import RuleSet
-from .registers import Registers
-from .types import register_type
+from .machine import SimtTarget
+from .registers import GLOBAL_POINTER, Registers, memory_type, register_type
 
 LANES = 32
 LANE_BITS = 5
@@ -29,17 +28,18 @@ OpT = TypeVar("OpT", bound=Op)
 Rule = Callable[["Lowering", Op], None]
 ElementRule = Callable[["Lowering", Op, list[str]], str]
 
-RULES: RuleSet[Rule] = RuleSet("cuda")
+#: What all SIMT targets share; each extends a copy (:attr:`.machine.SimtTarget.rules`).
+RULES: RuleSet[Rule] = RuleSet("simt")
 ELEMENT_RULES: dict[type[Op], ElementRule] = {}
 
 
 def rule(
-    kind: type[OpT],
+    kind: type[OpT], rules: RuleSet[Rule] = RULES
 ) -> Callable[[Callable[[Lowering, OpT], None]], Callable[[Lowering, OpT], None]]:
-    """Register the decorated function as the rule for ``kind``."""
+    """Register the decorated function as the rule for ``kind`` in ``rules``: those of all targets, or of one."""
 
     def register(function: Callable[[Lowering, OpT], None]) -> Callable[[Lowering, OpT], None]:
-        RULES(kind)(cast(Rule, function))
+        rules(kind)(cast(Rule, function))
         return function
 
     return register
@@ -69,25 +69,24 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
 class Lowering:
     """One kernel on its way to LLVM text."""
 
-    def __init__(self, function: Function, target: Target, schedule: Schedule, allocation: Allocation) -> None:
+    def __init__(self, function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> None:
         self.source = function
-        self.target = target
+        self.machine = machine
         self.schedule = schedule
-        self.allocation = allocation
+        self.allocation = function.allocation
         self.warps = function.num_warps or schedule.num_warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
         #: 32-bit words that hold several neighbouring registers of a value, by the first of them.
         self.words: dict[Value, dict[int, str]] = {}
         self.contract = "contract " if schedule.enable_fp_fusion else ""
-        self.module = ModuleText("nvptx64-nvidia-cuda")
+        self.module = ModuleText(machine.triple)
         self.text = FunctionText(self.module, "")
         self._coordinates: dict[tuple[int, ...], str] = {}
         self.entry = self.text.current
         self.text.label("entry")
         self.block = "entry"  # the basic block that code is appended to
-        self.thread = self.text.op(f"call range(i32 0, {self.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
-        self.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
+        self.thread = machine.thread_id(self)
         self.text.chunk()
 
     @property
@@ -121,12 +120,16 @@ class Lowering:
         """The one register of a scalar."""
         return self.values[value][0]
 
+    def lower(self, op: Op) -> None:
+        """Lower one operation, by the rule that the target has for it."""
+        self.machine.rules.find(op)(self, op)
+
     def lower_block(self, block: Block) -> None:
         """Lower all operations of ``block`` but its terminator."""
         end = block.terminator
         for op in block.ops:
             if op is not end:
-                RULES.find(op)(self, op)
+                self.lower(op)
 
     def begin(self, label: str) -> None:
         """Start basic block ``label``; the one before has ended in a branch."""
@@ -145,7 +148,9 @@ class Lowering:
         if element.is_float and name != "i8":
             return float_constant(float(value), name)
         if element.is_float:
-            raise UnsupportedOp(f"constants of {element} are not available on cuda", hint="cast an f32 constant")
+            raise UnsupportedOp(
+                f"constants of {element} are not available on {self.machine.name}", hint="cast an f32 constant"
+            )
         wrapped = int(value) & ((1 << element.bits) - 1)
         return str(wrapped - (1 << element.bits) if wrapped >> (element.bits - 1) else wrapped)
 
@@ -229,7 +234,40 @@ class Lowering:
 
     def barrier(self) -> None:
         """All threads of the program wait for each other."""
-        self.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
+        self.machine.barrier(self)
+
+
+def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> Lowering:
+    """The LLVM text of ``function``, in the ``module`` of what is returned.
+
+    Kernel parameters are those of the function, in order: pointers as 64-bit addresses, i1 as a byte.
+
+    Raises:
+        UnsupportedOp: an operation or element type has no lowering for ``machine``.
+    """
+    state = Lowering(function, machine, schedule)
+    declared = ", ".join(_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters))
+    state.text.header = f"define {machine.calling_convention} void @{function.name}({declared}) #0"
+    state.lower_block(function.body)
+    state.text.do("ret void")
+    state.module.tail.append(f"attributes #0 = {{ nounwind {' '.join(machine.kernel_attributes(state))} }}")
+    return state
+
+
+def _parameter(state: Lowering, parameter: FunctionParameter, name: str) -> str:
+    """Declare a parameter and define its value."""
+    elem = parameter.value.type.elem
+    if isinstance(elem, Pointer):
+        state.define(parameter.value, [name])
+        align = f" align {parameter.divisibility}" if parameter.divisibility > 1 else ""
+        return f"{GLOBAL_POINTER}{align} {name}"
+    kept = memory_type(elem)
+    if kept == register_type(elem):
+        state.define(parameter.value, [name])
+    else:
+        truth = state.text.op(f"icmp ne {kept} {name}, 0")
+        state.define(parameter.value, [truth])
+    return f"{kept} {name}"
 
 
 @lru_cache(maxsize=1024)

@@ -1,12 +1,42 @@
-"""The LLVM values of one IR value: one per register of its layout, made when somebody asks."""
+"""The LLVM values of one IR value: one per register of its layout, made when somebody asks; and their types."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from ...ir.types import Tile
+from ...ir.types import Element, Pointer, Tile
 from ...layout import LinearLayout
+
+#: Address spaces of memory: NVPTX and AMDGPU number them alike (LLVM, user guides of both back ends).
+GLOBAL_POINTER = "ptr addrspace(1)"
+SHARED_POINTER = "ptr addrspace(3)"
+
+_REGISTER = {
+    "i1": "i1",
+    "f16": "half",
+    "bf16": "bfloat",
+    "f32": "float",
+    "f64": "double",
+    "f8e4m3": "i8",
+    "f8e5m2": "i8",
+}
+
+
+@lru_cache(maxsize=256)
+def register_type(element: Element) -> str:
+    """The LLVM type of one element in a register."""
+    if isinstance(element, Pointer):
+        return GLOBAL_POINTER
+    return _REGISTER.get(element.name) or f"i{element.bits}"
+
+
+@lru_cache(maxsize=256)
+def memory_type(element: Element) -> str:
+    """The LLVM type of one element in memory: booleans take a byte."""
+    name = register_type(element)
+    return "i8" if name == "i1" else name
+
 
 #: Values that hang on each other deeper than this are made at once, so that asking never recurses far.
 DEEPEST = 48

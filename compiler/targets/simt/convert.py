@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...gpu.operands import OperandPlan
 from ...gpu.ops import ConvertLayout
@@ -12,15 +12,13 @@ from ...ir.types import Element, Pointer
 from ...layout import (
     Exchange,
     Identity,
-    MatrixAccess,
     RegisterPermute,
     SharedAccess,
     SharedMemory,
     WarpShuffle,
 )
 from .lowering import Lowering, reach_of, rule
-from .registers import Registers
-from .types import register_type
+from .registers import Registers, register_type
 from .vectors import define_words, load_shared, packed_words, store_words, words_of
 
 
@@ -111,23 +109,9 @@ def _by_matrices(state: Lowering, plan: OperandPlan, source: Value, start: int) 
     words: dict[int, str] = {}
     for group, offset in zip(read.registers, read.offsets, strict=True):
         address = state.shared(state.add_bits(thread, reach, offset & reach))
-        loaded = _load_matrices(state, read, address, start + (offset & ~reach))
+        loaded = state.machine.load_matrices(state, read, address, start + (offset & ~reach))
         words.update(zip(group[::per_word], loaded, strict=True))
     return words
-
-
-def _load_matrices(state: Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
-    count = read.matrices
-    outputs = ", ".join(f"${i}" for i in range(count))
-    transposed = ".trans" if read.transposed else ""
-    pointer = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
-    return state.text.asm(
-        ["i32"] * count,
-        f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{outputs}}}, [${count} + {offset}];",
-        ",".join(["=r"] * count) + ",r,~{memory}",
-        [("i32", pointer)],
-        convergent=True,
-    )
 
 
 # Shuffles ----------------------------------------------------------------------------------------------------
@@ -234,26 +218,25 @@ def from_integer(state: Lowering, bits: str, elem: Element) -> str:
 
 def butterfly(state: Lowering, value: str, word: str, lane_xor: int) -> str:
     """``value`` (i32, i64 or float) of the lane whose number differs by ``lane_xor``."""
-    return _shuffle_word(state, "bfly", value, word, str(lane_xor))
+    return _by_halves(state, value, word, lambda part, kind: state.machine.shuffle_xor(state, part, kind, lane_xor))
 
 
 def _from_lane(state: Lowering, value: str, word: str, lane: str) -> str:
-    return _shuffle_word(state, "idx", value, word, lane)
+    return _by_halves(state, value, word, lambda part, kind: state.machine.shuffle_from(state, part, kind, lane))
 
 
-def _shuffle_word(state: Lowering, mode: str, value: str, word: str, lane: str) -> str:
+def _by_halves(state: Lowering, value: str, word: str, shuffle: Callable[[str, str], str]) -> str:
+    """Machines move 32 bits from lane to lane: an i64 travels as two halves."""
+    if word != "i64":
+        return shuffle(value, word)
     text = state.text
-    if word == "i64":
-        low = text.op(f"trunc i64 {value} to i32")
-        shifted = text.op(f"lshr i64 {value}, 32")
-        high = text.op(f"trunc i64 {shifted} to i32")
-        parts = [_shuffle_word(state, mode, part, "i32", lane) for part in (low, high)]
-        wide = [text.op(f"zext i32 {part} to i64") for part in parts]
-        upper = text.op(f"shl i64 {wide[1]}, 32")
-        return text.op(f"or disjoint i64 {upper}, {wide[0]}")
-    kind = "f32" if word == "float" else "i32"
-    operands = [("i32", "-1"), (word, value), ("i32", lane), ("i32", "31")]
-    return text.call(word, f"llvm.nvvm.shfl.sync.{mode}.{kind}", operands)
+    low = text.op(f"trunc i64 {value} to i32")
+    shifted = text.op(f"lshr i64 {value}, 32")
+    high = text.op(f"trunc i64 {shifted} to i32")
+    parts = [shuffle(part, "i32") for part in (low, high)]
+    wide = [text.op(f"zext i32 {part} to i64") for part in parts]
+    upper = text.op(f"shl i64 {wide[1]}, 32")
+    return text.op(f"or disjoint i64 {upper}, {wide[0]}")
 
 
 def shuffle_element(state: Lowering, value: str, elem: Element, lane_xor: int) -> str:

@@ -6,9 +6,9 @@ from ...errors import UnsupportedOp
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Pointer, Scalar
 from ...tile.elementwise import Bitcast, Cast
 from .lowering import Lowering, elementwise
-from .types import register_type
+from .registers import register_type
 
-_EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
+_EIGHT_BIT = (F8E4M3, F8E5M2)
 
 
 @elementwise(Cast)
@@ -51,9 +51,7 @@ def _integer_to_odd(state: Lowering, x: str, source: Scalar) -> str:
     name, sign = register_type(source), "s" if source.is_signed else "u"
     if source.bits < 32:  # exact
         return state.text.op(f"{sign}itofp {name} {x} to float")
-    letter = "l" if source.bits == 64 else "r"
-    text = f"cvt.rz.f32.{sign}{source.bits} $0, $1;"
-    short = state.text.asm(["float"], text, f"=f,{letter}", [(name, x)], effects=False)[0]
+    short = state.machine.round_towards_zero(state, x, source, F32)
     back = state.text.op(f"fpto{sign}i float {short} to {name}")
     return _made_odd(state, short, state.text.op(f"icmp ne {name} {back}, {x}"))
 
@@ -87,9 +85,11 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
     if to in _EIGHT_BIT:
         if rounding == "rtz":
-            raise UnsupportedOp(f"rounding to {to} towards zero is not available on cuda", hint="use rtne")
+            raise UnsupportedOp(
+                f"rounding to {to} towards zero is not available on {state.machine.name}", hint="use rtne"
+            )
         wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
-        return _narrow_to_eight_bit(state, wide, to)
+        return state.machine.narrow_to_eight_bit(state, wide, to)
     if source.bits == to.bits:  # f16 <-> bf16
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
     if source == F64 and to == BF16 and rounding == "rtne":
@@ -101,51 +101,25 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     return state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
 
 
+def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:
+    if source == F8E4M3:
+        return state.machine.widen_e4m3(state, x)
+    # An e5m2 number is the upper byte of the f16 of the same value.
+    wide = state.text.op(f"zext i8 {x} to i16")
+    return state.text.op(f"bitcast i16 {state.text.op(f'shl i16 {wide}, 8')} to half")
+
+
 def _truncate(state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
     if source == F64:
-        x = state.text.asm(["float"], "cvt.rz.f32.f64 $0, $1;", "=f,d", [("double", x)], effects=False)[0]
+        x = state.machine.round_towards_zero(state, x, F64, F32)
         return x if to == F32 else _truncate(state, x, F32, to)
     if to == F16:
-        bits = state.text.asm(["i16"], "cvt.rz.f16.f32 $0, $1;", "=h,f", [("float", x)], effects=False)
-        return state.text.op(f"bitcast i16 {bits[0]} to half")
+        return state.machine.round_towards_zero(state, x, F32, F16)
     # A bfloat is the upper half of a float.
     whole = state.text.op(f"bitcast float {x} to i32")
     upper = state.text.op(f"lshr i32 {whole}, 16")
     half = state.text.op(f"trunc i32 {upper} to i16")
     return state.text.op(f"bitcast i16 {half} to bfloat")
-
-
-def _require_eight_bit(state: Lowering, scalar: Scalar) -> None:
-    if state.target.capability < 89:
-        raise UnsupportedOp(
-            f"{state.target} has no conversions of {scalar}: they need sm_89 or newer",
-            hint="keep the data in tl.float16 on this GPU",
-        )
-
-
-def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:
-    if source == F8E5M2:
-        # An e5m2 number is the upper byte of the f16 of the same value.
-        wide = state.text.op(f"zext i8 {x} to i16")
-        return state.text.op(f"bitcast i16 {state.text.op(f'shl i16 {wide}, 8')} to half")
-    _require_eight_bit(state, source)
-    wide = state.text.op(f"zext i8 {x} to i16")
-    pair = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False)
-    low = state.text.op(f"trunc i32 {pair[0]} to i16")
-    return state.text.op(f"bitcast i16 {low} to half")
-
-
-def _narrow_to_eight_bit(state: Lowering, x: str, to: Scalar) -> str:
-    _require_eight_bit(state, to)
-    zero = state.constant(F32, 0.0)
-    pair = state.text.asm(
-        ["i16"],
-        f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;",
-        "=h,f,f",
-        [("float", zero), ("float", x)],
-        effects=False,
-    )
-    return state.text.op(f"trunc i16 {pair[0]} to i8")
 
 
 @elementwise(Bitcast)

@@ -16,8 +16,7 @@ from .casts import convert
 from .control import loop_hints
 from .elementwise import intrinsic
 from .lowering import Lowering, reach_of, rule
-from .registers import canonical_registers
-from .types import register_type
+from .registers import canonical_registers, register_type
 from .vectors import load_shared, store_shared
 
 

@@ -13,8 +13,7 @@ from ...ir.core import Block, Value
 from ...tile.control import Condition, For, If, While, Yield
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
-from .registers import Registers
-from .types import register_type
+from .registers import Registers, register_type
 
 for _kind in (Yield, Condition):
     RULES.unsupported(_kind, "the operation that owns the region lowers its end")
@@ -119,7 +118,7 @@ def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> st
 
 
 def loop_hints(state: Lowering) -> str:
-    """Metadata that keeps LLVM and ptxas from unrolling: it is where most of their time would go."""
+    """Metadata that keeps LLVM and the assembler from unrolling: it is where most of their time would go."""
     tail = state.module.tail
     number = len(tail)
     if not any("llvm.loop.unroll.disable" in line for line in tail):

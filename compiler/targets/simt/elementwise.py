@@ -1,23 +1,37 @@
-"""Arithmetic, comparisons and selections: one LLVM instruction an element, mostly."""
+"""Operations on one element at a time: mostly one LLVM instruction each.
+
+Mathematical functions are the target's approximations where they are good, templates elsewhere. Those of f16 and bf16
+are computed in f32, and no bitcode library is needed.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
 
 from ...errors import UnsupportedOp
 from ...ir.core import Op, Value
 from ...ir.types import BF16, F16, F32, F64, I1, Scalar
+from ...llvm import maths as templates
+from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
+from .casts import convert
 from .lowering import Lowering, elementwise, rule
-from .types import memory_type, register_type
+from .registers import memory_type, register_type
+
+LOG2_E = 1 / math.log(2)
 
 _OVERLOAD = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
 
-def kind_of(value: Value) -> tuple[Scalar, str]:
+def kind_of(state: Lowering, value: Value) -> tuple[Scalar, str]:
     """Element type of ``value`` and its LLVM spelling; refuses types that only exist in memory."""
     scalar = value.type.scalar
     name = register_type(scalar)
     if scalar.is_float and name == "i8":
-        raise UnsupportedOp(f"there is no arithmetic in {scalar} on cuda", hint="cast to tl.float16 or tl.float32")
+        raise UnsupportedOp(
+            f"there is no arithmetic in {scalar} on {state.machine.name}", hint="cast to tl.float16 or tl.float32"
+        )
     return scalar, name
 
 
@@ -39,19 +53,19 @@ def _count(op: Op) -> int:
 
 @elementwise(ew.Neg)
 def _neg(state: Lowering, op: ew.Neg, args: list[str]) -> str:
-    scalar, name = kind_of(op.x)
+    scalar, name = kind_of(state, op.x)
     return state.text.op(f"fneg {name} {args[0]}" if scalar.is_float else f"sub {name} 0, {args[0]}")
 
 
 @elementwise(ew.Not)
 def _not(state: Lowering, op: ew.Not, args: list[str]) -> str:
-    scalar, name = kind_of(op.x)
+    scalar, name = kind_of(state, op.x)
     return state.text.op(f"xor {name} {args[0]}, {'true' if scalar == I1 else '-1'}")
 
 
 @elementwise(ew.Abs)
 def _abs(state: Lowering, op: ew.Abs, args: list[str]) -> str:
-    scalar, name = kind_of(op.x)
+    scalar, name = kind_of(state, op.x)
     if scalar.is_float:
         return intrinsic(state, "fabs", name, args[0])
     if not scalar.is_signed:
@@ -62,7 +76,7 @@ def _abs(state: Lowering, op: ew.Abs, args: list[str]) -> str:
 def _register_arithmetic(kind: type[ew.Binary], floating: str, integer: str) -> None:
     @elementwise(kind)
     def lower(state: Lowering, op: ew.Binary, args: list[str]) -> str:
-        scalar, name = kind_of(op.lhs)
+        scalar, name = kind_of(state, op.lhs)
         opcode = f"{floating} {state.contract}" if scalar.is_float else f"{integer} "
         return state.text.op(f"{opcode}{name} {args[0]}, {args[1]}")
 
@@ -75,7 +89,7 @@ _register_arithmetic(ew.Mul, "fmul", "mul")
 def _register_bitwise(kind: type[ew.IntegerBinary], signed: str, unsigned: str) -> None:
     @elementwise(kind)
     def lower(state: Lowering, op: ew.IntegerBinary, args: list[str]) -> str:
-        scalar, name = kind_of(op.lhs)
+        scalar, name = kind_of(state, op.lhs)
         opcode = signed if scalar.is_signed else unsigned
         return state.text.op(f"{opcode} {name} {args[0]}, {args[1]}")
 
@@ -90,19 +104,19 @@ _register_bitwise(ew.IntDiv, "sdiv", "udiv")
 
 @elementwise(ew.Div)
 def _div(state: Lowering, op: ew.Div, args: list[str]) -> str:
-    scalar, name = kind_of(op.lhs)
+    scalar, name = kind_of(state, op.lhs)
     if scalar in (F16, BF16):
         wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
         quotient = state.text.op(f"fdiv float {wide[0]}, {wide[1]}")
         return state.text.op(f"fptrunc float {quotient} to {name}")
     if scalar == F32 and not op.precise:
-        return state.text.call("float", "llvm.nvvm.div.full", [("float", a) for a in args])
+        return state.machine.divide(state, args[0], args[1])
     return state.text.op(f"fdiv {name} {args[0]}, {args[1]}")
 
 
 @elementwise(ew.Rem)
 def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
-    scalar, name = kind_of(op.lhs)
+    scalar, name = kind_of(state, op.lhs)
     if scalar in (F16, BF16):
         wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
         rest = state.text.op(f"frem float {wide[0]}, {wide[1]}")
@@ -113,7 +127,7 @@ def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
 
 @elementwise(ew.MulHigh)
 def _mul_high(state: Lowering, op: ew.MulHigh, args: list[str]) -> str:
-    scalar, name = kind_of(op.lhs)
+    scalar, name = kind_of(state, op.lhs)
     wide = f"i{2 * scalar.bits}"
     extend = "sext" if scalar.is_signed else "zext"
     x, y = (state.text.op(f"{extend} {name} {a} to {wide}") for a in args)
@@ -125,7 +139,7 @@ def _mul_high(state: Lowering, op: ew.MulHigh, args: list[str]) -> str:
 def _register_extremum(kind: type[ew.Min] | type[ew.Max], word: str, boolean: str) -> None:
     @elementwise(kind)
     def lower(state: Lowering, op: ew.Min | ew.Max, args: list[str]) -> str:
-        scalar, name = kind_of(op.lhs)
+        scalar, name = kind_of(state, op.lhs)
         if scalar == I1:
             return state.text.op(f"{boolean} i1 {args[0]}, {args[1]}")
         if not scalar.is_float:
@@ -135,7 +149,7 @@ def _register_extremum(kind: type[ew.Min] | type[ew.Max], word: str, boolean: st
             return intrinsic(state, f"{word}num", name, *args)
         if scalar != F64:
             return intrinsic(state, f"{word}imum", name, *args)
-        # PTX has no NaN-propagating min and max of f64.
+        # Hardware has no NaN-propagating min and max of f64.
         nan = state.text.op(f"fcmp uno double {args[0]}, {args[1]}")
         total = state.text.op(f"fadd double {args[0]}, {args[1]}")
         best = intrinsic(state, f"{word}num", name, *args)
@@ -153,7 +167,7 @@ def _compare(state: Lowering, op: ew.Compare, args: list[str]) -> str:
     name = register_type(op.lhs.type.elem)
     predicate = op.predicate
     if op.lhs.type.is_float:
-        kind_of(op.lhs)
+        kind_of(state, op.lhs)
         return state.text.op(f"fcmp {_FLOAT_PREDICATES[predicate]} {name} {args[0]}, {args[1]}")
     if predicate not in ("eq", "ne"):
         elem = op.lhs.type.elem
@@ -170,7 +184,7 @@ def _select(state: Lowering, op: ew.Select, args: list[str]) -> str:
 
 @elementwise(ew.Fma)
 def _fma(state: Lowering, op: ew.Fma, args: list[str]) -> str:
-    _, name = kind_of(op.x)
+    _, name = kind_of(state, op.x)
     return intrinsic(state, "fma", name, *args)
 
 
@@ -188,3 +202,92 @@ def _addptr(state: Lowering, op: ew.AddPtr, args: list[str]) -> str:
 @elementwise(ew.Hint)
 def _hint(state: Lowering, op: ew.Hint, args: list[str]) -> str:
     return args[0]
+
+
+# Mathematical functions --------------------------------------------------------------------------------------
+
+#: Functions that LLVM turns into one instruction for every float type.
+_ROUNDINGS = {ew.Floor: "floor", ew.Ceil: "ceil", ew.Trunc: "trunc", ew.RoundEven: "roundeven"}
+
+
+def _register_rounding(kind: type[ew.FloatUnary], name: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
+        scalar, type = kind_of(state, op.x)
+        if scalar == F64:
+            return intrinsic(state, name, type, args[0])
+        wide = convert(state, args[0], scalar, F32)
+        return convert(state, intrinsic(state, name, "float", wide), F32, scalar)
+
+
+for _kind, _name in _ROUNDINGS.items():
+    _register_rounding(_kind, _name)
+
+
+def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] | None) -> None:
+    """``single``: how f32 is computed unless it shall be precise, a function of (state, x); None for the template."""
+
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatUnary, args: list[str]) -> str:
+        scalar, _ = kind_of(state, op.x)
+        if scalar == F64:
+            return _template(state, kind.mnemonic, scalar, args[0])
+        x = convert(state, args[0], scalar, F32)
+        if single is None or (isinstance(op, ew.Exp) and op.precise):
+            y = _template(state, kind.mnemonic, F32, x)
+        else:
+            y = single(state, x)
+        return convert(state, y, F32, scalar)
+
+
+def _template(state: Lowering, name: str, scalar: Scalar, *operands: str) -> str:
+    type = "double" if scalar == F64 else "float"
+    return templates.emit(Emitter(state.text, contract=True), name, *(Typed(type, x) for x in operands)).name
+
+
+def _register_of_two(kind: type[ew.FloatBinary]) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.FloatBinary, args: list[str]) -> str:
+        scalar, _ = kind_of(state, op.lhs)
+        wide = F64 if scalar == F64 else F32
+        operands = (convert(state, x, scalar, wide) for x in args)
+        return convert(state, _template(state, kind.mnemonic, wide, *operands), wide, scalar)
+
+
+def _exp(state: Lowering, x: str) -> str:
+    scaled = state.text.op(f"fmul float {x}, {state.constant(F32, LOG2_E)}")
+    return state.machine.exp2(state, scaled)
+
+
+_register(ew.Exp2, lambda state, x: state.machine.exp2(state, x))
+_register(ew.Exp, _exp)
+_register(ew.Log, None)
+_register(ew.Log2, None)
+_register(ew.Sin, None)
+_register(ew.Cos, None)
+_register(ew.Tanh, None)
+_register(ew.Erf, None)
+_register(ew.Exp10, None)
+_register(ew.Log10, None)
+_register(ew.Atan, None)
+_register_of_two(ew.Pow)
+_register_of_two(ew.Atan2)
+
+
+@elementwise(ew.Sqrt)
+def _sqrt(state: Lowering, op: ew.Sqrt, args: list[str]) -> str:
+    scalar, _ = kind_of(state, op.x)
+    if scalar == F64:
+        return intrinsic(state, "sqrt", "double", args[0])
+    x = convert(state, args[0], scalar, F32)
+    return convert(state, state.machine.sqrt(state, x, op.precise), F32, scalar)
+
+
+@elementwise(ew.Rsqrt)
+def _rsqrt(state: Lowering, op: ew.Rsqrt, args: list[str]) -> str:
+    scalar, _ = kind_of(state, op.x)
+    if scalar == F64:
+        root = intrinsic(state, "sqrt", "double", args[0])
+        return state.text.op(f"fdiv double {state.constant(F64, 1.0)}, {root}")
+    x = convert(state, args[0], scalar, F32)
+    return convert(state, state.machine.rsqrt(state, x), F32, scalar)

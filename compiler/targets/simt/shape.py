@@ -7,19 +7,15 @@ from ...tile.program import NumPrograms, ProgramId
 from ...tile.shape import Arange, Broadcast, ExpandDims, Join, Permute, Reshape, Splat, Split
 from .lowering import RULES, Lowering, reach_of, rule
 
-_AXES = "xyz"
-
 
 @rule(ProgramId)
 def _program_id(state: Lowering, op: ProgramId) -> None:
-    name = f"llvm.nvvm.read.ptx.sreg.ctaid.{_AXES[op.axis]}"
-    state.define(op.result, [state.text.call("i32", name, [])])
+    state.define(op.result, [state.machine.program_id(state, op.axis)])
 
 
 @rule(NumPrograms)
 def _num_programs(state: Lowering, op: NumPrograms) -> None:
-    name = f"llvm.nvvm.read.ptx.sreg.nctaid.{_AXES[op.axis]}"
-    state.define(op.result, [state.text.call("i32", name, [])])
+    state.define(op.result, [state.machine.num_programs(state, op.axis)])
 
 
 @rule(Arange)

@@ -8,7 +8,7 @@ from ...ir.core import Block, Value
 from ...ir.types import Element
 from ...tile.reduction import Reduce
 from .convert import shuffle_element
-from .lowering import ELEMENT_RULES, RULES, Lowering, reach_of, rule
+from .lowering import ELEMENT_RULES, Lowering, reach_of, rule
 from .registers import Registers
 from .vectors import load_shared, store_shared
 
@@ -28,7 +28,7 @@ def combine(state: Lowering, block: Block, left: Item, right: Item) -> Item:
             for value in op.operands:
                 if value in known:
                     state.define(value, [known[value]])
-            RULES.find(op)(state, op)
+            state.lower(op)
             known.update({r: state.scalar(r) for r in op.results})
     if end is None:
         raise UnsupportedOp("a combining region has no end")

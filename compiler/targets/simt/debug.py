@@ -1,4 +1,4 @@
-"""device_print and device_assert, through the two functions that the CUDA driver provides."""
+"""device_print and device_assert: one thread speaks for each element."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from ...ir.types import F32, F64, Element, Scalar
 from ...tile.debug import Assert, Print
 from .casts import convert
 from .lowering import Lowering, rule
-
-_BUFFER_BYTES = 64
 
 
 @rule(Print)
@@ -49,8 +47,7 @@ def _print_all(state: Lowering, op: Print, value: Value, names: list[tuple[int, 
 
 
 def _printf(state: Lowering, prefix: str, index: list[str], shown: tuple[Element, str, bool] | None) -> None:
-    text = state.text
-    pid = [text.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{a}", []) for a in "xyz"]
+    pid = [state.machine.program_id(state, axis) for axis in range(3)]
     template = "pid (%u, %u, %u) "
     if index:
         template += f"idx ({', '.join(['%u'] * len(index))}) "
@@ -60,8 +57,7 @@ def _printf(state: Lowering, prefix: str, index: list[str], shown: tuple[Element
         word, *field = _argument(state, *shown)
         template += (": " if prefix and not prefix.rstrip().endswith(":") else "") + word
         fields.append((field[0], field[1]))
-    buffer = _fill_buffer(state, fields)
-    text.call("i32", "vprintf", [("ptr", state.module.string(template + "\n")), ("ptr", buffer)])
+    state.machine.print_line(state, template + "\n", fields)
 
 
 def _argument(state: Lowering, elem: Element, name: str, hex: bool) -> tuple[str, str, str]:
@@ -86,20 +82,6 @@ def _argument(state: Lowering, elem: Element, name: str, hex: bool) -> tuple[str
     )
 
 
-def _fill_buffer(state: Lowering, fields: list[tuple[str, str]]) -> str:
-    text = state.text
-    buffer = "%" + text.fresh("buffer")
-    state.entry.append(f"  {buffer} = alloca [{_BUFFER_BYTES} x i8], align 8")
-    offset = 0
-    for type, value in fields:
-        size = 8 if type in ("i64", "double") else 4
-        offset = -(-offset // size) * size
-        place = text.op(f"getelementptr i8, ptr {buffer}, i32 {offset}")
-        text.do(f"store {type} {value}, ptr {place}, align {size}")
-        offset += size
-    return buffer
-
-
 @rule(Assert)
 def _assert(state: Lowering, op: Assert) -> None:
     registers = state.values[op.condition]
@@ -111,18 +93,5 @@ def _assert(state: Lowering, op: Assert) -> None:
     message = state.module.string(op.message or "device_assert failed")
     file = state.module.string(where.file if where else "<unknown>")
     function = state.module.string(state.source.name)
-
-    def fail() -> None:
-        state.text.call(
-            "void",
-            "__assertfail",
-            [
-                ("ptr", message),
-                ("ptr", file),
-                ("i32", str(where.line if where else 0)),
-                ("ptr", function),
-                ("i64", "1"),
-            ],
-        )
-
-    _when(state, failed, fail)
+    line = where.line if where else 0
+    _when(state, failed, lambda: state.machine.fail(state, message, file, line, function))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
-from ...gpu.scan import ScanPlan, plan_scan
+from ...gpu.reduction import ScanPlan, plan_scan
 from ...ir.types import Element
 from ...tile.reduction import Scan
 from .convert import shuffle_from
 from .lowering import Lowering, rule
 from .reduction import Item, combine
-from .types import register_type
+from .registers import register_type
 
 
 @rule(Scan)

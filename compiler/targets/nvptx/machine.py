@@ -1,0 +1,300 @@
+"""How PTX spells what :class:`~..simt.SimtTarget` asks for: intrinsics of LLVM's NVPTX back end where they say all that
+is needed, inline assembly elsewhere.
+
+``ex2.approx`` and its like have no libdevice behind them, so a kernel needs no bitcode library. Accuracy: PTX ISA,
+sections "div", "ex2", "sqrt", "rsqrt". LLVM's own ``atomicrmw`` drops ordering and scope on this target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...errors import UnsupportedOp
+from ...gpu.ops import VectorLoad, VectorStore
+from ...ir.core import Op
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
+from ...layout import MatrixAccess
+from ...target import Target
+from ...tile.memory import AtomicCAS, AtomicRMW
+from .. import simt
+from ..rules import RuleSet
+from ..simt.convert import from_integer, to_integer
+from ..simt.registers import GLOBAL_POINTER, register_type
+from ..simt.vectors import Words, pack
+
+TRIPLE = "nvptx64-nvidia-cuda"
+
+#: The shared rules and those of PTX's own operations (mma.py).
+RULES: RuleSet[Callable[[simt.Lowering, Op], None]] = simt.RULES.extended("cuda")
+
+#: Inline assembly constraint of each LLVM type; others travel as integers of their width.
+_CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d", GLOBAL_POINTER: "l"}
+_AXES = "xyz"
+_EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
+_PRINT_BYTES = 64
+
+
+class PtxMachine(simt.SimtTarget):
+    """NVIDIA GPUs, for one architecture."""
+
+    name = "cuda"
+    triple = TRIPLE
+    calling_convention = "ptx_kernel"
+    rules = RULES
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    # Threads -------------------------------------------------------------------------------------------------
+
+    def kernel_attributes(self, state: simt.Lowering) -> list[str]:
+        attributes = [f'"nvvm.reqntid"="{state.threads}"']
+        if state.schedule.maxnreg is not None:
+            attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')
+        return attributes
+
+    def thread_id(self, state: simt.Lowering) -> str:
+        state.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
+        return state.text.op(f"call range(i32 0, {state.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
+
+    def program_id(self, state: simt.Lowering, axis: int) -> str:
+        return state.text.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{_AXES[axis]}", [])
+
+    def num_programs(self, state: simt.Lowering, axis: int) -> str:
+        return state.text.call("i32", f"llvm.nvvm.read.ptx.sreg.nctaid.{_AXES[axis]}", [])
+
+    def barrier(self, state: simt.Lowering) -> None:
+        state.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
+
+    def shuffle_xor(self, state: simt.Lowering, value: str, word: str, lane_xor: int) -> str:
+        return _shuffle(state, "bfly", value, word, str(lane_xor))
+
+    def shuffle_from(self, state: simt.Lowering, value: str, word: str, lane: str) -> str:
+        return _shuffle(state, "idx", value, word, lane)
+
+    # Memory --------------------------------------------------------------------------------------------------
+
+    def load_global(
+        self,
+        state: simt.Lowering,
+        op: VectorLoad,
+        words: Words,
+        address: str,
+        predicate: str | None,
+        other: list[str] | None,
+    ) -> list[str]:
+        outputs = ", ".join(f"${i}" for i in range(words.count))
+        place = f"{{{outputs}}}" if words.count > 1 else outputs
+        space = ".volatile.global" if op.volatile else f".global{_modifiers(op)}"
+        instruction = f"ld{space}{_suffix(words)} {place}, [${words.count}];"
+        constraints = ",".join([f"={_CONSTRAINTS[words.type]}"] * words.count) + ",l"
+        operands = [(GLOBAL_POINTER, address)]
+        if predicate is not None:
+            # Outputs are tied to what they hold where the load does not happen.
+            instruction = f"@${words.count + 1} {instruction}"
+            constraints += ",b," + ",".join(map(str, range(words.count)))
+            preset = pack(state, words, other) if other is not None else ["0"] * words.count
+            operands.append(("i1", predicate))
+            operands += [(words.type, _zero(words.type) if p == "0" else p) for p in preset]
+        return state.text.asm([words.type] * words.count, instruction, constraints, operands)
+
+    def store_global(
+        self,
+        state: simt.Lowering,
+        op: VectorStore,
+        words: Words,
+        address: str,
+        packed: list[str],
+        predicate: str | None,
+    ) -> None:
+        inputs = ", ".join(f"${i + 1}" for i in range(words.count))
+        place = f"{{{inputs}}}" if words.count > 1 else inputs
+        instruction = f"st.global{_modifiers(op)}{_suffix(words)} [$0], {place};"
+        constraints = "l," + ",".join([_CONSTRAINTS[words.type]] * words.count)
+        operands = [(GLOBAL_POINTER, address), *((words.type, p) for p in packed)]
+        if predicate is not None:
+            instruction = f"@${words.count + 1} {instruction}"
+            constraints += ",b"
+            operands.append(("i1", predicate))
+        state.text.asm([], instruction, constraints + ",~{memory}", operands)
+
+    def store_shared(self, state: simt.Lowering, bits: int, value: str, address: str, predicate: str) -> None:
+        target = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
+        kind = f"i{bits}"
+        state.text.asm(
+            [],
+            f"@$2 st.shared.b{bits} [$0], $1;",
+            f"r,{_CONSTRAINTS[kind]},b,~{{memory}}",
+            [("i32", target), (kind, value), ("i1", predicate)],
+        )
+
+    def load_matrices(self, state: simt.Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
+        count = read.matrices
+        outputs = ", ".join(f"${i}" for i in range(count))
+        transposed = ".trans" if read.transposed else ""
+        pointer = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
+        return state.text.asm(
+            ["i32"] * count,
+            f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{outputs}}}, [${count} + {offset}];",
+            ",".join(["=r"] * count) + ",r,~{memory}",
+            [("i32", pointer)],
+            convergent=True,
+        )
+
+    def atomic(
+        self,
+        state: simt.Lowering,
+        op: AtomicRMW,
+        kind: str,
+        elem: Scalar,
+        address: str,
+        value: str,
+        predicate: str | None,
+    ) -> str:
+        if elem == BF16 and kind == "add" and self.target.capability < 90:
+            raise UnsupportedOp(
+                f"atomic_add of bf16 needs sm_90 or newer, the target is {self.target}",
+                location=op.location,
+                hint="add in f32",
+            )
+        spelling, word = _atomic_spelling(kind, elem)
+        travels = register_type(elem) == word
+        operand = value if travels else to_integer(state, value, elem)
+        result = _atom(state, op, spelling, word, address, [operand], predicate)
+        return result if travels else from_integer(state, result, elem)
+
+    def compare_and_swap(
+        self, state: simt.Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
+    ) -> str:
+        bits = op.value.type.elem.bits
+        return _atom(state, op, f"cas.b{bits}", f"i{bits}", address, [expected, value], predicate)
+
+    # Arithmetic ----------------------------------------------------------------------------------------------
+
+    def divide(self, state: simt.Lowering, x: str, y: str) -> str:
+        return state.text.call("float", "llvm.nvvm.div.full", [("float", x), ("float", y)])
+
+    def exp2(self, state: simt.Lowering, x: str) -> str:
+        return state.text.call("float", "llvm.nvvm.ex2.approx.f", [("float", x)])
+
+    def sqrt(self, state: simt.Lowering, x: str, precise: bool) -> str:
+        name = "llvm.nvvm.sqrt.rn.f" if precise else "llvm.nvvm.sqrt.approx.f"
+        return state.text.call("float", name, [("float", x)])
+
+    def rsqrt(self, state: simt.Lowering, x: str) -> str:
+        return state.text.call("float", "llvm.nvvm.rsqrt.approx.f", [("float", x)])
+
+    def round_towards_zero(self, state: simt.Lowering, x: str, source: Scalar, to: Scalar) -> str:
+        name = register_type(source)
+        spelled = source.name if source.is_float else f"{'s' if source.is_signed else 'u'}{source.bits}"
+        word = "i16" if to == F16 else "float"
+        constraints = f"={_CONSTRAINTS[word]},{_CONSTRAINTS[name]}"
+        made = state.text.asm([word], f"cvt.rz.{to}.{spelled} $0, $1;", constraints, [(name, x)], effects=False)[0]
+        return state.text.op(f"bitcast i16 {made} to half") if to == F16 else made
+
+    def widen_e4m3(self, state: simt.Lowering, x: str) -> str:
+        self._require_eight_bit(F8E4M3)
+        wide = state.text.op(f"zext i8 {x} to i16")
+        pair = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False)
+        low = state.text.op(f"trunc i32 {pair[0]} to i16")
+        return state.text.op(f"bitcast i16 {low} to half")
+
+    def narrow_to_eight_bit(self, state: simt.Lowering, x: str, to: Scalar) -> str:
+        self._require_eight_bit(to)
+        zero = state.constant(F32, 0.0)
+        pair = state.text.asm(
+            ["i16"],
+            f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;",
+            "=h,f,f",
+            [("float", zero), ("float", x)],
+            effects=False,
+        )
+        return state.text.op(f"trunc i16 {pair[0]} to i8")
+
+    def _require_eight_bit(self, scalar: Scalar) -> None:
+        if self.target.capability < 89:
+            raise UnsupportedOp(
+                f"{self.target} has no conversions of {scalar}: they need sm_89 or newer",
+                hint="keep the data in tl.float16 on this GPU",
+            )
+
+    # Debugging: the two functions that the CUDA driver provides ----------------------------------------------
+
+    def print_line(self, state: simt.Lowering, template: str, fields: Sequence[tuple[str, str]]) -> None:
+        text = state.text
+        buffer = "%" + text.fresh("buffer")
+        state.entry.append(f"  {buffer} = alloca [{_PRINT_BYTES} x i8], align 8")
+        offset = 0
+        for type, value in fields:
+            size = 8 if type in ("i64", "double") else 4
+            offset = -(-offset // size) * size
+            place = text.op(f"getelementptr i8, ptr {buffer}, i32 {offset}")
+            text.do(f"store {type} {value}, ptr {place}, align {size}")
+            offset += size
+        text.call("i32", "vprintf", [("ptr", state.module.string(template)), ("ptr", buffer)])
+
+    def fail(self, state: simt.Lowering, message: str, file: str, line: int, function: str) -> None:
+        place = [("ptr", file), ("i32", str(line)), ("ptr", function)]
+        state.text.call("void", "__assertfail", [("ptr", message), *place, ("i64", "1")])
+
+
+def _shuffle(state: simt.Lowering, mode: str, value: str, word: str, lane: str) -> str:
+    kind = "f32" if word == "float" else "i32"
+    operands = [("i32", "-1"), (word, value), ("i32", lane), ("i32", "31")]
+    return state.text.call(word, f"llvm.nvvm.shfl.sync.{mode}.{kind}", operands)
+
+
+def _modifiers(op: VectorLoad | VectorStore) -> str:
+    """A cache operator or an eviction priority; they exclude each other."""
+    if op.cache:
+        return op.cache
+    return f".L1::{op.eviction}" if op.eviction else ""
+
+
+def _suffix(words: Words) -> str:
+    """The end of a PTX ld or st: ``.v4.b32``."""
+    bits = 8 * words.element.bytes
+    if bits < 32:
+        bits = min(32, words.vector * bits)
+    return (f".v{words.count}" if words.count > 1 else "") + f".b{bits}"
+
+
+def _zero(type: str) -> str:
+    return "0.0" if type in ("float", "double") else "0"
+
+
+def _atomic_spelling(kind: str, elem: Scalar) -> tuple[str, str]:
+    """Operation and type of a PTX atom, and the LLVM type in which its operands travel."""
+    bits = elem.bits
+    if elem.is_float and kind == "add":
+        return (f"add.noftz.{elem}", "i16") if elem in (F16, BF16) else (f"add.{elem}", register_type(elem))
+    match kind:
+        case "and" | "or" | "xor":
+            return f"{kind}.b{bits}", f"i{bits}"
+        case "xchg":
+            return f"exch.b{bits}", f"i{bits}"
+        case "add":
+            return f"add.u{bits}", f"i{bits}"
+        case _:
+            return f"{kind}.{'s' if elem.is_signed else 'u'}{bits}", f"i{bits}"
+
+
+def _atom(
+    state: simt.Lowering,
+    op: AtomicRMW | AtomicCAS,
+    spelling: str,
+    word: str,
+    address: str,
+    operands: list[str],
+    predicate: str | None,
+) -> str:
+    letter = _CONSTRAINTS[word]
+    inputs = ", ".join(f"${i + 2}" for i in range(len(operands)))
+    text = f"atom.{op.semantics}.{op.scope}.global.{spelling} $0, [$1], {inputs};"
+    constraints = f"={letter},l" + f",{letter}" * len(operands)
+    every = [(GLOBAL_POINTER, address), *((word, o) for o in operands)]
+    if predicate is not None:
+        text = f"@${len(operands) + 2} {text}"
+        constraints += ",b,0"
+        every += [("i1", predicate), (word, _zero(word))]
+    return state.text.asm([word], text, constraints + ",~{memory}", every)[0]

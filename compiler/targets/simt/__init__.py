@@ -1,0 +1,19 @@
+"""What all SIMT targets share: GPU IR to LLVM text, over the interface that :mod:`.machine` states."""
+
+from . import (  # noqa: F401  (each registers its rules)
+    atomics,
+    casts,
+    control,
+    convert,
+    debug,
+    elementwise,
+    memory,
+    multiply_add,
+    reduction,
+    scan,
+    shape,
+)
+from .lowering import RULES, Lowering, lower_kernel
+from .machine import SimtTarget
+
+__all__ = ["RULES", "Lowering", "SimtTarget", "lower_kernel"]

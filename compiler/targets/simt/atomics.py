@@ -1,0 +1,90 @@
+"""Atomics: one thread performs each element's, and hands the old value to all that hold a copy."""
+
+from __future__ import annotations
+
+from ...gpu.scratch import is_shared_by_threads
+from ...ir.core import Value
+from ...ir.types import F32, F64, SCALARS
+from ...tile.memory import AtomicCAS, AtomicRMW
+from .convert import from_integer, to_integer
+from .lowering import Lowering, reach_of, rule
+from .registers import register_type
+from .vectors import load_shared
+
+
+@rule(AtomicRMW)
+def _rmw(state: Lowering, op: AtomicRMW) -> None:
+    elem = op.value.type.scalar
+    pointer, value = state.values[op.pointer], state.values[op.value]
+    mask = state.values[op.mask] if op.mask is not None else None
+    alone = state.only_thread(op.pointer.type.layout)
+    made: list[str | None] = [None] * len(pointer)
+    for i in pointer.unique():
+        predicate = state.both(alone, mask[i] if mask is not None else None)
+        if elem in (F32, F64) and op.kind in ("min", "max"):
+            made[i] = _float_extremum(state, op, pointer[i], value[i], predicate)
+        else:
+            made[i] = state.machine.atomic(state, op, op.kind, elem, pointer[i], value[i], predicate)
+    _give(state, op.result, made, alone, state.scratch(op) if op in state.allocation.places else 0)
+
+
+def _float_extremum(state: Lowering, op: AtomicRMW, address: str, value: str, predicate: str | None) -> str:
+    """Floats compare like integers: in order where the sign is plus, in reverse order where it is minus."""
+    elem = op.value.type.scalar
+    word = f"i{elem.bits}"
+    bits = state.text.op(f"bitcast {register_type(elem)} {value} to {word}")
+    positive = state.text.op(f"icmp sge {word} {bits}, 0")
+    negative = state.text.op(f"xor i1 {positive}, true")
+    reverse = "min" if op.kind == "max" else "max"
+    signed, unsigned = SCALARS[f"i{elem.bits}"], SCALARS[f"u{elem.bits}"]
+    first = state.machine.atomic(state, op, op.kind, signed, address, bits, state.both(predicate, positive))
+    second = state.machine.atomic(state, op, reverse, unsigned, address, bits, state.both(predicate, negative))
+    chosen = state.text.op(f"select i1 {positive}, {word} {first}, {word} {second}")
+    return from_integer(state, chosen, elem)
+
+
+@rule(AtomicCAS)
+def _cas(state: Lowering, op: AtomicCAS) -> None:
+    elem = op.value.type.elem
+    pointer = state.values[op.pointer]
+    expected, value = state.values[op.expected], state.values[op.value]
+    alone = state.only_thread(op.pointer.type.layout)
+    made: list[str | None] = [None] * len(pointer)
+    for i in pointer.unique():
+        old, new = (to_integer(state, side[i], elem) for side in (expected, value))
+        result = state.machine.compare_and_swap(state, op, pointer[i], old, new, alone)
+        made[i] = from_integer(state, result, elem)
+    _give(state, op.result, made, alone, state.scratch(op) if op in state.allocation.places else 0)
+
+
+def _give(state: Lowering, result: Value, made: list[str | None], alone: str | None, start: int) -> None:
+    """Hand the results to all threads that hold the elements, through shared memory if there are several."""
+    if result not in state.used or not is_shared_by_threads(result) or alone is None:
+        state.define(result, made)
+        return
+    elem, layout = result.type.elem, result.type.layout
+    size = elem.bytes
+    lane = [f * size for f in layout.flat_lane] if layout is not None else []
+    warp = [f * size for f in layout.flat_warp] if layout is not None else []
+    offsets = layout.register_offsets() if layout is not None else (0,)
+    thread = state.thread_bits(lane, warp) if layout is not None else "0"
+    places = {
+        i: state.shared(_place(state, thread, (lane, warp), offsets[i] * size, start))
+        for i, name in enumerate(made)
+        if name is not None
+    }
+    for i, address in places.items():
+        bits = to_integer(state, made[i] or "0", elem)
+        state.machine.store_shared(state, elem.bits, bits, address, alone)
+    state.barrier()
+    state.define(
+        result,
+        [load_shared(state, elem, 1, places[i])[0] if i in places else None for i in range(len(made))],
+    )
+
+
+def _place(state: Lowering, thread: str, bases: tuple[list[int], list[int]], offset: int, start: int) -> str:
+    own = state.add_bits(thread, reach_of((*bases[0], *bases[1])), offset)
+    if not own.startswith("%"):
+        return str(int(own) + start)
+    return state.text.op(f"add nuw nsw i32 {own}, {start}") if start else own

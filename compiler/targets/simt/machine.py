@@ -1,0 +1,162 @@
+"""What a SIMT target provides: the few things that its instruction set spells in its own way.
+
+The rules of this folder lower everything else to LLVM text that any target with warps of 32 lanes, memory shared by the
+threads of a program and barriers can compile. A method appends code to ``state.text`` and returns the names of the
+results; values are LLVM text of the stated types, addresses in global memory ``ptr addrspace(1)``, in shared memory
+``ptr addrspace(3)``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.core import Op
+from ...ir.types import Scalar
+from ...layout import MatrixAccess
+from ..rules import RuleSet
+
+if TYPE_CHECKING:
+    from ...gpu.ops import VectorLoad, VectorStore
+    from ...tile.memory import AtomicCAS, AtomicRMW
+    from .lowering import Lowering
+    from .vectors import Words
+
+
+class SimtTarget(ABC):
+    """One target, as the shared rules see it."""
+
+    #: How messages call it.
+    name: str
+    triple: str
+    #: LLVM's calling convention of kernels.
+    calling_convention: str
+    #: The shared rules, and those of operations that only this target has.
+    rules: RuleSet[Callable[[Lowering, Op], None]]
+
+    # Threads -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def kernel_attributes(self, state: Lowering) -> list[str]:
+        """LLVM attributes of the kernel, such as its number of threads."""
+
+    @abstractmethod
+    def thread_id(self, state: Lowering) -> str:
+        """The number of this thread in its program (i32); lanes are its lowest five bits, the warp the others."""
+
+    @abstractmethod
+    def program_id(self, state: Lowering, axis: int) -> str:
+        """The index of this program along ``axis`` of the grid (i32)."""
+
+    @abstractmethod
+    def num_programs(self, state: Lowering, axis: int) -> str:
+        """The size of the grid along ``axis`` (i32)."""
+
+    @abstractmethod
+    def barrier(self, state: Lowering) -> None:
+        """All threads of the program wait for each other, and see what the others wrote to shared memory."""
+
+    @abstractmethod
+    def shuffle_xor(self, state: Lowering, value: str, word: str, lane_xor: int) -> str:
+        """``value`` (``word``: i32 or float) of the lane whose number differs by ``lane_xor``."""
+
+    @abstractmethod
+    def shuffle_from(self, state: Lowering, value: str, word: str, lane: str) -> str:
+        """``value`` (``word``: i32 or float) of the lane whose number modulo 32 is ``lane`` (i32)."""
+
+    # Memory --------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def load_global(
+        self,
+        state: Lowering,
+        op: VectorLoad,
+        words: Words,
+        address: str,
+        predicate: str | None,
+        other: list[str] | None,
+    ) -> list[str]:
+        """Load ``words`` with the modifiers of ``op`` where ``predicate`` (None: always) holds.
+
+        Elsewhere memory is not touched and the result is ``other`` (elements), zero if that is None.
+        """
+
+    @abstractmethod
+    def store_global(
+        self, state: Lowering, op: VectorStore, words: Words, address: str, packed: list[str], predicate: str | None
+    ) -> None:
+        """Store ``packed`` words with the modifiers of ``op`` where ``predicate`` (None: always) holds."""
+
+    @abstractmethod
+    def store_shared(self, state: Lowering, bits: int, value: str, address: str, predicate: str) -> None:
+        """Store an integer of ``bits`` bits to shared memory where ``predicate`` holds."""
+
+    @abstractmethod
+    def load_matrices(self, state: Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
+        """One i32 of tensor core fragments per matrix of ``read``, ``offset`` bytes past ``address`` (shared)."""
+
+    @abstractmethod
+    def atomic(
+        self,
+        state: Lowering,
+        op: AtomicRMW,
+        kind: str,
+        elem: Scalar,
+        address: str,
+        value: str,
+        predicate: str | None,
+    ) -> str:
+        """The old value of a read-modify-write of ``kind`` on ``elem``, in the order and scope of ``op``.
+
+        Floats are only added and exchanged: their extrema arrive as those of integers.
+
+        Raises:
+            UnsupportedOp: the target has no such operation.
+        """
+
+    @abstractmethod
+    def compare_and_swap(
+        self, state: Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
+    ) -> str:
+        """The old value of a compare-and-swap; operands and result are integers of the element's width."""
+
+    # Arithmetic ----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def divide(self, state: Lowering, x: str, y: str) -> str:
+        """``x / y`` in f32 to 2 ulp."""
+
+    @abstractmethod
+    def exp2(self, state: Lowering, x: str) -> str:
+        """2 to the power ``x`` in f32, to 2 ulp."""
+
+    @abstractmethod
+    def sqrt(self, state: Lowering, x: str, precise: bool) -> str:
+        """The square root in f32: rounded correctly if ``precise``, else approximate."""
+
+    @abstractmethod
+    def rsqrt(self, state: Lowering, x: str) -> str:
+        """The reciprocal square root in f32, approximate."""
+
+    @abstractmethod
+    def round_towards_zero(self, state: Lowering, x: str, source: Scalar, to: Scalar) -> str:
+        """``x`` rounded towards zero: from integers of 32 and 64 bits or f64 to f32, from f32 to f16."""
+
+    @abstractmethod
+    def widen_e4m3(self, state: Lowering, x: str) -> str:
+        """The f16 that equals an f8e4m3 (i8); raises UnsupportedOp where the target has no such conversion."""
+
+    @abstractmethod
+    def narrow_to_eight_bit(self, state: Lowering, x: str, to: Scalar) -> str:
+        """The f8e4m3 or f8e5m2 (i8) nearest to an f32; raises UnsupportedOp where there is no such conversion."""
+
+    # Debugging -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def print_line(self, state: Lowering, template: str, fields: Sequence[tuple[str, str]]) -> None:
+        """Print by C's rules for printf: types (i32, i64, double) and values of ``fields`` into ``template``."""
+
+    @abstractmethod
+    def fail(self, state: Lowering, message: str, file: str, line: int, function: str) -> None:
+        """Stop with an assertion failure; the texts are addresses of zero-terminated strings."""
