@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from deuteron.server import Settings
-from deuteron.server.context import Context
+from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery
 from deuteron.server.dispatch.spool import Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
@@ -24,7 +24,7 @@ Events = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple[Context, str]:
+def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple[ServiceContext, str]:
     """The parts of a service, and a job of it."""
     client = open_client(replace(settings, max_attempts=3))
     return client.app.state.context, client.post("/v1/jobs", json=JOB).json()["id"]  # type: ignore[attr-defined]
@@ -34,12 +34,12 @@ def deliveries(events: list[dict[str, Any]], first: int = 1) -> list[Delivery]:
     return [Delivery(first + place, event) for place, event in enumerate(events)]
 
 
-def stored(context: Context, job_id: str) -> Any:
+def stored(context: ServiceContext, job_id: str) -> Any:
     with context.store.read() as tx:
         return tx.jobs.get(job_id)
 
 
-def kinds(context: Context, job_id: str) -> list[str]:
+def kinds(context: ServiceContext, job_id: str) -> list[str]:
     with context.store.read() as tx:
         return [event.kind for event in tx.events.page(job_id)]
 

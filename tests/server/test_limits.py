@@ -11,7 +11,7 @@ import pytest
 
 from deuteron.server import Settings
 from deuteron.server.limits import BodyLimit, LoopbackOnly, RateLimit
-from deuteron.server.problems import Problem
+from deuteron.server.problems import HttpProblem
 
 
 class Clock:
@@ -89,11 +89,11 @@ def test_no_rate_is_no_limit(limited) -> None:
 def test_bodies_are_counted_over_all_their_chunks(settings: Settings) -> None:
     app = BodyLimit(_app, replace(settings, max_body_bytes=2000, max_upload_bytes=4000))
     assert ask(app, [b"x" * 1000] * 2) == 200
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(HttpProblem) as refused:
         ask(app, [b"x" * 10] * 201)
     assert refused.value.slug == "body-too-large"
     assert ask(app, [b"x" * 1000] * 4, path="/v1/worker/profile") == 200
-    with pytest.raises(Problem):
+    with pytest.raises(HttpProblem):
         ask(app, [b"x" * 1000] * 5, path="/v1/worker/profile")
     assert ask(app, content_length="2000") == 200
     assert ask(app, content_length="2001") == 413
