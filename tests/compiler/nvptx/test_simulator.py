@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simulator import SimulationError, simulate
-from simulator.memory import Memory
+from simulator.memory import SimulatedMemory
 
 REDUCE = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
@@ -72,8 +72,8 @@ def test_divergent_branches_and_unknown_instructions() -> None:
 
 
 @pytest.fixture
-def shared() -> Memory:
-    memory = Memory("shared memory", 64, initialised=False)
+def shared() -> SimulatedMemory:
+    memory = SimulatedMemory("shared memory", 64, initialised=False)
     memory.valid[:] = True
     return memory
 
@@ -82,11 +82,11 @@ ALL = np.ones(32, np.bool_)
 LANES = np.arange(32, dtype=np.int32)
 
 
-def _store(memory: Memory, addresses: np.ndarray, values: np.ndarray, threads: np.ndarray = LANES) -> None:
+def _store(memory: SimulatedMemory, addresses: np.ndarray, values: np.ndarray, threads: np.ndarray = LANES) -> None:
     memory.store(addresses, values.astype(np.int8)[:, None], 1, ALL, threads)
 
 
-def _load(memory: Memory, addresses: np.ndarray, threads: np.ndarray = LANES) -> None:
+def _load(memory: SimulatedMemory, addresses: np.ndarray, threads: np.ndarray = LANES) -> None:
     memory.load(addresses, np.dtype(np.int8), 1, 1, ALL, threads)
 
 
