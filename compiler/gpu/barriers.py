@@ -34,14 +34,17 @@ class Pending:
         return self.read, self.written, self.changed
 
     def copy(self) -> Pending:
+        """The same state, to be changed apart from this one."""
         return Pending(set(self.scratch), *({k: set(v) for k, v in touched.items()} for touched in self.arrays))
 
     def clear(self) -> None:
+        """Forget everything: a barrier was passed."""
         self.scratch.clear()
         for touched in self.arrays:
             touched.clear()
 
     def join(self, other: Pending) -> Pending:
+        """Add what may be pending on another way to the same place."""
         made = self.copy()
         made.scratch |= other.scratch
         for mine, theirs in zip(made.arrays, other.arrays, strict=True):

@@ -73,6 +73,7 @@ class Family:
     resolving: bool = False
 
     def absorb(self, other: Family) -> None:
+        """Take over the members' wishes of ``other``."""
         self.accumulator = self.accumulator or other.accumulator
         self.accesses += other.accesses
         self.derived += other.derived

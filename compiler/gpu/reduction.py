@@ -38,6 +38,7 @@ class ReductionPlan:
 
     @property
     def partials(self) -> int:
+        """How many values of one element warps bring together: a power of two."""
         return 1 << len(self.warp_bits)
 
     def scratch_bytes(self, element_bits: int) -> int:

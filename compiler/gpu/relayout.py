@@ -55,6 +55,7 @@ class Relayout:
         self._in_layout: dict[tuple[Value, LinearLayout | None], Value] = {}
 
     def run(self) -> Function:
+        """The re-emitted function."""
         made = Function(self.source.name, num_warps=self.warps)
         self._blocks.append(made.body)
         for parameter in self.source.parameters:
@@ -96,6 +97,7 @@ class Relayout:
         return made
 
     def emit_block(self, block: Block) -> None:
+        """Re-emit the operations of ``block`` into the innermost block under construction."""
         for op in block.ops:
             try:
                 self._visit(op)

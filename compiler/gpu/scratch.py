@@ -34,6 +34,7 @@ class ByteRange:
     end: int
 
     def overlaps(self, other: ByteRange) -> bool:
+        """Whether the two share a byte."""
         return self.start < other.end and other.start < self.end
 
 

@@ -48,28 +48,35 @@ class PtxMachine(simt.SimtTarget):
     # Threads -------------------------------------------------------------------------------------------------
 
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
+        """``.reqntid`` and, where the schedule asks for it, ``.maxnreg``."""
         attributes = [f'"nvvm.reqntid"="{state.threads}"']
         if state.schedule.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')
         return attributes
 
     def thread_id(self, state: simt.Lowering) -> str:
+        """``%tid.x``."""
         state.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
         return state.text.op(f"call range(i32 0, {state.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
 
     def program_id(self, state: simt.Lowering, axis: int) -> str:
+        """``%ctaid``."""
         return state.text.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{_AXES[axis]}", [])
 
     def num_programs(self, state: simt.Lowering, axis: int) -> str:
+        """``%nctaid``."""
         return state.text.call("i32", f"llvm.nvvm.read.ptx.sreg.nctaid.{_AXES[axis]}", [])
 
     def barrier(self, state: simt.Lowering) -> None:
+        """``barrier.cta.sync``."""
         state.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
 
     def shuffle_xor(self, state: simt.Lowering, value: str, word: str, lane_xor: int) -> str:
+        """``shfl.sync.bfly``."""
         return _shuffle(state, "bfly", value, word, str(lane_xor))
 
     def shuffle_from(self, state: simt.Lowering, value: str, word: str, lane: str) -> str:
+        """``shfl.sync.idx``."""
         return _shuffle(state, "idx", value, word, lane)
 
     # Memory --------------------------------------------------------------------------------------------------
@@ -83,6 +90,7 @@ class PtxMachine(simt.SimtTarget):
         predicate: str | None,
         other: list[str] | None,
     ) -> list[str]:
+        """A predicated ``ld.global``."""
         outputs = ", ".join(f"${i}" for i in range(words.count))
         place = f"{{{outputs}}}" if words.count > 1 else outputs
         space = ".volatile.global" if op.volatile else f".global{_modifiers(op)}"
@@ -107,6 +115,7 @@ class PtxMachine(simt.SimtTarget):
         packed: list[str],
         predicate: str | None,
     ) -> None:
+        """A predicated ``st.global``."""
         inputs = ", ".join(f"${i + 1}" for i in range(words.count))
         place = f"{{{inputs}}}" if words.count > 1 else inputs
         instruction = f"st.global{_modifiers(op)}{_suffix(words)} [$0], {place};"
@@ -119,6 +128,7 @@ class PtxMachine(simt.SimtTarget):
         state.text.asm([], instruction, constraints + ",~{memory}", operands)
 
     def store_shared(self, state: simt.Lowering, bits: int, value: str, address: str, predicate: str) -> None:
+        """A predicated ``st.shared``."""
         target = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
         kind = f"i{bits}"
         state.text.asm(
@@ -129,6 +139,7 @@ class PtxMachine(simt.SimtTarget):
         )
 
     def load_matrices(self, state: simt.Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
+        """``ldmatrix``."""
         count = read.matrices
         outputs = ", ".join(f"${i}" for i in range(count))
         transposed = ".trans" if read.transposed else ""
@@ -151,6 +162,7 @@ class PtxMachine(simt.SimtTarget):
         value: str,
         predicate: str | None,
     ) -> str:
+        """A predicated ``atom``; bf16 is added from sm_90 on."""
         if elem == BF16 and kind == "add" and self.target.capability < 90:
             raise UnsupportedOp(
                 f"atomic_add of bf16 needs sm_90 or newer, the target is {self.target}",
@@ -166,25 +178,31 @@ class PtxMachine(simt.SimtTarget):
     def compare_and_swap(
         self, state: simt.Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
     ) -> str:
+        """A predicated ``atom.cas``."""
         bits = op.value.type.elem.bits
         return _atom(state, op, f"cas.b{bits}", f"i{bits}", address, [expected, value], predicate)
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 
     def divide(self, state: simt.Lowering, x: str, y: str) -> str:
+        """``div.full.f32``."""
         return state.text.call("float", "llvm.nvvm.div.full", [("float", x), ("float", y)])
 
     def exp2(self, state: simt.Lowering, x: str) -> str:
+        """``ex2.approx.f32``."""
         return state.text.call("float", "llvm.nvvm.ex2.approx.f", [("float", x)])
 
     def sqrt(self, state: simt.Lowering, x: str, precise: bool) -> str:
+        """``sqrt.rn.f32`` or ``sqrt.approx.f32``."""
         name = "llvm.nvvm.sqrt.rn.f" if precise else "llvm.nvvm.sqrt.approx.f"
         return state.text.call("float", name, [("float", x)])
 
     def rsqrt(self, state: simt.Lowering, x: str) -> str:
+        """``rsqrt.approx.f32``."""
         return state.text.call("float", "llvm.nvvm.rsqrt.approx.f", [("float", x)])
 
     def round_towards_zero(self, state: simt.Lowering, x: str, source: Scalar, to: Scalar) -> str:
+        """``cvt.rz``."""
         name = register_type(source)
         spelled = source.name if source.is_float else f"{'s' if source.is_signed else 'u'}{source.bits}"
         word = "i16" if to == F16 else "float"
@@ -193,6 +211,7 @@ class PtxMachine(simt.SimtTarget):
         return state.text.op(f"bitcast i16 {made} to half") if to == F16 else made
 
     def widen_e4m3(self, state: simt.Lowering, x: str) -> str:
+        """``cvt.rn.f16x2.e4m3x2``, from sm_89 on."""
         self._require_eight_bit(F8E4M3)
         wide = state.text.op(f"zext i8 {x} to i16")
         pair = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False)
@@ -200,6 +219,7 @@ class PtxMachine(simt.SimtTarget):
         return state.text.op(f"bitcast i16 {low} to half")
 
     def narrow_to_eight_bit(self, state: simt.Lowering, x: str, to: Scalar) -> str:
+        """``cvt.rn.satfinite``, from sm_89 on."""
         self._require_eight_bit(to)
         zero = state.constant(F32, 0.0)
         pair = state.text.asm(
@@ -221,6 +241,7 @@ class PtxMachine(simt.SimtTarget):
     # Debugging: the two functions that the CUDA driver provides ----------------------------------------------
 
     def print_line(self, state: simt.Lowering, template: str, fields: Sequence[tuple[str, str]]) -> None:
+        """``vprintf``, which takes its arguments in a buffer."""
         text = state.text
         buffer = "%" + text.fresh("buffer")
         state.entry.append(f"  {buffer} = alloca [{_PRINT_BYTES} x i8], align 8")
@@ -234,6 +255,7 @@ class PtxMachine(simt.SimtTarget):
         text.call("i32", "vprintf", [("ptr", state.module.string(template)), ("ptr", buffer)])
 
     def fail(self, state: simt.Lowering, message: str, file: str, line: int, function: str) -> None:
+        """``__assertfail``."""
         place = [("ptr", file), ("i32", str(line)), ("ptr", function)]
         state.text.call("void", "__assertfail", [("ptr", message), *place, ("i64", "1")])
 

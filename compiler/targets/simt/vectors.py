@@ -27,6 +27,7 @@ class Words:
 
     @property
     def per_word(self) -> int:
+        """Elements in one word."""
         return self.vector // self.count
 
 
