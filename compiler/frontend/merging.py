@@ -202,8 +202,8 @@ def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool) -> 
     if final:
         return joined
     dead = [scope.get(RETURNED, False) is True for scope in scopes]
-    if dead[0] and dead[1]:
-        return joined
+    if dead[0] and dead[1]:  # nobody reads a variable, but what did not change must still be seen not to have
+        return {name: value for name, value in scopes[0].items() if name not in HIDDEN} | joined
     gone = [scope.get(LEFT, False) is True for scope in scopes]
     doubtful = frozenset().union(
         *(_doubtful(scope) for scope, is_dead in zip(scopes, dead, strict=True) if not is_dead)
