@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTS = Path(__file__).with_suffix("")
 TIMEOUT_SECONDS = 180
 #: What tests read beside the packages.
-BESIDE = ("tests", "benchmarks", "docs", "docker", "examples", ".typing")
+BESIDE = ("development", "tests", "benchmarks", "docs", "docker", "examples", ".typing")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
 

@@ -112,10 +112,10 @@ class Compilation:
             self.depth -= 1
             self.builder.location = location
 
-    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+    def region(self, function: object, args: Sequence[Value], block: Block) -> None:
         """Compile ``function(*args)`` into ``block``, ended by a yield of its results."""
         with self.builder.into(block):
-            result = self.call(function, args, {})
+            result = self.call(function, [tensor(value) for value in args], {})
             parts = result if isinstance(result, tuple) else (result,)
             values: list[Value] = []
             for part in parts:

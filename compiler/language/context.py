@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..errors import Location
     from ..ir.builder import OpT
     from ..ir.core import Block
-    from .tensor import tensor
 
 
 class OpEmitter(Protocol):
@@ -45,7 +44,7 @@ class Context(Protocol):
         """Call a jit function: inlined when compiling, executed when eager."""
         ...
 
-    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+    def region(self, function: object, args: Sequence[Value], block: Block) -> None:
         """Compile a call of ``function`` with ``args`` into ``block``, ended by a yield of its results."""
         ...
 

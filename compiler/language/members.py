@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..tile.memory import RMW_KINDS
 from . import arithmetic, maths, memory, reductions, shapes, standard
 from .builtin import builtin
+from .context import current
 from .inline import LibraryFunction
 from .tensor import Operand, tensor
 
@@ -100,8 +101,6 @@ def _comparison(predicate: str) -> Callable[[tensor, Operand], object]:
 
 def _library_method(function: LibraryFunction) -> Callable[..., object]:
     def method(self: tensor, *args: object, **kwargs: object) -> object:
-        from .context import current
-
         return current().call(function, (self, *args), kwargs)
 
     method.__name__ = function.__name__

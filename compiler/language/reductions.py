@@ -21,7 +21,7 @@ Inputs = tensor | Sequence[tensor]
 
 def _combine(inputs: tuple[tensor, ...], function: object) -> Block:
     block = Block()
-    args = [tensor(block.add_argument(Tile(x.dtype))) for x in (*inputs, *inputs)]
+    args = [block.add_argument(Tile(x.dtype)) for x in (*inputs, *inputs)]
     current().region(function, args, block)
     return block
 

@@ -25,8 +25,8 @@ def names() -> list[str]:
 @cache
 def paths() -> frozenset[str]:
     """All files and folders of the source tree, folders with a slash at the end."""
-    found = set()
-    for top in (*ROOMS, "tests", "docs", "benchmarks", "examples", "docker", ".typing"):
+    found = {path.name for path in ROOT.iterdir() if path.is_file()}
+    for top in (*ROOMS, "development", "tests", "docs", "benchmarks", "examples", "docker", ".typing"):
         for path in [ROOT / top, *(ROOT / top).rglob("*")]:
             if "__pycache__" not in path.parts:
                 found.add(path.relative_to(ROOT).as_posix() + ("/" if path.is_dir() else ""))
@@ -73,8 +73,10 @@ def exists(name: str) -> bool:  # noqa: PLR0911 - one line for each kind of name
         from deuteron.compiler import knobs
 
         return name.partition("=")[0] in knobs.describe()
-    if "/" in name or name.endswith(".py"):
-        return any(path == name or path.endswith("/" + name) for path in paths())
+    if name == "pip install deuteron":
+        return project["project"]["name"] == argument.split()[-1]
+    if "/" in name or name.endswith((".py", ".toml")):
+        return any(path.rstrip("/") == name.rstrip("/") or path.endswith("/" + name) for path in paths())
     if name.startswith("."):
         return f'"{name[1:]}"' in (ROOT / "profiler/session.py").read_text()
     return (

@@ -12,10 +12,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from import_graph import ROOMS, cycles, own_imports  # type: ignore[import-not-found]  # noqa: E402
 
-#: Rooms whose imports inside functions all have their reason beside them.
-EXPLAINED = [room for room in ROOMS if room != "compiler"]
-#: Rooms whose modules are in no cycle, imports inside functions and for type checkers counted.
-ACYCLIC = [room for room in ROOMS if room != "compiler"]
+#: Rooms whose imports inside functions all have their reason beside them: all of them.
+EXPLAINED = list(ROOMS)
+#: Rooms whose modules are in no cycle, imports inside functions and for type checkers counted: all of them.
+ACYCLIC = list(ROOMS)
+
+#: A lowering and the parts that it is made of name each other's types; at run time the parts know no lowering.
+MUTUAL_TYPES = {
+    ("deuteron.compiler.targets.cpu.emission", "deuteron.compiler.targets.cpu.lower"),
+    ("deuteron.compiler.targets.cpu.masks", "deuteron.compiler.targets.cpu.lower"),
+    ("deuteron.compiler.targets.simt.machine", "deuteron.compiler.targets.simt.lowering"),
+    ("deuteron.compiler.targets.simt.machine", "deuteron.compiler.targets.simt.vectors"),
+    ("deuteron.compiler.targets.simt.vectors", "deuteron.compiler.targets.simt.lowering"),
+}
 
 REASON = re.compile(r"# lazy: \S.{7,}")
 IMPORTS = own_imports()
@@ -52,7 +61,8 @@ def test_no_module_is_in_a_cycle(room: str) -> None:
     """A cycle through the compiler is the compiler's: it counts where the compiler is among the rooms."""
     edges: dict[str, set[str]] = defaultdict(set)
     for found in IMPORTS:
-        edges[found.importer].add(found.imported)
+        if not (found.typing_only and (found.importer, found.imported) in MUTUAL_TYPES):
+            edges[found.importer].add(found.imported)
     rooms = [{room_of(module) for module in cycle} for cycle in cycles(edges)]
     through = [
         cycle

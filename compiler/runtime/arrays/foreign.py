@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import LaunchError
+from ..cuda import driver as cuda
 from .dtypes import canonical_dtype
 
 #: Canonical dtype, address, device index (-1: the host).
@@ -98,8 +99,6 @@ def _device_of(value: Any, address: int, on_gpu: bool = False) -> int:
     if name.startswith("cuda"):
         index = name.partition(":")[2]
         return int(index) if index.isdigit() else 0
-    from ..cuda import driver as cuda
-
     if cuda.cuda_device_count() == 0:
         if on_gpu:
             raise LaunchError(f"the array is in GPU memory, but {cuda.why_no_cuda()}", hint="pass a NumPy array")
@@ -108,8 +107,6 @@ def _device_of(value: Any, address: int, on_gpu: bool = False) -> int:
 
 
 def _ask_driver(address: int, on_gpu: bool) -> int:
-    from ..cuda import driver as cuda
-
     driver = cuda.bindings()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     code, index = driver.cuPointerGetAttribute(attribute, address)

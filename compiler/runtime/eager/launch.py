@@ -44,11 +44,11 @@ class InterpretedLaunch:
         variant = self._launch.variant
         function = self._kernel.python()
         if function is None:  # text that is not ours to execute: its IR is interpreted
-            from ...targets.interpreter import run as run_ir
+            from ...targets.interpreter import run as run_ir  # lazy: NumPy, for those who interpret
 
             run_ir(make_tile(Build(variant)), shape, list(passed.values()))
             return
-        from .python import run
+        from .python import run  # lazy: the frontend, for those who interpret
 
         types = {name: kind.tile for name, kind in variant.signature.items()}
         debug = variant.schedule.debug

@@ -13,6 +13,8 @@ from types import CellType, FunctionType
 from typing import TYPE_CHECKING
 
 from ...errors import LaunchError, Location
+from ...frontend.lower import Compilation
+from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
@@ -42,7 +44,7 @@ def run(
         KernelAssertionError: a tl.device_assert failed and ``debug`` is set.
         Whatever the kernel's own Python code raises.
     """
-    from ...targets.interpreter import EagerBuilder, Memory
+    from ...targets.interpreter import EagerBuilder, Memory  # lazy: NumPy, for those who interpret
 
     memory = Memory()
     python = Python()
@@ -72,8 +74,6 @@ class Python:
 
 
 def _with_plain_globals(function: FunctionType) -> FunctionType:
-    from ...frontend.python_builtins import PYTHON_BUILTINS
-
     names = {name: PYTHON_BUILTINS[name] for name in ("range", "min", "max", "abs")}
     names |= {name: unwrap(value) for name, value in function.__globals__.items()}
     cells = [_plain_cell(cell) for cell in function.__closure__ or ()]
@@ -116,10 +116,8 @@ class EagerContext:
             raise LaunchError(f"{function!r} is source text and does not run as Python")
         return self._python[python](*args, **kwargs)
 
-    def region(self, function: object, args: Sequence[tensor], block: Block) -> None:
+    def region(self, function: object, args: Sequence[Value], block: Block) -> None:
         """A combining region is compiled even here: the reduction's rule evaluates it on whole arrays."""
-        from ...frontend.lower import Compilation
-
         compilation = Compilation(self._builder, self.debug)
         with activate(compilation):
             compilation.region(function, args, block)

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from ... import knobs
 from ...errors import LaunchError
+from ..cuda.driver import contexts_in_use
 from ..device import Device, Timer
 from ..devices import default_device, get_device
 
@@ -31,9 +33,6 @@ class Clearable(Protocol):
 
 def benchmark_device() -> Device:
     """Where timing happens unless a device is named: DEUTERON_DEVICE, else the GPU once this process uses one."""
-    from ... import knobs
-    from ..cuda.driver import contexts_in_use
-
     if knobs.device.get():
         return default_device()
     torch = sys.modules.get("torch")

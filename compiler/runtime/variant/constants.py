@@ -9,6 +9,7 @@ from ...ir.types import Pointer, Scalar
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...source.kernel import source_of
+from ..arrays.dtypes import canonical_dtype
 
 _PLAIN = (type(None), bool, int, float, str, tuple, Scalar, Pointer, constexpr)
 
@@ -65,8 +66,6 @@ def constant_text(value: object) -> str:
 
 def _foreign_text(value: object) -> str:
     """NumPy scalars and dtypes of other libraries."""
-    from ..arrays.dtypes import canonical_dtype
-
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         return constant_text(value.item())
     name = getattr(value, "name", None) or getattr(value, "__name__", value)

@@ -93,8 +93,8 @@ def check_stage(variant: Variant, stage: str | None) -> None:
 
 def make_tile(work: Build) -> Function:
     """Source text to optimised tile IR."""
-    from ...frontend import lower
-    from ...tile.passes import PIPELINE
+    from ...frontend import lower  # lazy: a launch from the cache compiles nothing
+    from ...tile.passes import PIPELINE  # lazy: as above
 
     variant = work.variant
     with work.timed("frontend"):
@@ -120,7 +120,7 @@ def _verify(function: Function, step: str) -> None:
 
 
 def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
-    from ...targets import cpu
+    from ...targets import cpu  # lazy: LLVM
 
     with work.timed("llvm"):
         program = cpu.lower_to_llvm(function, work.variant.schedule)
@@ -135,8 +135,8 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
 
 
 def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None:
-    from ...gpu import lower_to_gpu
-    from ...targets import nvptx
+    from ...gpu import lower_to_gpu  # lazy: a launch from the cache compiles nothing
+    from ...targets import nvptx  # lazy: LLVM
 
     variant = work.variant
     with work.timed("gpu"):
@@ -175,7 +175,7 @@ def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None
 def produce(variant: Variant, stage: str) -> Artifact:
     """One stage as text or bytes, made from the source again."""
     if stage == "asm" and variant.target.kind == "cuda":
-        from .disassemble import disassemble
+        from .disassemble import disassemble  # lazy: only for those who look at SASS
 
         cubin = build(variant).artifacts["cubin"]
         return disassemble(bytes(cubin)) if isinstance(cubin, bytes) else cubin

@@ -154,8 +154,8 @@ def pack_arguments(arguments: Sequence[int | float], parameter_types: Sequence[T
 
 
 def _narrow_bits(value: int | float, type: Tile) -> int:
-    from ...tile.elementwise import Constant
-    from .constants import constant_value
+    from ...tile.elementwise import Constant  # lazy: only bf16 and fp8 scalars need it
+    from .constants import constant_value  # lazy: LLVM, for the same
 
     number = int(constant_value(Constant(float(value), type)).value.name)
     return number & ((1 << type.scalar.bits) - 1)
