@@ -167,3 +167,18 @@ def test_a_loop_variable_may_be_bound_again_by_other_loops():
     out = np.zeros(2, np.int64)
     rebound[(1,)](out, 5)
     assert out.tolist() == [16, 1]
+
+
+@triton.jit
+def signed_zero(x, out):
+    z = 0.0
+    if tl.load(x) > 0:
+        z = -0.0
+    tl.store(out, 1.0 / z)
+
+
+def test_zeros_of_both_signs_meet_as_different_values():
+    out = np.zeros(1, np.float32)
+    for sign in (1, -1):
+        signed_zero[(1,)](np.array([sign], np.int32), out)
+        assert out[0] == -sign * np.inf

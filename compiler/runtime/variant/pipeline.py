@@ -111,7 +111,7 @@ def make_tile(work: Build) -> Function:
 
 def _verify(function: Function, step: str) -> None:
     """Raise IRError naming the pass that left wrong IR."""
-    from ...ir import verify
+    from ...ir import verify  # lazy: only when asked to verify
 
     try:
         verify(function)
@@ -120,7 +120,7 @@ def _verify(function: Function, step: str) -> None:
 
 
 def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
-    from ...targets import cpu  # lazy: LLVM
+    from ...targets import cpu  # lazy: loads LLVM
 
     with work.timed("llvm"):
         program = cpu.lower_to_llvm(function, work.variant.schedule)
@@ -136,7 +136,7 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
 
 def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None:
     from ...gpu import lower_to_gpu  # lazy: a launch from the cache compiles nothing
-    from ...targets import nvptx  # lazy: LLVM
+    from ...targets import nvptx  # lazy: loads LLVM
 
     variant = work.variant
     with work.timed("gpu"):
