@@ -61,12 +61,19 @@ def test_grid_functions_see_all_arguments(recorder: Any, x: np.ndarray) -> None:
     assert recorder.last.schedule.num_warps == 8
 
 
-def test_options_tell_variants_apart(recorder: Any, x: np.ndarray) -> None:
-    warps = [4, 8, 4, 1]
-    for count in warps:
+def test_options_that_change_code_tell_variants_apart(recorder: Any, x: np.ndarray) -> None:
+    fusion = [True, False, True]
+    for fused in fusion:
+        kernel[(1,)](x, x, 100, BLOCK=64, enable_fp_fusion=fused)
+    assert [variant.schedule.enable_fp_fusion for variant, _, _ in recorder.launches] == fusion
+    assert len(recorder.compiled) == 2
+
+
+def test_options_that_change_no_code_share_a_variant(recorder: Any, x: np.ndarray) -> None:
+    """On the CPU a program is one thread: the number of warps is accepted and means nothing."""
+    for count in [4, 8, 4, 1]:
         kernel[(1,)](x, x, 100, BLOCK=64, num_warps=count)
-    assert [variant.schedule.num_warps for variant, _, _ in recorder.launches] == warps
-    assert len(recorder.compiled) == 3
+    assert len(recorder.compiled) == 1
 
 
 @pytest.mark.parametrize("grid", [(2**31 - 1,), (1, 65535), (1, 1, 65535)])
