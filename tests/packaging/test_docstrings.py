@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 #: How many public functions of each folder have none. Lower a number when you have written some; never raise one.
-WITHOUT = {"compiler": 313, "profiler": 2, "tuner": 13, "server": 26, "deuteron": 2, "migrations": 2}
+WITHOUT = {"compiler": 87, "profiler": 2, "tuner": 13, "server": 26, "deuteron": 2, "migrations": 2}
 
 
 def public_functions(folder: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
