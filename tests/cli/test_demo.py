@@ -48,6 +48,8 @@ def test_the_main_job_from_end_to_end(run_process, tmp_path: Path):
     assert "matmul 1024 x 256 x 1024: exact: " in ran.out
     assert "vector add 1048576: default: no record of the kernel" in ran.out
 
+    assert "Warning" not in ran.out + ran.err
+
     folder = tmp_path / "deuteron-demo"
     assert f"The files are in {folder}" in ran.out
     for name in ("configs.bundle", "softmax.hatchet", "matmul.hatchet", "service", "service.log"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ import typer
 from deuteron.compiler.extras import require_extras
 from deuteron.tuner.time_text import duration_text
 
+from ..errors import CommandError
 from ..output import print_records, say
-from . import offline, search
+from . import search
 from .service import DemoService
 
 #: Seconds that the searches may take together; the rest of the demo needs about 20 s on two cores.
@@ -67,7 +69,7 @@ def demo(
     say("    service stopped")
 
     steps.begin("launch from the file, in a new process without a service")
-    offline.run_in_new_process(files.bundle, chosen)
+    _launch_in_new_process(files.bundle, chosen)
     _say_where(files)
     say(f"done in {duration_text(steps.elapsed)}")
 
@@ -122,3 +124,17 @@ def _say_where(files: DemoFiles) -> None:
         (files.log, "what the service said"),
     ):
         typer.echo(f"  {path!s:32} {what}")
+
+
+def _launch_in_new_process(bundle: Path, device: str) -> None:
+    """Run ``offline.py`` in a fresh interpreter, which knows nothing of the service.
+
+    Raises:
+        CommandError: it failed; its messages are on stderr already.
+    """
+    sys.stdout.flush()
+    finished = subprocess.run(
+        [sys.executable, "-P", "-m", "deuteron.cli.demo.offline", str(bundle), device], check=False
+    )
+    if finished.returncode:
+        raise CommandError("launching from the bundle failed", hint=f"the bundle is {bundle}")

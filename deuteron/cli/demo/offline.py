@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CommandError
@@ -21,20 +19,6 @@ if TYPE_CHECKING:
 
 #: Error of a result against float64, relative to the largest element, by its dtype.
 _TOLERANCE = {"f32": 1e-4, "bf16": 1e-2}
-
-
-def run_in_new_process(bundle: Path, device: str) -> None:
-    """Run :func:`main` in a fresh interpreter, which knows nothing of the service.
-
-    Raises:
-        CommandError: it failed; its messages are on stderr already.
-    """
-    sys.stdout.flush()
-    finished = subprocess.run(
-        [sys.executable, "-P", "-m", "deuteron.cli.demo.offline", str(bundle), device], check=False
-    )
-    if finished.returncode:
-        raise CommandError("launching from the bundle failed", hint=f"the bundle is {bundle}")
 
 
 def main(bundle: str, device_name: str) -> None:
