@@ -21,7 +21,7 @@ from .core import Attribute, Block, FieldKind, Function, Op, Value
 from .types import Pointer, Scalar, Tile
 
 if TYPE_CHECKING:
-    from ..layout import LinearLayout
+    from ..layout import LinearLayout, SharedLayout
 
 
 def print_function(function: Function, *, locations: bool = False) -> str:
@@ -34,7 +34,7 @@ class _Printer:
         self.locations = locations
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
-        self.layouts: dict[LinearLayout, str] = {}
+        self.layouts: dict[LinearLayout | SharedLayout, str] = {}
         self.counter = 0
         self.lines: list[str] = []
 
@@ -99,9 +99,10 @@ class _Printer:
         return f"%{name}"
 
     def type(self, type: Tile) -> str:
-        if type.layout is None:
+        place = type.layout or type.shared
+        if place is None:
             return str(type)
-        alias = self.layouts.setdefault(type.layout, f"#{len(self.layouts)}")
+        alias = self.layouts.setdefault(place, f"#{len(self.layouts)}")
         return f"tile<{'x'.join([*map(str, type.shape), str(type.elem)])}, {alias}>"
 
     def attribute(self, value: Attribute) -> str:

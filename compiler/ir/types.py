@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 from ..errors import IRError, TypeMismatch
-from ..layout import LinearLayout
+from ..layout import LinearLayout, SharedLayout
 from .questions import PointerQuestions, ScalarQuestions, TileQuestions
 
 #: Largest number of elements in one tile (Triton's TRITON_MAX_TENSOR_NUMEL).
@@ -111,7 +111,7 @@ class Tile(TileQuestions):
     """A statically shaped tile; rank 0 is a scalar.
 
     ``layout`` is None in tile IR and for scalars; in GPU IR it says which register of which thread holds which
-    element.
+    element. A tile that lies in shared memory has a ``shared`` layout instead.
 
     Raises:
         TypeMismatch: a dimension is not a power of two, or the tile has more than 2**20 elements.
@@ -120,6 +120,7 @@ class Tile(TileQuestions):
     elem: Element
     shape: tuple[int, ...] = ()
     layout: LinearLayout | None = None
+    shared: SharedLayout | None = None
 
     def __post_init__(self) -> None:
         if self.shape:
@@ -166,21 +167,26 @@ class Tile(TileQuestions):
 
     def with_elem(self, elem: Element) -> Tile:
         """The same shape and layout with another element type."""
-        return Tile(elem, self.shape, self.layout)
+        return Tile(elem, self.shape, self.layout, self.shared)
 
     def with_shape(self, shape: tuple[int, ...]) -> Tile:
         """The same element type in another shape, without a layout."""
         return Tile(self.elem, shape)
 
     def with_layout(self, layout: LinearLayout | None) -> Tile:
-        """The same element type and shape in another layout; None takes it away."""
-        return self if layout is self.layout else Tile(self.elem, self.shape, layout)
+        """The same element type and shape in registers of another layout; None takes it away."""
+        return self if layout is self.layout and self.shared is None else Tile(self.elem, self.shape, layout)
+
+    def in_shared_memory(self, shared: SharedLayout) -> Tile:
+        """The same element type and shape in shared memory."""
+        return Tile(self.elem, self.shape, None, shared)
 
     def __str__(self) -> str:
         if not self.shape:
             return str(self.elem)
         body = "x".join([*map(str, self.shape), str(self.elem)])
-        return f"tile<{body}, {self.layout}>" if self.layout is not None else f"tile<{body}>"
+        place = self.layout or self.shared
+        return f"tile<{body}, {place}>" if place is not None else f"tile<{body}>"
 
 
 @lru_cache(maxsize=4096)
@@ -232,4 +238,6 @@ def parse_type(text: str) -> Tile:
     if not (m := _TILE.fullmatch(text)):
         raise IRError(f"cannot read the type {text!r}")
     shape = tuple(int(n) for n in m[1][:-1].split("x"))
+    if m[3] and m[3].startswith("#sh"):
+        return Tile(parse_element(m[2]), shape, None, SharedLayout.parse(m[3]))
     return Tile(parse_element(m[2]), shape, LinearLayout.parse(m[3]) if m[3] else None)

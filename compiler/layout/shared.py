@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,6 +12,7 @@ from .f2 import LayoutError, LinearMap, combine, log2_exact
 from .linear import Coordinates, flatten, unflatten
 
 SWIZZLE_SPAN_BYTES = 128
+_FORM = re.compile(r"#sh\[([0-9x]+);([0-9.,]*)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,22 @@ class SharedLayout:
 
     shape: Coordinates
     flat_offset: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> SharedLayout:
+        """The layout of a token as ``str`` prints it; raises LayoutError for text that does not follow the grammar."""
+        match = _FORM.fullmatch(text)
+        if match is None:
+            raise LayoutError(f"{text!r} is not a shared layout", hint="the form is #sh[16x8;0.1,0.2,0.4,1.0,...]")
+        shape = tuple(map(int, match[1].split("x")))
+        bases = [tuple(map(int, basis.split("."))) for basis in match[2].split(",")] if match[2] else []
+        if any(len(basis) != len(shape) for basis in bases):
+            raise LayoutError(f"{text!r} has a basis of another rank than its shape")
+        return cls(shape, tuple(flatten(shape, basis) for basis in bases))
+
+    def __str__(self) -> str:
+        bases = ",".join(".".join(map(str, basis)) for basis in self.offset)
+        return f"#sh[{'x'.join(map(str, self.shape))};{bases}]"
 
     @property
     def offset(self) -> tuple[Coordinates, ...]:

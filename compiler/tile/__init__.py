@@ -1,8 +1,9 @@
 """Tile IR: the operations that kernels are made of, without layouts and without a target."""
 
-from . import control, debug, elementwise, matmul, memory, program, reduction, shape
+from . import blocks, control, debug, elementwise, matmul, memory, program, reduction, shape
 
 __all__ = [
+    "blocks",
     "control",
     "debug",
     "elementwise",

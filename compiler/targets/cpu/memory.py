@@ -7,11 +7,14 @@ from collections.abc import Callable
 from ...ir.core import Value
 from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
-from ...tile import memory
+from ...tile import blocks, memory
 from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
 from .lower import CpuLowering, statements
+
+for _block in (blocks.BlockLoad, blocks.BlockStore):
+    statements.unsupported(_block, "it is expanded to pointers before")
 
 
 def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:

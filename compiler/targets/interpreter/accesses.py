@@ -8,10 +8,14 @@ import numpy as np
 
 from ...errors import MemoryAccessError
 from ...ir.core import Op, Value
+from ...tile import blocks
 from ...tile import memory as m
 from .memory import BadAddress
 from .numbers import Array, dtype_of, rounded, widened
 from .program import Program, evaluates
+
+for _block in (blocks.BlockLoad, blocks.BlockStore):
+    evaluates.unsupported(_block, "it is expanded to pointers before")
 
 
 def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Array:

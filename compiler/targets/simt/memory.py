@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from ...gpu.ops import VectorLoad, VectorStore
+from ...tile.blocks import BlockLoad, BlockStore
 from ...tile.debug import Assume
 from ...tile.memory import Barrier, Load, Store
 from .lowering import RULES, Lowering, rule
 from .registers import Registers
 from .vectors import Words, define_words, packed_words, unpack, words_of
 
-for _kind in (Load, Store):
-    RULES.unsupported(_kind, "the layout pass turns it into a vector access")
+for _kind, _because in (
+    (Load, "the layout pass turns it into a vector access"),
+    (Store, "the layout pass turns it into a vector access"),
+    (BlockLoad, "it is expanded to pointers before, or streamed"),
+    (BlockStore, "it is expanded to pointers before, or streamed"),
+):
+    RULES.unsupported(_kind, _because)
 
 
 @rule(Barrier)

@@ -1,0 +1,71 @@
+"""What a launch of a compiled kernel does besides passing its arguments: check promises, make descriptors, size the grid.
+
+The compiler writes the plan, the launcher follows it, and the disk cache keeps it between them; so it names kernel
+parameters instead of IR values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: An integer that the launcher computes: a number, the name of a kernel parameter, or an operation ("+", "*", "//",
+#: "max") on two such expressions.
+HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A promise about an integer argument that the code relies on.
+
+    ``multiple``: the value is a multiple of ``value``; ``nonnegative``: it is not below zero (``value`` is 0). Where an
+    argument breaks a guard, the launcher compiles the variant that does without it.
+    """
+
+    parameter: str
+    kind: Literal["multiple", "nonnegative"]
+    value: int = 0
+
+    def holds(self, argument: int) -> bool:
+        """Whether ``argument`` keeps the promise."""
+        return argument >= 0 if self.kind == "nonnegative" else argument % self.value == 0
+
+    def __str__(self) -> str:
+        return f"{self.parameter} >= 0" if self.kind == "nonnegative" else f"{self.parameter} % {self.value} == 0"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A TMA descriptor that the launch makes (CUDA driver API, cuTensorMapEncodeTiled).
+
+    Dimensions are listed outermost first, as NumPy's; the last one is contiguous, its stride is 1. ``base``: the pointer
+    parameter; ``elem``: the IR name of the element type; ``sizes``: extents of the array, beyond which loads give
+    ``padding`` ("zero" or "nan") and stores nothing; ``strides``: in elements; ``box``: extents of one copy; ``swizzle``:
+    32, 64 or 128 bytes, 0 for none.
+    """
+
+    base: str
+    elem: str
+    sizes: tuple[HostExpression, ...]
+    strides: tuple[HostExpression, ...]
+    box: tuple[int, ...]
+    swizzle: int
+    padding: str = "zero"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How a kernel is launched.
+
+    ``threads``: of one program, helper warps included. ``descriptors`` follow the kernel's own parameters, 128 bytes
+    each, aligned to 64. ``persistent``: the grid is at most one program a processor (times ``occupancy``), and the
+    sizes of the grid that the user asked for follow as three i32 parameters. ``cluster``: programs of one cluster,
+    along the first grid axis.
+    """
+
+    threads: int
+    guards: tuple[Guard, ...] = ()
+    descriptors: tuple[TensorMap, ...] = ()
+    persistent: bool = False
+    occupancy: int = 1
+    cluster: int = 1
