@@ -1,6 +1,6 @@
-"""What a launch of a compiled kernel does besides passing its arguments: check promises, make descriptors, size the grid.
+"""What a launch does besides passing arguments: check promises, make descriptors, size the grid.
 
-The compiler writes the plan, the launcher follows it, and the disk cache keeps it between them; so it names kernel
+The compiler writes the recipe, the launcher follows it, and the disk cache keeps it between them; so it names kernel
 parameters instead of IR values.
 """
 
@@ -38,10 +38,10 @@ class Guard:
 class TensorMap:
     """A TMA descriptor that the launch makes (CUDA driver API, cuTensorMapEncodeTiled).
 
-    Dimensions are listed outermost first, as NumPy's; the last one is contiguous, its stride is 1. ``base``: the pointer
-    parameter; ``elem``: the IR name of the element type; ``sizes``: extents of the array, beyond which loads give
-    ``padding`` ("zero" or "nan") and stores nothing; ``strides``: in elements; ``box``: extents of one copy; ``swizzle``:
-    32, 64 or 128 bytes, 0 for none.
+    Dimensions are listed outermost first, as NumPy's; the last one is contiguous, its stride is 1. ``base``: the
+    pointer parameter; ``elem``: the IR name of the element type; ``sizes``: extents of the array, beyond which loads
+    give ``padding`` ("zero" or "nan") and stores nothing; ``strides``: in elements; ``box``: extents of one copy;
+    ``swizzle``: 32, 64 or 128 bytes, 0 for none.
     """
 
     base: str
@@ -54,7 +54,7 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchPlan:
+class LaunchRecipe:
     """How a kernel is launched.
 
     ``threads``: of one program, helper warps included. ``descriptors`` follow the kernel's own parameters, 128 bytes
