@@ -13,6 +13,8 @@ from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
+from .asynchronous import Roles, SharedView
+from .ops import ConvertLayout
 from .scratch import Allocation, ByteRange, is_shared_by_threads
 
 #: Through which pointers an array was touched; None stands for any.
@@ -139,9 +141,13 @@ class _Inserter:
         if (place := self.places.get(op)) is not None:
             pending.clear()
             pending.scratch.add(place)
+        pending.scratch.update(self._read_places(op))
         match op:
             case Barrier():
                 pending.clear()
+            case Roles():
+                # The producer touches no memory that consumers write.
+                return self.block(op.consumer, pending, insert=insert)
             case Load():
                 pending.read.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
             case Store():
@@ -158,6 +164,17 @@ class _Inserter:
             case Yield() | Condition() | _:
                 pass
         return pending
+
+    def _read_places(self, op: Op) -> set[ByteRange]:
+        """Places of converted tiles in shared memory that ``op`` reads: nobody may write them before all have done."""
+        found = set()
+        for value in op.operands:
+            made = value.op
+            while isinstance(made, SharedView):
+                made = made.x.op
+            if isinstance(made, ConvertLayout) and made.to.shared is not None:
+                found.add(self.places[made])
+        return found
 
     def _loop(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
         entry = pending

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
+from ..errors import OutOfResources
 from ..ir.core import Function
+from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
-from ..tile.passes import expand_blocks
 from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Costs, Homes
+from .overlap import overlap
 from .relayout import Relayout
+from .roles import GROUP_WARPS
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
 
+#: A pipeline of one slot would only wait.
+FEWEST_SLOTS = 2
 
-def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> GpuFunction:
-    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is,
-    but for block operations, which become pointers.
+
+def lower_to_gpu(
+    function: Function, target: Target, schedule: Schedule, denied: frozenset[Guard] = frozenset()
+) -> GpuFunction:
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+
+    ``denied``: guards that the launch's arguments break. Streams get ``schedule.num_stages`` slots, or as many as fit.
 
     Raises:
         OutOfResources: an operation needs more shared memory than ``target`` has.
         UnsupportedOp: an operation has no form on GPUs.
     """
-    made = assign_layouts(expand_blocks(function), target, schedule)
+    slots = schedule.num_stages
+    while True:
+        try:
+            return _lower(function, target, schedule, slots if slots >= FEWEST_SLOTS else 0, denied)
+        except OutOfResources:
+            if slots < FEWEST_SLOTS:
+                raise
+        slots -= 1
+
+
+def _lower(function: Function, target: Target, schedule: Schedule, slots: int, denied: frozenset[Guard]) -> GpuFunction:
+    streamed = overlap(function, target, schedule, slots, denied)
+    made = assign_layouts(streamed.function, target, schedule)
     allocation = allocate(made, target)
     insert_barriers(made, allocation)
-    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation)
+    threads = 32 * (schedule.num_warps + (GROUP_WARPS if streamed.has_roles else 0))
+    recipe = LaunchRecipe(threads, streamed.guards, streamed.descriptors)
+    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
     return verify_gpu(placed) if schedule.debug else placed
 
 

@@ -143,7 +143,7 @@ def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None
     with work.timed("gpu"):
         gpu = lower_to_gpu(function, variant.target, variant.schedule)
     if stop_after == "gpu":
-        work.artifacts["gpu"] = str(gpu)
+        work.artifacts["gpu"] = print_function(gpu)
         return
     with work.timed("llvm"):
         program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)

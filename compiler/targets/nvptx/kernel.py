@@ -9,7 +9,7 @@ from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
 from ...target import Target
 from .. import simt
-from . import mma  # noqa: F401  (registers its rule)
+from . import copies, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
 #: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler

@@ -1,0 +1,66 @@
+"""Copies that run while products are computed: from loads in loops to rings that somebody fills ahead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.core import Function, Op, Value, uses
+from ..launch_recipe import Guard, TensorMap
+from ..layout.fragments import WARPS_PER_GROUP
+from ..options import Schedule
+from ..target import Target
+from ..tile.axis import analyze
+from ..tile.matmul import Dot
+from ..tile.memory import Load, Store
+from ..tile.passes import cse, dce, licm
+from ..tile.passes.access import structure_accesses
+from ..tile.passes.expand_blocks import expand_blocks
+from .descriptors import Descriptors
+from .multistage import expand_multistage
+from .roles import expand_roles
+from .streams import Finder, products_of
+from .tensorcore import choose_warp_group
+
+#: Fewer slots than that would only wait.
+FEWEST_SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Overlapped:
+    """A tile function with rings, what it relies on, and whether a producer group was added."""
+
+    function: Function
+    guards: tuple[Guard, ...] = ()
+    descriptors: tuple[TensorMap, ...] = ()
+    has_roles: bool = False
+
+
+def overlap(function: Function, target: Target, schedule: Schedule, slots: int, denied: frozenset[Guard]) -> Overlapped:
+    """A copy of ``function`` whose products are fed from rings of ``slots`` slots, as far as ``target`` can."""
+    made = function.clone()
+    made.num_warps = schedule.num_warps
+    if slots < FEWEST_SLOTS or "cp.async" not in target.features:
+        return Overlapped(expand_blocks(made))
+    used = uses(made)
+    guards = structure_accesses(made, lambda op: _feeds_product(op, used), denied)
+    for step in (licm, cse, dce):
+        made = step(made)
+    descriptors = Descriptors(made)
+    streams = Finder(made, analyze(made), target, descriptors).run()
+    has_roles = False
+    if streams and _specialises(made, target, schedule):
+        has_roles = expand_roles(made, streams, slots, "setmaxnreg" in target.features)
+    if not has_roles:
+        expand_multistage(made, streams, slots)
+    return Overlapped(dce(expand_blocks(made)), guards, tuple(descriptors.maps), has_roles)
+
+
+def _feeds_product(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
+    return isinstance(op, Load) and len(op.result.type.shape) == 2 and bool(products_of(op.result, used))
+
+
+def _specialises(function: Function, target: Target, schedule: Schedule) -> bool:
+    """Whether products are those of warp groups, which leave the threads idle enough for another group's work."""
+    dots = [op for op in function.walk() if isinstance(op, Dot)]
+    groups = [choose_warp_group(dot, target, schedule.num_warps) for dot in dots]
+    return schedule.num_warps % WARPS_PER_GROUP == 0 and all(groups)
