@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.core import Function
+from ..launch_recipe import Guard
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
@@ -17,8 +18,11 @@ from .verify import verify_gpu
 RULES = (relayout_rules,)
 
 
-def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> GpuFunction:
-    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+def lower_to_gpu(
+    function: Function, target: Target, schedule: Schedule, denied: frozenset[Guard] = frozenset()
+) -> GpuFunction:
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is. Its recipe
+    may have guards, but none that is ``denied``.
 
     Raises:
         OutOfResources: an operation needs more shared memory than ``target`` has.

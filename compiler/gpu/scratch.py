@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
+from ..launch_recipe import LaunchRecipe
 from ..layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ..layout.access import element_bytes_of
 from ..target import Target
@@ -48,9 +49,11 @@ class Allocation:
 
 @dataclass(eq=False)
 class GpuFunction(Function):
-    """A function whose tiles have layouts and whose scratch has its place: what back ends lower."""
+    """A function whose tiles have layouts and whose scratch has its place: what back ends lower. ``recipe``: what a
+    launch has to do; None: start the threads of ``num_warps`` warps and nothing else."""
 
     allocation: Allocation = field(default_factory=lambda: Allocation({}, 0))
+    recipe: LaunchRecipe | None = None
 
 
 def allocate(function: Function, target: Target) -> Allocation:

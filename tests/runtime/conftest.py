@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent
@@ -35,6 +36,9 @@ class FakeLoaded:
     def launch(self, grid: tuple[int, int, int], values: tuple[Any, ...], stream: Any) -> None:
         self.kernel.log.append((self.kernel.variant, grid, values))
 
+    def bound(self, grid: tuple[int, int, int], values: tuple[Any, ...]) -> Any:
+        return lambda stream: self.launch(grid, values, stream)
+
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: Any) -> None:
         event.start_ns, event.end_ns = 1, 2
         self.launch(event.grid, values, stream)
@@ -54,7 +58,9 @@ class FakeKernel:
 
     def __post_init__(self) -> None:
         schedule = self.variant.schedule
-        self.metadata = KernelMetadata(self.name, str(self.variant.target), self.variant.key, schedule.num_warps, 1, 1)
+        recipe = LaunchRecipe(32 * schedule.num_warps)
+        target, key = str(self.variant.target), self.variant.key
+        self.metadata = KernelMetadata(self.name, target, key, schedule.num_warps, 1, 1, recipe)
 
     @property
     def name(self) -> str:
