@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +11,16 @@ from typing import Any
 import pytest
 
 from deuteron.compiler.launch_recipe import LaunchRecipe
+from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 from deuteron.compiler.runtime.variant.variant import Variant
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fake_driver import FakeDriver  # noqa: E402 - beside this file
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +105,12 @@ def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             value._variants.clear()
     monkeypatch.setattr(launcher, "compile_variant", made.compile)
     yield made
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    """A CUDA driver that notes what it is asked, with one GPU, ``cuda:0``."""
+    made = FakeDriver()
+    made.install(monkeypatch)
+    yield made
+    devices.get_device.cache_clear()
