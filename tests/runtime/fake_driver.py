@@ -13,6 +13,7 @@ import pytest
 
 from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime import devices
+from deuteron.compiler.runtime.cuda import device as cuda_device
 from deuteron.compiler.runtime.cuda import driver as cuda
 from deuteron.compiler.runtime.cuda.device import CudaDevice
 from deuteron.compiler.runtime.device import DeviceProperties
@@ -74,6 +75,7 @@ class FakeDriver:
         monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
         monkeypatch.setattr(cuda, "primary_context", lambda index: "context")
         monkeypatch.setattr(cuda, "current_stream", lambda index: self.stream)
+        monkeypatch.setattr(cuda_device, "_free", lambda index, address: None)  # arrays may outlive the test
         devices.get_device.cache_clear()
         monkeypatch.setattr(devices, "_cuda_device", lambda index: device)
         return device

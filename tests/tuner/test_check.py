@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import knobs
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant import pipeline
@@ -78,7 +79,8 @@ def test_what_is_measured_is_what_launches_at_these_sizes_run(
 
     monkeypatch.setattr(pipeline, "_build_cpu", with_guard)
     sized = Problem(problem.spec, {"n": n}, "f32")
-    kernel = compile_variant(sized, sized.variant({"WRONG": 0, "BLOCK": 64}), "cpu")
+    with knobs.cache_bytes.scope(0):
+        kernel = compile_variant(sized, sized.variant({"WRONG": 0, "BLOCK": 64}), "cpu")
     assert kernel.variant is not None
     assert kernel.variant.denied == (() if fits else (guard,))
     assert kernel.metadata.recipe.guards == ((guard,) if fits else ())
