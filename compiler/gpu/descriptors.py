@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..ir.core import Function, Value
 from ..ir.types import Pointer, Scalar
-from ..launch_recipe import HostExpression, TensorMap
+from ..launch_recipe import Guard, HostExpression, TensorMap
 from ..tile import elementwise as ew
 from ..tile.axis import AxisFacts
 from ..tile.blocks import BlockLoad, BlockStore
@@ -24,17 +24,26 @@ _OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.IntDiv: 
 
 
 class Descriptors:
-    """The descriptors of one function, numbered in order of use; equal ones are made once."""
+    """The descriptors of one function, numbered in order of use; equal ones are made once.
 
-    def __init__(self, function: Function) -> None:
+    ``guards``: what they need of the arguments; no descriptor needs one of ``denied``.
+    """
+
+    def __init__(self, function: Function, denied: frozenset[Guard] = frozenset()) -> None:
         self.parameters = {p.value: p.name for p in function.parameters}
+        self.denied = denied
         self.maps: list[TensorMap] = []
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Sizes and strides of a descriptor are positive."""
+        return tuple(dict.fromkeys(guard for made in self.maps for guard in _positive(made)))
 
     def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
         can be none."""
         made = self._tensor_map(op, axis, swizzle, facts)
-        if made is None:
+        if made is None or self.denied.intersection(_positive(made)):
             return -1
         if made not in self.maps:
             self.maps.append(made)
@@ -88,6 +97,10 @@ class Descriptors:
                 return None if left is None or right is None else (_OPERATIONS[type(binary)], left, right)
             case _:
                 return None
+
+
+def _positive(made: TensorMap) -> list[Guard]:
+    return [Guard(name, "positive") for name in (*made.sizes, *made.strides) if isinstance(name, str)]
 
 
 def box_order(rank: int, tile_rank: int, axis: int) -> list[int]:

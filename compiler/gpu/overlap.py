@@ -45,13 +45,14 @@ def overlap(function: Function, target: Target, schedule: Schedule, slots: int, 
     guards = structure_accesses(made, lambda op: _feeds_product(op, used), denied)
     for step in (licm, cse, dce):
         made = step(made)
-    descriptors = Descriptors(made)
+    descriptors = Descriptors(made, denied)
     streams = Finder(made, analyze(made), target, descriptors).run()
     has_roles = False
     if streams and _specialises(made, target, schedule):
         has_roles = expand_roles(made, streams, slots, "setmaxnreg" in target.features)
     if not has_roles:
         expand_multistage(made, streams, slots)
+    guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
     return Overlapped(dce(expand_blocks(made)), guards, tuple(descriptors.maps), has_roles)
 
 

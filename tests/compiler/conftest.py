@@ -122,7 +122,7 @@ def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Arg
     target = Target.parse(device.target)
     program = _ptx_program(function, target, schedule)
     metadata = KernelMetadata(
-        program.name, device.target, "", program.num_warps, 1, 1, shared_bytes=program.shared_bytes
+        program.name, device.target, "", program.num_warps, 1, 1, program.recipe, shared_bytes=program.shared_bytes
     )
     signature = {q.name: parse_argument_type(str(q.value.type.elem)) for q in function.parameters}
     ptx = nvptx.emit_ptx(program, target, schedule)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import LaunchError
 from ..arrays.arguments import describe
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
+from ..launch.bound import Relaunch
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
 from ..launch.kernel import Kernel, Launch
@@ -39,6 +40,10 @@ class InterpretedLaunch:
                 for name, kind in self._launch.signature.items()
             }
             self._observe(shape, given, lambda: self._run(shape, passed))
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call, to be repeated."""
+        return lambda: self(grid, values, arguments)
 
     def _run(self, shape: tuple[int, int, int], passed: dict[str, Any]) -> None:
         variant = self._launch.variant

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...gpu.scratch import GpuFunction
+from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
 from ...target import Target
@@ -29,12 +30,14 @@ _PTX_VERSION = {
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """One kernel as LLVM text. ``shared_bytes``: dynamic shared memory that a launch must provide."""
+    """One kernel as LLVM text. ``shared_bytes``: dynamic shared memory that a launch must provide; ``recipe``: what
+    else a launch has to do."""
 
     llvm: str
     name: str
     shared_bytes: int
     num_warps: int
+    recipe: LaunchRecipe
 
 
 def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
@@ -44,7 +47,8 @@ def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> 
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
     state = simt.lower_kernel(function, PtxMachine(target), schedule)
-    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps)
+    recipe = function.recipe or LaunchRecipe(32 * state.warps)
+    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps, recipe)
 
 
 def machine_for(target: Target) -> Machine:
