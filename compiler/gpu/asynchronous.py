@@ -111,6 +111,38 @@ class Release(Op, mnemonic="gpu.release", effect=Effect.WRITE):
     pipe: Value
 
 
+class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
+    """Begin to write a box of an array from registers, through shared memory and the copy engine.
+
+    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``reuses``: it may
+    be that of rings, which are idle by then.
+    """
+
+    base: Value
+    sizes: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    offsets: tuple[Value, ...]
+    value: Value
+    place: Tile
+    descriptor: int
+    parts: int
+    reuses: bool
+
+
+class Drain(Op, mnemonic="gpu.drain", effect=Effect.WRITE):
+    """Wait until all boxes that were put have left shared memory: the end of a kernel frees it."""
+
+
+class GridSize(Op, mnemonic="gpu.grid_size"):
+    """The size of the grid that the user asked for, along ``axis``, where the launched one is smaller."""
+
+    axis: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: an i32."""
+        return (Tile(I32),)
+
+
 class SharedView(Op, mnemonic="gpu.shared_view"):
     """The same shared memory as a tile with dimension i = old dimension ``order[i]``."""
 

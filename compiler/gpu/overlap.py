@@ -17,9 +17,11 @@ from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
 from .multistage import expand_multistage
+from .persistent import make_persistent, may_persist
 from .roles import expand_roles
 from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
+from .write_back import put_results
 
 #: Fewer slots than that would only wait.
 FEWEST_SLOTS = 2
@@ -27,12 +29,13 @@ FEWEST_SLOTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Overlapped:
-    """A tile function with rings, what it relies on, and whether a producer group was added."""
+    """A tile function with rings, and what a launch has to know of it."""
 
     function: Function
     guards: tuple[Guard, ...] = ()
     descriptors: tuple[TensorMap, ...] = ()
     has_roles: bool = False
+    persistent: bool = False
 
 
 def overlap(function: Function, target: Target, schedule: Schedule, slots: int, denied: frozenset[Guard]) -> Overlapped:
@@ -42,22 +45,30 @@ def overlap(function: Function, target: Target, schedule: Schedule, slots: int, 
     if slots < FEWEST_SLOTS or "cp.async" not in target.features:
         return Overlapped(expand_blocks(made))
     used = uses(made)
-    guards = structure_accesses(made, lambda op: _feeds_product(op, used), denied)
+    guards = structure_accesses(made, lambda op: _concerns_products(op, used), denied)
     for step in (licm, cse, dce):
         made = step(made)
+    persistent = bool(schedule.persistent) and may_persist(made)
+    if persistent:
+        make_persistent(made)
+    facts = analyze(made)
     descriptors = Descriptors(made, denied)
-    streams = Finder(made, analyze(made), target, descriptors).run()
+    streams = Finder(made, facts, target, descriptors).run()
+    if streams and "tma" in target.features:
+        put_results(made, facts, descriptors, None)
     has_roles = False
     if streams and _specialises(made, target, schedule):
         has_roles = expand_roles(made, streams, slots, "setmaxnreg" in target.features)
     if not has_roles:
         expand_multistage(made, streams, slots)
     guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
-    return Overlapped(dce(expand_blocks(made)), guards, tuple(descriptors.maps), has_roles)
+    return Overlapped(dce(expand_blocks(made)), guards, tuple(descriptors.maps), has_roles, persistent)
 
 
-def _feeds_product(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
-    return isinstance(op, Load) and len(op.result.type.shape) == 2 and bool(products_of(op.result, used))
+def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
+    if isinstance(op, Store):
+        return op.value.type.rank == 2
+    return len(op.result.type.shape) == 2 and bool(products_of(op.result, used))
 
 
 def _specialises(function: Function, target: Target, schedule: Schedule) -> bool:

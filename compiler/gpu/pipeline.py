@@ -51,7 +51,7 @@ def _lower(function: Function, target: Target, schedule: Schedule, slots: int, d
     allocation = allocate(made, target)
     insert_barriers(made, allocation)
     threads = 32 * (schedule.num_warps + (GROUP_WARPS if streamed.has_roles else 0))
-    recipe = LaunchRecipe(threads, streamed.guards, streamed.descriptors)
+    recipe = LaunchRecipe(threads, streamed.guards, streamed.descriptors, streamed.persistent)
     placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
     return verify_gpu(placed) if schedule.debug else placed
 

@@ -15,7 +15,7 @@ from ..tile.elementwise import Cast
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
-from .asynchronous import Fetch, RingBuffer, Roles, Slot, Wgmma
+from .asynchronous import Fetch, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
 from .reduction import scan_layout
@@ -184,6 +184,12 @@ def _slot(state: Relayout, op: Slot) -> None:
 @_rule(Fetch)
 def _fetch(state: Relayout, op: Fetch) -> None:
     state.emit(op.clone({v: state.demand(v, None) for v in op.operands}), op)
+
+
+@_rule(Put)
+def _put(state: Relayout, op: Put) -> None:
+    env = {v: state.demand(v, None) for v in op.operands if v is not op.value}
+    state.emit(op.clone({**env, op.value: state.demand(op.value, state.natural(op.value))}), op)
 
 
 @_rule(Roles)

@@ -18,7 +18,7 @@ from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce
-from .asynchronous import Pipe, RingBuffer
+from .asynchronous import Pipe, Put, RingBuffer
 from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
@@ -86,11 +86,16 @@ def allocate(function: Function, target: Target) -> Allocation:
 def _lasting(function: Function) -> tuple[dict[Op, ByteRange], int]:
     """What keeps its place, tiles first, and where that ends."""
     places: dict[Op, ByteRange] = {}
-    cursor = 0
+    cursor = shared = 0
     for op in function.walk():
         if size := _tile_bytes(op):
+            if isinstance(op, Put) and op.reuses:
+                places[op] = ByteRange(0, size)
+                shared = max(shared, size)
+                continue
             places[op] = ByteRange(cursor, cursor + size)
             cursor += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
+    cursor = max(cursor, shared)
     for op in function.walk():
         if isinstance(op, Pipe):
             size = BARRIER_BYTES * op.slots * (2 if op.readers else 1)
@@ -104,6 +109,8 @@ def _tile_bytes(op: Op) -> int:
     match op:
         case RingBuffer():
             return op.slots * op.tile.size * element_bytes_of(bits_of(op.tile))
+        case Put():
+            return op.place.size * element_bytes_of(bits_of(op.place)) // op.parts
         case ConvertLayout() if op.to.shared is not None:
             return op.to.size * element_bytes_of(bits_of(op.to))
         case _:

@@ -15,11 +15,12 @@ from ..ir.types import Pointer, Scalar, Tile
 from ..layout import shared_tensor_core, widest_swizzle
 from ..target import Target
 from ..tile.axis import AxisFacts
-from ..tile.blocks import BlockLoad
+from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
 from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
 from ..tile.shape import Permute
+from .arrays import Arrays
 from .descriptors import Descriptors
 
 #: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
@@ -82,11 +83,12 @@ def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
     return found
 
 
-def contiguous_axis(load: BlockLoad) -> int | None:
+def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
     """The axis of the tile along which elements of the array are neighbours."""
-    lead = len(load.strides) - len(load.shape)
-    for axis in reversed(range(len(load.shape))):
-        made = load.strides[lead + axis].op
+    rank = len(op.shape) if isinstance(op, BlockLoad) else op.value.type.rank
+    lead = len(op.strides) - rank
+    for axis in reversed(range(rank)):
+        made = op.strides[lead + axis].op
         if isinstance(made, Constant) and made.value == 1:
             return axis
     return None
@@ -101,6 +103,8 @@ class Finder:
         self.target = target
         self.descriptors = descriptors
         self.used = uses(function)
+        self.arrays = Arrays(function)
+        self.written = self.arrays.written(function)
 
     def run(self) -> list[Stream]:
         """The streams in program order; loops around streams are not streamed themselves."""
@@ -130,6 +134,9 @@ class Finder:
         inside = set(loop.body.ops)
         products = products_of(load.result, self.used)
         if axis is None or len(load.shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32):
+            return None
+        # What the kernel itself writes may be read again later: a copy ahead of its time would miss it.
+        if None in self.written or self.arrays.accessed(load) in self.written | {None}:
             return None
         if load.padding != "zero" or not products or any(p not in inside for p in products):
             return None

@@ -144,7 +144,7 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     for name, value in options.items():
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
-        wanted = bool if name in ("enable_fp_fusion", "debug") else int
+        wanted = bool if name in ("enable_fp_fusion", "debug", "persistent") else int
         optional = name == "maxnreg" and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Fetch
+from ...gpu.asynchronous import Drain, Fetch, GridSize, Put
 from ...gpu.descriptors import box_order
 from ...ir.core import Value
 from ...ir.types import Tile
-from ...layout import LinearLayout, coalesced, matrix_descriptor, plan_shared_access
-from ..simt.convert import addresses
+from ...layout import (
+    LinearLayout,
+    MatrixAccess,
+    SharedAccess,
+    coalesced,
+    matrix_descriptor,
+    plan_matrix_access,
+    plan_shared_access,
+)
+from ..simt.convert import addresses, store_registers
 from ..simt.lowering import Lowering, reach_of, rule
 from ..simt.registers import GLOBAL_POINTER, register_type
 from .machine import RULES
+from .matrices import store_matrices
 from .pipes import barrier_address, filling, leader
 
 
@@ -79,6 +88,72 @@ def _index(state: Lowering, value: Value) -> str:
     if bits == 32:
         return name
     return state.text.op(f"{'trunc' if bits > 32 else 'sext'} i{bits} {name} to i32")
+
+
+@rule(Put, RULES)
+def _put(state: Lowering, op: Put) -> None:
+    """Part by part: wait until memory is free, write, let one thread begin the copies."""
+    shared, layout = op.place.shared, op.value.type.layout
+    if shared is None or layout is None:
+        raise UnsupportedOp("gpu.put needs a layout and a place", location=op.location)
+    bits = op.place.elem.bits
+    size = op.place.size * op.place.elem.bytes
+    write = plan_matrix_access(layout, shared, bits) or plan_shared_access(layout, shared, bits)
+    start = state.scratch(op)
+    for part in range(op.parts):
+        first, end = part * size // op.parts, (part + 1) * size // op.parts
+        state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", leader(state))])
+        state.barrier()
+        _write_part(state, op, write, range(first, end), start)
+        state.machine.publish_shared(state)
+        state.barrier()
+        _copy_part(state, op, range(first, end), start)
+
+
+_WAIT_READ = "cp.async.bulk.wait_group.read 0;"
+
+
+def _write_part(state: Lowering, op: Put, write: MatrixAccess | SharedAccess, part: range, start: int) -> None:
+    """Store those registers of the value that lie in ``part`` (bytes of the whole tile)."""
+    shift = start - part.start
+    if isinstance(write, MatrixAccess):
+        store_matrices(state, op.value, write, part, shift)
+        return
+    to = addresses(state, write, shift)
+    for number, group in enumerate(write.registers):
+        if write.offsets[number] in part:
+            store_registers(state, op.value, group, to(number))
+
+
+def _copy_part(state: Lowering, op: Put, part: range, start: int) -> None:
+    tile = op.place
+    axis = contiguous_axis(tile)
+    panel = _panel(tile, axis)
+    order = box_order(len(op.strides), tile.rank, axis)
+    outer = [_index(state, op.offsets[d]) for d in reversed(order[:-1])]
+    inner = _index(state, op.offsets[order[-1]])
+    rank = len(order)
+    places = ", ".join(f"${1 + i}" for i in range(rank))
+    text = f"@${2 + rank} cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$0, {{{places}}}], [${1 + rank}];"
+    constraints = ",".join(["l", *["r"] * rank, "r", "b"]) + ",~{memory}"
+    bytes_of_panel = tile.size // tile.shape[axis] * panel * tile.elem.bytes
+    speaks = leader(state)
+    for number in range(part.start // bytes_of_panel, part.stop // bytes_of_panel):
+        first = state.text.op(f"add i32 {inner}, {number * panel}") if number else inner
+        place = barrier_address(state, start + number * bytes_of_panel - part.start)
+        operands = [("ptr", f"%d{op.descriptor}"), *(("i32", c) for c in (first, *outer))]
+        state.text.asm([], text, constraints, [*operands, ("i32", place), ("i1", speaks)])
+    state.text.asm([], "@$0 cp.async.bulk.commit_group;", "b,~{memory}", [("i1", speaks)])
+
+
+@rule(Drain, RULES)
+def _drain(state: Lowering, op: Drain) -> None:
+    state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", leader(state))])
+
+
+@rule(GridSize, RULES)
+def _grid_size(state: Lowering, op: GridSize) -> None:
+    state.define(op.result, [f"%g{op.axis}"])
 
 
 # Copies by threads -------------------------------------------------------------------------------------------

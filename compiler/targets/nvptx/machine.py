@@ -60,9 +60,10 @@ class PtxMachine(simt.SimtTarget):
         return attributes
 
     def hidden_parameters(self, state: simt.Lowering) -> list[str]:
-        """TMA descriptors, in constant memory."""
-        count = len(state.source.recipe.descriptors)
-        return [f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %d{i}' for i in range(count)]
+        """TMA descriptors, in constant memory; the grid that the user asked for, where another one is launched."""
+        recipe = state.source.recipe
+        made = [f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %d{i}' for i in range(len(recipe.descriptors))]
+        return made + ([f"i32 %g{axis}" for axis in range(3)] if recipe.persistent else [])
 
     def thread_id(self, state: simt.Lowering) -> str:
         """``%tid.x``."""

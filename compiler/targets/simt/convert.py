@@ -74,7 +74,7 @@ def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
     start = state.scratch(op)
     writes = addresses(state, plan.write, start)
     for i, group in enumerate(plan.write.registers):
-        _store_registers(state, op.x, group, writes(i))
+        store_registers(state, op.x, group, writes(i))
     state.machine.publish_shared(state)
     state.barrier()
     state.places[op.result] = str(start)
@@ -94,7 +94,7 @@ def _through_shared(state: Lowering, plan: SharedMemory, source: Value, start: i
         if turn:
             state.barrier()
         for i in range(turn * write_step, (turn + 1) * write_step):
-            _store_registers(state, source, plan.write.registers[i], writes(i))
+            store_registers(state, source, plan.write.registers[i], writes(i))
         state.barrier()
         for i in range(turn * read_step, (turn + 1) * read_step):
             loaded = load_shared(state, elem, plan.read.vector, reads(i))
@@ -103,7 +103,8 @@ def _through_shared(state: Lowering, plan: SharedMemory, source: Value, start: i
     return [names[c] for c in plan.read.canonical]
 
 
-def _store_registers(state: Lowering, source: Value, registers: Sequence[int], address: str) -> None:
+def store_registers(state: Lowering, source: Value, registers: Sequence[int], address: str) -> None:
+    """Store consecutive elements of ``source`` to shared memory, as one vector."""
     words = words_of(source.type.elem, len(registers))
     store_words(state, words, packed_words(state, source, registers), address)
 
@@ -142,7 +143,7 @@ def _by_matrices(state: Lowering, plan: OperandPlan, source: Value, start: int) 
     """The words of the operand's fragments, by their first register."""
     writes = addresses(state, plan.write, start)
     for i, group in enumerate(plan.write.registers):
-        _store_registers(state, source, group, writes(i))
+        store_registers(state, source, group, writes(i))
     state.barrier()
     return _read_matrices(state, plan.read, str(start))
 
