@@ -10,8 +10,8 @@ or is wrong is reported and costs only itself.
 
 ``--peers`` adds Triton: its best over the configurations of its matmul tutorial (and tiles for small M), and deuteron
 with default schedule at that best configuration ("/same"). ``--configs`` replaces deuteron's candidates: JSON, a list
-of objects with BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, num_warps, num_stages and ``schedule``, an object of further schedule
-options; a list in place of a value stands for each of its members.
+of objects with BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, num_warps, num_stages and ``schedule``, an object of further
+schedule options; a list in place of a value stands for each of its members.
 """
 
 from __future__ import annotations
