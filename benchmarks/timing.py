@@ -12,6 +12,8 @@ import torch
 
 #: Bytes that are overwritten before each launch on a GPU: four times the L2 of the largest, as in Triton's do_bench.
 FLUSH = 256 << 20
+#: Clock cycles that the GPU waits after that, about 50 us: a call of several kernels is queued before the first begins.
+HEAD_START = 100_000
 
 Call = Callable[[], object]
 
@@ -57,6 +59,7 @@ def _timer_on_gpu() -> Callable[[Call], float]:
     def timed(call: Call) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         cold.zero_()
+        torch.cuda._sleep(HEAD_START)
         begin.record()
         call()
         end.record()
