@@ -9,21 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from isolated import FatalInChild
+from bench import Bench
+from candidates import Candidate
 from sources import load_kernels
-from timing import Call, Timing, race, relative_error
+from timing import Call
 
-#: Largest relative error, in the Frobenius norm, of a result that may be timed.
-TOLERANCE = 1e-2
-#: Name of the library that candidates are compared with: cuBLAS on a GPU.
-PEER = "torch"
 _TORCH = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "fp8": torch.float8_e4m3fn}
 _DEUTERON = {"bf16": "bf16", "f16": "f16", "f32": "f32", "fp8": "f8e4m3"}
 
 
 @dataclass(frozen=True)
-class Problem:
-    """c [M, N] = a [M, K] b [K, N]; ``transposed``: b is stored as [N, K]. fp8 inputs give a bf16 result."""
+class Product:
+    """c [M, N] = a [M, K] b [K, N]; ``transposed``: b is stored as [N, K]. fp8 (e4m3) inputs give a bf16 result."""
 
     m: int
     n: int
@@ -33,7 +30,12 @@ class Problem:
     device: str
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
+        return f"{self.dtype} {self.m}x{self.n}x{self.k}{' b.T' if self.transposed else ''}"
+
+    @property
+    def operations(self) -> float:
+        """2 M N K."""
+        return 2.0 * self.m * self.n * self.k
 
     @property
     def result(self) -> str:
@@ -48,35 +50,8 @@ class Problem:
 
     @property
     def specialised(self) -> tuple[object, ...]:
-        """Problems for which this is equal run the same variant of a candidate."""
-        return tuple("1" if i == 1 else i % 16 == 0 for i in self.integers)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One configuration of the kernel under one compiler; ``schedule``: further options of deuteron."""
-
-    package: str
-    blocks: tuple[int, int, int]
-    group: int
-    warps: int
-    stages: int
-    schedule: tuple[tuple[str, object], ...] = ()
-
-    def __str__(self) -> str:
-        extra = "".join(f" {name}={value}" for name, value in self.schedule)
-        return f"{'x'.join(map(str, self.blocks))} g{self.group} w{self.warps} s{self.stages}{extra}"
-
-    @property
-    def options(self) -> dict[str, object]:
-        """Keywords of the launch."""
-        m, n, k = self.blocks
-        tiles = {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": self.group}
-        return {**tiles, "ACTIVATION": "", "num_warps": self.warps, "num_stages": self.stages, **dict(self.schedule)}
-
-    def grid(self, problem: Problem) -> tuple[int]:
-        """Programs of a launch: one for each tile of c."""
-        return (-(-problem.m // self.blocks[0]) * -(-problem.n // self.blocks[1]),)
+        """Compilers treat 1 and multiples of 16 apart."""
+        return (self.dtype, *("1" if i == 1 else i % 16 == 0 for i in self.integers))
 
 
 @functools.cache
@@ -85,92 +60,56 @@ def kernel(package: str) -> Any:
     return load_kernels("matmul", package).matmul_kernel.fn
 
 
+def options(candidate: Candidate) -> dict[str, object]:
+    """Keywords of a launch."""
+    return {**dict(candidate.blocks), "ACTIVATION": "", **candidate.schedule}
+
+
 class Compiler:
     """A service that compiles candidates into the disk caches of both compilers."""
 
     def __init__(self, announce: Callable[[str], None]) -> None:
         del announce
 
-    def build(self, candidate: Candidate, problem: Problem) -> float:
+    def build(self, candidate: Candidate, product: Product) -> float:
         """Compile without launching; seconds."""
         begin = time.perf_counter()
+        dtypes = (product.dtype, product.dtype, product.result)
         if candidate.package == "triton":
-            kinds: list[Any] = [_TORCH[problem.dtype], _TORCH[problem.dtype], _TORCH[problem.result]]
+            kinds: list[Any] = [_TORCH[d] for d in dtypes]
         else:
-            names = [_DEUTERON[d] for d in (problem.dtype, problem.dtype, problem.result)]
-            kinds = [f"*{name}:16@{problem.device}" for name in names]
-        kernel(candidate.package).warmup(*kinds, *problem.integers, grid=(1,), **candidate.options)
+            kinds = [f"*{_DEUTERON[d]}:16@{product.device}" for d in dtypes]
+        kernel(candidate.package).warmup(*kinds, *product.integers, grid=(1,), **options(candidate))
         return time.perf_counter() - begin
 
 
-class Bench:
-    """A service that holds one problem's arrays and runs candidates on them."""
+class Products(Bench):
+    """A service for one product at a time."""
 
-    def __init__(self, announce: Callable[[str], None]) -> None:
-        self._announce = announce
+    tolerance = 1e-2
 
-    def prepare(self, problem: Problem) -> float | None:
-        """Draw N(0, 1) inputs and compute the reference in f32; the peer's relative error, None where it cannot run."""
-        torch.manual_seed(0)
-        self.problem = problem
-        self.calls: dict[str, Call] = {}
+    def draw(self, problem: Product) -> dict[str, Callable[[], Call]]:
+        """Inputs, the product in f32, and torch's: cuBLAS on a GPU."""
         p, dtype = problem, _TORCH[problem.dtype]
+        self.product = p
         self.a = torch.randn(p.m, p.k, device=p.device).to(dtype)
         stored = torch.randn((p.n, p.k) if p.transposed else (p.k, p.n), device=p.device).to(dtype)
         self.b = stored.t() if p.transposed else stored
         self.c = torch.empty(p.m, p.n, device=p.device, dtype=_TORCH[p.result])
-        self.wanted = self.a.float() @ self.b.float()
-        try:
-            return self._admit(PEER, self._peer())
-        except RuntimeError:
-            if p.dtype != "fp8":
-                raise
-            return None
+        self.outputs, self.wanted = [self.c], [self.a.float() @ self.b.float()]
+        return {"torch": self._scaled_mm if p.dtype == "fp8" else self._mm}
 
-    def _peer(self) -> Call:
-        if self.problem.dtype != "fp8":
-            return functools.partial(torch.mm, self.a, self.b, out=self.c)
-        # Takes b with contiguous columns only; fast_accum adds in the tensor cores, as the kernels here do.
-        b, one = self.b.t().contiguous().t(), torch.ones((), device=self.problem.device)
-        return functools.partial(
-            torch._scaled_mm, self.a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=True, out=self.c
-        )
+    def _mm(self) -> Call:
+        return functools.partial(torch.mm, self.a, self.b, out=torch.empty_like(self.c))
 
-    def check(self, candidate: Candidate) -> float:
-        """Launch once on a poisoned result; the relative error. Only candidates that pass can be timed."""
-        launch = kernel(candidate.package)[candidate.grid(self.problem)]
-        # b's own strides say how it is stored; both compilers take the tensor's address only.
-        arguments = (self.a, self.b, self.c, *self.problem.integers)
-        return self._admit(
-            f"{candidate.package} {candidate}", functools.partial(launch, *arguments, **candidate.options)
-        )
+    def _scaled_mm(self) -> Call:
+        """It takes b with contiguous columns only; fast_accum adds in the tensor cores, as the kernels here do."""
+        b, one = self.b.t().contiguous().t(), torch.ones((), device=self.product.device)
+        return functools.partial(torch._scaled_mm, self.a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=True)
 
-    def _admit(self, name: str, call: Call) -> float:
-        self._announce(name)
-        self.c.fill_(float("nan"))
-        try:
-            call()
-            error = relative_error(self.c, self.wanted)
-        except Exception as problem:
-            self._survive(problem)
-            raise
-        if not error < TOLERANCE:
-            raise ValueError(f"wrong result: relative error {error:.1e}")
-        self.calls[name] = call
-        return error
-
-    def _survive(self, problem: Exception) -> None:
-        """After an illegal access a CUDA context takes no more work: say so, and another process begins anew."""
-        if self.problem.device.startswith("cuda"):
-            try:
-                torch.cuda.synchronize()
-            except RuntimeError:
-                raise FatalInChild(f"{type(problem).__name__}: {problem}") from problem
-
-    def admitted(self) -> list[str]:
-        """Who may be timed: the peer, and the candidates that passed."""
-        return list(self.calls)
-
-    def race(self, names: list[str], rounds: int) -> dict[str, Timing]:
-        """Time admitted candidates in turns."""
-        return race({name: self.calls[name] for name in names}, self.problem.device, rounds, self._announce)
+    def launch(self, candidate: Candidate) -> Call:
+        """The kernel on the product's arrays; strides say how b is stored."""
+        p = self.product
+        tiles = -(-p.m // candidate.block("BLOCK_SIZE_M")) * -(-p.n // candidate.block("BLOCK_SIZE_N"))
+        launch = kernel(candidate.package)[(tiles,)]
+        return functools.partial(launch, self.a, self.b, self.c, *p.integers, **options(candidate))
