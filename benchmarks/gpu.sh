@@ -28,13 +28,16 @@ step() { # name, seconds, command...
 
 step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; echo "commit ${COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"'
 step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
-step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
+step rows 240 "$PYTHON" benchmarks/rows.py --limit 200 --out "$OUT/rows.json" ${QUICK:+--quick}
+step gemm 400 "$PYTHON" benchmarks/gemm.py --peers --limit 330 --out "$OUT/gemm.json" ${QUICK:+--quick}
+step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024,1024 4096,4096,4096 8192,8192,8192 --limit 100 --out "$OUT/gemm-fp8.json" ${QUICK:+--quick}
+step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
-for name in tests kernels profiler launch autotune demo; do
+for name in tests rows gemm fp8 attention profiler launch autotune demo; do
     echo "== $name"
     tail -n 45 "$OUT/$name.log"
 done

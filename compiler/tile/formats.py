@@ -42,3 +42,16 @@ def round_to(value: float, type: Scalar) -> float:
     if size > largest:
         size = largest if saturates else math.inf
     return math.copysign(size, value)
+
+
+def f8_bits(value: float, type: Scalar) -> int:
+    """The byte that stands for ``value`` in an 8-bit float format (OCP OFP8, revision 1.0), rounded as by
+    :func:`round_to`."""
+    if value != value:
+        return 0x7F if type.name == "f8e4m3" else 0x7E
+    precision, smallest, _, _ = FORMATS[type.name]
+    mantissa = precision - 1
+    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+    quanta = math.ldexp(abs(round_to(value, type)), -smallest)  # a subnormal's code is its multiple of the smallest
+    exponent = max(math.frexp(quanta)[1] - precision, 0)
+    return sign | (exponent << mantissa) + int(math.ldexp(quanta, -exponent))

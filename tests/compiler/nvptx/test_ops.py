@@ -108,6 +108,29 @@ def test_fp8_needs_sm_89(from_text) -> None:
         sample.program("cuda:80")
 
 
+@pytest.mark.parametrize("dtype", ["fp8e4nv", "fp8e5"])
+@pytest.mark.parametrize("other", [0.0, -1.5, 1e6])
+def test_what_a_masked_fp8_load_gives_beyond_its_mask(
+    from_text, simulated, check_ptx, dtype: str, other: float
+) -> None:
+    sample = from_text(
+        f"""
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, tl.load(x_ptr + offs, mask=offs < 200, other={other}))
+""",
+        {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"},
+        {"N": 256},
+    )
+    x = np.linspace(-9, 9, 256).astype(DTYPES[dtype])
+    y = np.full(256, np.nan, DTYPES[dtype])
+    simulated(sample.program(), (1,), [x, y])
+    np.testing.assert_array_equal(y[:200], x[:200])
+    wanted = min(other, float(ml_dtypes.finfo(DTYPES[dtype]).max))
+    assert (y[200:].astype(np.float64) == wanted).all()
+    check_ptx(sample)
+
+
 # Reductions and scans ----------------------------------------------------------------------------------------
 
 REDUCE = """
