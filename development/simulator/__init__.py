@@ -6,6 +6,8 @@ reading shared memory that nobody wrote, and against what other threads did sinc
 """
 
 from .machine import simulate
+from .schedule import shuffled
+from .tensor_map import SimulatedTensorMap
 from .values import SimulationError
 
-__all__ = ["SimulationError", "simulate"]
+__all__ = ["SimulatedTensorMap", "SimulationError", "shuffled", "simulate"]

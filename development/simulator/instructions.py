@@ -11,10 +11,10 @@ import numpy as np
 from .assembly import parse_assembly
 from .intrinsics import parse_call
 from .parse import Step, split_commas
-from .values import Array, SimulationError, operand, split_type, unsigned
+from .values import Array, Held, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from .warp import Warp
 
 _FLAGS = re.compile(r"\b(nuw|nsw|exact|disjoint|contract|fast|nnan|ninf|nsz|arcp|afn|reassoc|inbounds|volatile) ")
 _TYPE = re.compile(r"(ptr(?: addrspace\(\d\))?|<[^>]+>|\{[^}]+\}|\w+) (.+)")
@@ -28,31 +28,31 @@ def typed(text: str) -> tuple[str, str]:
     return match[1], match[2].strip()
 
 
-def parse_instruction(name: str, body: str) -> Step | None:
-    """The step for ``name = body``; None for a barrier."""
+def parse_instruction(name: str, body: str) -> list[Step]:
+    """The steps of ``name = body``."""
     if "asm " in body.split('"')[0]:
         return parse_assembly(name, body)
     if body.startswith(("call ", "tail call ")):
-        return parse_call(name, body)
+        return [parse_call(name, body)]
     opcode, rest = _FLAGS.sub("", body).split(" ", 1)
     maker = _MAKERS.get(opcode)
     if maker is None:
         raise SimulationError(f"the simulator does not know {body!r}")
     compute = maker(opcode, rest)
     if not name:
-        return lambda warp: _ignore(compute(warp))
+        return [lambda warp: _ignore(compute(warp))]
 
     def step(warp: Warp) -> None:
         warp.env[name] = compute(warp)
 
-    return step
+    return [step]
 
 
 def _ignore(value: object) -> None:
     del value
 
 
-Compute = Callable[["Warp"], Array]
+Compute = Callable[["Warp"], Held]
 
 
 # Arithmetic --------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _load(opcode: str, rest: str) -> Compute:
     def load(warp: Warp) -> Array:
         where = address(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        loaded = memory.load(where, dtype, max(1, lanes), align, np.ones(len(where), np.bool_), warp.threads)
+        loaded = memory.load(where, dtype, max(1, lanes), align, warp.active, warp.agents)
         return loaded if lanes else loaded[:, 0]
 
     return load
@@ -225,7 +225,7 @@ def _store(opcode: str, rest: str) -> Compute:
     def store(warp: Warp) -> Array:
         where, data = address(warp.env), held(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        memory.store(where, data.reshape(len(where), -1), align, np.ones(len(where), np.bool_), warp.threads)
+        memory.store(where, data.reshape(len(where), -1), align, warp.active, warp.agents)
         return where
 
     return store
@@ -257,7 +257,14 @@ def _extract(opcode: str, rest: str) -> Compute:
 def _extract_value(opcode: str, rest: str) -> Compute:
     held, place = split_commas(rest)
     name, index = held.rsplit(" ", 1)[1], int(place)
-    return lambda warp: warp.env[name][index]
+
+    def extract(warp: Warp) -> Held:
+        struct = warp.env[name]
+        if not isinstance(struct, tuple):
+            raise SimulationError(f"{name} is no struct")
+        return struct[index]
+
+    return extract
 
 
 _MAKERS: dict[str, Callable[[str, str], Compute]] = {
@@ -265,7 +272,7 @@ _MAKERS: dict[str, Callable[[str, str], Compute]] = {
     **dict.fromkeys(
         (
             "trunc", "zext", "sext", "fptrunc", "fpext", "fptosi", "fptoui", "sitofp", "uitofp",
-            "bitcast", "inttoptr", "ptrtoint",
+            "bitcast", "inttoptr", "ptrtoint", "addrspacecast",
         ),
         _convert,
     ),
