@@ -44,7 +44,7 @@ class _Limits:
 def find_box(forms: Forms, pointer: Value, mask: Value | None) -> Box | None:
     """The box that a masked access through ``pointer`` touches; None if there is no proof."""
     shape, form = pointer.type.shape, forms.of(pointer)
-    if form is None or form.base is None or not shape:
+    if form is None or form.base is None or not 1 <= len(shape) <= MOST_DIMENSIONS:
         return None
     guards, limits = form.guards, [_Limits() for _ in shape]
     if mask is not None:
@@ -154,14 +154,18 @@ class _Search:
                 return None
             return Dimension(stride, lowers[0], _bounds(uppers, lowers[0]))
         starts = list(self.starts(stride, uppers))
-        # Sizes that a launcher can compute come first, then those that do not change from box to box.
-        starts.sort(key=lambda start: not all(map(self.forms.unknowns.on_host, _bounds(uppers, start))))
+        starts.sort(key=lambda start: self.strangers(_bounds(uppers, start)))
         for start in starts:
             proof = self.forms.signs.nonnegative(start)
             if proof is not None:
                 self.guards |= proof
                 return Dimension(stride, start, _bounds(uppers, start))
         return None
+
+    def strangers(self, sizes: Sequence[Polynomial]) -> int:
+        """Unknowns in ``sizes`` that a launcher does not know: an array's own size has none."""
+        unknowns = set().union(*(size.unknowns for size in sizes))
+        return sum(not self.forms.unknowns.is_host(u) for u in unknowns)
 
     def is_true(self, lower: Polynomial) -> bool:
         """Whether ``0 <= c + lower`` needs no check."""

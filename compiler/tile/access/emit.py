@@ -6,6 +6,7 @@ from ...errors import Location
 from ...ir.core import Op, Value
 from ...ir.types import I32, I64, Scalar, Tile
 from .. import elementwise as e
+from ..control import For
 from .polynomial import Polynomial
 from .unknowns import Trips, Unknowns
 
@@ -55,8 +56,9 @@ class Emitter:
 
     def _is_narrow(self, index: int) -> bool:
         held = self.unknowns[index]
-        scalar = (held.loop.lower if isinstance(held, Trips) else held).type.scalar
-        return scalar.bits < 32 or scalar == I32
+        if isinstance(held, Trips):
+            return not held.all and held.loop.lower.type.elem == I32
+        return held.type.scalar.bits < 32 or held.type.elem == I32
 
     def _product(self, monomial: tuple[int, ...], coefficient: int, type: Scalar) -> Value:
         product: Value | None = None
@@ -72,10 +74,19 @@ class Emitter:
         if isinstance(held, Value):
             return held
         loop = held.loop
+        if held.all:
+            return self._all_trips(loop)
         span = loop.body.args[0]
         if not _is(loop.lower, 0):
             span = self.add(e.Sub(span, loop.lower))
         return span if _is(loop.step, 1) else self.add(e.IntDiv(span, loop.step))
+
+    def _all_trips(self, loop: For) -> Value:
+        """The number of steps, which are positive, from lower to upper bound, rounded up."""
+        lower, upper, step = (self._cast(v, I64) for v in (loop.lower, loop.upper, loop.step))
+        span = self.add(e.Max(self.add(e.Sub(upper, lower)), self._number(0, I64)))
+        last = self.add(e.Sub(step, self._number(1, I64)))
+        return self.add(e.IntDiv(self.add(e.Add(span, last)), step))
 
     def _cast(self, value: Value, type: Scalar) -> Value:
         return value if value.type.elem == type else self.add(e.Cast(value, type))

@@ -13,9 +13,9 @@ from .. import shape as s
 from ..axis import AxisFacts
 from ..control import For, Yield
 from .emit import Emitter
-from .polynomial import ZERO, Polynomial, coordinate, number, unknown
+from .polynomial import ZERO, Monomial, Polynomial, Term, coordinate, number, unknown, without
 from .signs import NONE, Guards, Signs
-from .unknowns import Unknowns
+from .unknowns import Trips, Unknowns
 
 _LARGEST = 48  # terms; what has more is taken as a whole
 
@@ -52,7 +52,6 @@ class Forms:
         self.facts = facts
         self.unknowns = Unknowns(function)
         self.signs = Signs(self.unknowns, facts, denied)
-        self.bounds: dict[For, tuple[Polynomial, Polynomial]] = {}
         #: New operations, to be placed before the one that they belong to.
         self.placed: dict[Op, list[Op]] = {}
         self._known: dict[Value, Form | None] = {}
@@ -77,6 +76,8 @@ class Forms:
             loop = self.unknowns.loops.get(value.owner)
             return self._argument(loop, value) if loop is not None else None
         op = value.op
+        if isinstance(op, For):
+            return self._result(op, value.index)
         rule = _RULES.get(type(op)) if op is not None else None
         if rule is None or (value.type.is_integer and value.type.scalar.bits < 32):
             return None  # narrow integers do wrap
@@ -85,17 +86,30 @@ class Forms:
     # Loops ---------------------------------------------------------------------------------------------------
 
     def _argument(self, loop: For, value: Value) -> Form | None:
-        if value.type.is_integer and value.type.scalar.bits < 32:
+        if value.index:
+            return self._after(loop, value, self.unknowns.trips(loop))
+        lower, step = self._bounds(loop)
+        if lower is None or step is None or value.type.scalar.bits < 32:
             return None
-        if not value.index:
-            lower, step = self._bounds(loop)
-            return Form(lower + step * self.unknowns.trips(loop)) if lower is not None and step is not None else None
-        first = self.of(loop.inits[value.index - 1])
-        growth = self._growth(loop, value)
+        return Form(lower + step * self.unknowns.trips(loop))
+
+    def _result(self, loop: For, index: int) -> Form | None:
+        step = self.facts[loop.step].constant
+        if step is None or step <= 0:
+            return None
+        return self._after(loop, loop.body.args[index + 1], self.unknowns.all_trips(loop))
+
+    def _after(self, loop: For, argument: Value, trips: Polynomial) -> Form | None:
+        """What is carried as ``argument`` after some iterations."""
+        type = argument.type
+        if not type.is_pointer and (not type.is_integer or type.scalar.bits < 32):
+            return None
+        first = self.of(loop.inits[argument.index - 1])
+        growth = self._growth(loop, argument)
         if first is None or growth is None:
             return None
-        offset = growth.offset * self.unknowns.trips(loop)
-        if value.type.is_pointer or value.type.scalar.bits > 32:
+        offset = growth.offset * trips
+        if type.is_pointer or type.scalar.bits > 32:
             offset = offset.widened()
         return first.with_offset(first.offset + offset, growth)
 
@@ -103,8 +117,28 @@ class Forms:
         lower, step = self.of(loop.lower), self.of(loop.step)
         if lower is None or step is None or lower.guards or step.guards:
             return None, None
-        self.bounds[loop] = (lower.offset, step.offset)
-        return self.bounds[loop]
+        return lower.offset, step.offset
+
+    def with_indices(self, polynomial: Polynomial) -> Polynomial:
+        """Trip counts times the step of their loop written as loop index minus lower bound."""
+        total = ZERO
+        for monomial, term in polynomial.terms.items():
+            total += self._with_indices(monomial, term)
+        return total
+
+    def _with_indices(self, monomial: Monomial, term: Term) -> Polynomial:
+        for index in monomial:
+            held = self.unknowns[index]
+            if not isinstance(held, Trips) or held.all:
+                continue
+            lower, step = self._bounds(held.loop)
+            if lower is None or step is None or len(step.terms) != 1:
+                continue
+            ((factor, size),) = step.terms.items()
+            rest = Polynomial({without(monomial, (index,)): term}).quotient(factor, size.coefficient)
+            if rest:
+                return self.with_indices(rest * (self.unknowns.scalar(held.loop.body.args[0]) - lower))
+        return Polynomial({monomial: term})
 
     def _growth(self, loop: For, argument: Value) -> Form | None:
         """What one iteration adds to ``argument``, if that is the same in all of them."""
@@ -192,7 +226,7 @@ class Forms:
         """The scalar ``start % divisor``, computed where the tile of remainders is: loops need not repeat it."""
         emit = Emitter(self.unknowns, op.location)
         elem = op.result.type.scalar
-        sides = [emit.value(self.unknowns.without_trips(p, self.bounds), elem) for p in (start, divisor)]
+        sides = [emit.value(self.with_indices(p), elem) for p in (start, divisor)]
         made = emit.add(e.Rem(*sides))
         for new in emit.ops:
             self.unknowns.adopt(new, op)

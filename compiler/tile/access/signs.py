@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...ir.core import Value
 from ...launch_recipe import Guard
 from .. import elementwise as e
 from ..axis import AxisFacts
 from ..axis.info import power_of_two_in
+from ..debug import Assume
 from .polynomial import Polynomial
 from .unknowns import Trips, Unknowns
 
@@ -28,6 +29,9 @@ class Signs:
         self.facts = facts
         self.denied = denied
         self._known: dict[Value, Guards | None] = {}
+        for op in unknowns.function.body.ops:  # these hold whichever way the program goes
+            if isinstance(op, Assume):
+                self._known.update(dict.fromkeys(_assumed(op.condition), NONE))
 
     def assume_nonnegative(self, value: Value, guards: Guards) -> None:
         """Remember what was proven about a value that the facts do not know."""
@@ -56,10 +60,10 @@ class Signs:
         return power
 
     def _promise(self, guard: Guard) -> Guards | None:
-        return None if guard in self.denied else frozenset((guard,))
+        return None if any(_implies(guard, other) for other in self.denied) else frozenset((guard,))
 
     def _sign(self, held: Value | Trips, depth: int = 0) -> Guards | None:
-        if isinstance(held, Trips) or self.facts[held].nonnegative:
+        if not isinstance(held, Value) or self.facts[held].nonnegative:
             return NONE
         if held not in self._known:
             self._known[held] = self._prove(held, depth)
@@ -92,6 +96,25 @@ class Signs:
             case _ if isinstance(op, _KEEPS_SIGN) and value.type.is_integer:
                 return _all(self._sign(v, depth + 1) for v in op.operands)
         return None
+
+
+def _implies(guard: Guard, other: Guard) -> bool:
+    if (guard.parameter, guard.kind) != (other.parameter, other.kind):
+        return False
+    return guard.kind == "nonnegative" or guard.value % other.value == 0
+
+
+def _assumed(condition: Value) -> Iterator[Value]:
+    """Scalars that cannot be negative where ``condition`` is true."""
+    op = condition.op
+    if isinstance(op, e.And):
+        yield from _assumed(op.lhs)
+        yield from _assumed(op.rhs)
+    elif isinstance(op, e.Compare) and op.lhs.type.is_integer:
+        larger, smaller = (op.lhs, op.rhs) if op.predicate in ("gt", "ge") else (op.rhs, op.lhs)
+        bound = smaller.op.value if isinstance(smaller.op, e.Constant) else -2
+        if op.predicate in ("gt", "ge", "lt", "le") and bound >= -(op.predicate in ("gt", "lt")):
+            yield larger
 
 
 def _all(proofs: Iterable[Guards | None]) -> Guards | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...ir.core import Block, Function, Op, Value
 from .. import elementwise as e
 from ..control import For
-from .polynomial import Monomial, Polynomial, Term, number, unknown, without
+from .polynomial import Polynomial, unknown
 
 #: Operations on scalars that a launcher can repeat on the arguments.
 _HOST = (e.Add, e.Sub, e.Mul, e.IntDiv, e.Min, e.Max, e.Neg, e.Cast, e.Hint, e.Constant)
@@ -15,19 +15,21 @@ _HOST = (e.Add, e.Sub, e.Mul, e.IntDiv, e.Min, e.Max, e.Neg, e.Cast, e.Hint, e.C
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """How many iterations of ``loop`` have ended; never negative."""
+    """How many iterations of ``loop`` have ended: so far, or in all. Never negative."""
 
     loop: For
+    all: bool = False
 
 
 class Unknowns:
     """Numbers scalars and trip counts of one function, and knows where they come from."""
 
     def __init__(self, function: Function) -> None:
+        self.function = function
         self.parameters = {p.value: p.name for p in function.parameters}
         self.loops: dict[Block, For] = {}
         self._held: list[Value | Trips] = []
-        self._numbers: dict[Value | For, int] = {}
+        self._numbers: dict[Value | tuple[For, bool], int] = {}
         self._homes: dict[Value, Block] = {}
         self._around: dict[Block, Block] = {}
         self._host: dict[Value, bool] = {}
@@ -53,9 +55,13 @@ class Unknowns:
 
     def trips(self, loop: For) -> Polynomial:
         """The unknown that stands for the iterations of ``loop`` that have ended."""
-        return unknown(self._number(loop, Trips(loop)))
+        return unknown(self._number((loop, False), Trips(loop)))
 
-    def _number(self, key: Value | For, held: Value | Trips) -> int:
+    def all_trips(self, loop: For) -> Polynomial:
+        """The unknown that stands for all iterations of ``loop``, which has ended."""
+        return unknown(self._number((loop, True), Trips(loop, all=True)))
+
+    def _number(self, key: Value | tuple[For, bool], held: Value | Trips) -> int:
         found = self._numbers.setdefault(key, len(self._held))
         if found == len(self._held):
             self._held.append(held)
@@ -77,17 +83,17 @@ class Unknowns:
 
     def _is_inside(self, index: int, loop: For) -> bool:
         held = self._held[index]
-        block: Block | None = held.loop.body if isinstance(held, Trips) else self._homes[held]
+        block: Block | None
+        if isinstance(held, Value):
+            block = self._homes[held]
+        else:
+            block = self._around[held.loop.body] if held.all else held.loop.body
         while block is not None and block is not loop.body:
             block = self._around.get(block)
         return block is not None
 
-    def on_host(self, polynomial: Polynomial) -> bool:
-        """Whether a launcher can compute it from the arguments."""
-        return all(self.is_host(u) for u in polynomial.unknowns)
-
     def is_host(self, index: int) -> bool:
-        """Whether the unknown is a parameter or simple arithmetic on parameters."""
+        """Whether a launcher can compute the unknown from the arguments."""
         held = self._held[index] if index >= 0 else None
         return isinstance(held, Value) and self._from_arguments(held)
 
@@ -100,27 +106,3 @@ class Unknowns:
             known = isinstance(op, _HOST) and value.type.is_integer and all(map(self._from_arguments, op.operands))
             self._host[value] = known
         return known
-
-    def without_trips(self, polynomial: Polynomial, bounds: dict[For, tuple[Polynomial, Polynomial]]) -> Polynomial:
-        """Trip counts times their loop's step written as ``index - lower``; ``bounds``: lower and step of each loop."""
-        done = number(0)
-        for monomial, term in polynomial.terms.items():
-            done += self._without_trips(monomial, term, bounds)
-        return done
-
-    def _without_trips(
-        self, monomial: Monomial, term: Term, bounds: dict[For, tuple[Polynomial, Polynomial]]
-    ) -> Polynomial:
-        for index in monomial:
-            held = self._held[index] if index >= 0 else None
-            if not isinstance(held, Trips):
-                continue
-            lower, step = bounds[held.loop]
-            if len(step.terms) != 1:
-                continue
-            ((factor, size),) = step.terms.items()
-            rest = Polynomial({without(monomial, (index,)): term}).quotient(factor, size.coefficient)
-            if rest:
-                index_value = self.scalar(held.loop.body.args[0])
-                return self.without_trips(rest * (index_value - lower), bounds)
-        return Polynomial({monomial: term})

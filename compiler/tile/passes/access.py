@@ -88,14 +88,11 @@ class _Rewriter:
         self.guards.update(dict.fromkeys(sorted(box.guards, key=str)))
 
     def _base(self, box: Box, emit: Emitter) -> Value:
-        rest = self.forms.unknowns.without_trips(box.rest, self.forms.bounds)
+        rest = self.forms.with_indices(box.rest)
         return emit.add(e.AddPtr(box.base, emit.value(rest, I64))) if rest else box.base
 
     def _dimension(self, dimension: Dimension, emit: Emitter) -> tuple[Value, Value, Value]:
-        plain = [
-            self.forms.unknowns.without_trips(p, self.forms.bounds)
-            for p in (dimension.stride, dimension.offset, *dimension.sizes)
-        ]
+        plain = [self.forms.with_indices(p) for p in (dimension.stride, dimension.offset, *dimension.sizes)]
         stride, offset, *sizes = map(emit.value, plain)
         if not sizes:
             return emit.add(e.Constant(0, Tile(I32))), stride, offset
