@@ -13,71 +13,33 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.memory import Barrier
-from .asynchronous import Acquire, Advance, Fetch, Pipe, Receive, Release, RingBuffer, Slot
-from .streams import Group, Stream, scalar_slice
+from .asynchronous import Advance, Receive, Release
+from .rings import StreamMemory
+from .streams import Stream, scalar_slice
 
 
-def expand_multistage(function: Function, streams: Sequence[Stream], slots: int) -> None:
+def expand_multistage(function: Function, streams: Sequence[Stream]) -> None:
     """Rewrite every stream of ``function`` whose addresses depend on nothing but the loop's index, in place."""
+    memory = StreamMemory(readers=0)
     for stream in streams:
         operands = [v for load in stream.loads for v in load.operands]
         needed = scalar_slice(stream.loop, operands, carried=False)
         if needed is not None:
-            _Expansion(function, stream, needed, slots).run()
-
-
-class Rings:
-    """The memory of one group of streamed boxes: a pipe, and a ring for each box."""
-
-    def __init__(self, group: Group, slots: int, readers: int) -> None:
-        self.group = group
-        self.pipe = Pipe(slots, readers, group.engine)
-        self.buffers = [RingBuffer(source.tile, slots) for source in group.sources]
-
-    @property
-    def ops(self) -> list[Op]:
-        """What makes the memory; it belongs at the beginning of the function."""
-        return [self.pipe, *self.buffers]
-
-    def fetch(self, env: dict[Value, Value]) -> list[Op]:
-        """Fill the next slot with boxes whose addresses are looked up in ``env``."""
-        made: list[Op] = []
-        if self.group.engine == "tma":
-            made.append(Acquire(self.pipe.result, self.group.bytes))
-        for source, buffer in zip(self.group.sources, self.buffers, strict=True):
-            load = source.load
-            sizes, strides, offsets = (
-                tuple(env.get(v, v) for v in values) for values in (load.sizes, load.strides, load.offsets)
-            )
-            base = env.get(load.base, load.base)
-            ring, pipe = buffer.result, self.pipe.result
-            fetch = Fetch(ring, pipe, base, sizes, strides, offsets, load.checked, source.descriptor, source.width)
-            fetch.location = load.location
-            made.append(fetch)
-        return made
-
-    def slots(self, replaced: dict[Value, Value]) -> list[Op]:
-        """The received slot of each box, which takes the place of what was loaded."""
-        made = [Slot(buffer.result, self.pipe.result) for buffer in self.buffers]
-        for source, slot in zip(self.group.sources, made, strict=True):
-            slot.location = source.load.location
-            slot.result.name = source.load.result.name
-            replaced[source.load.result] = slot.result
-        return list(made)
+            _Expansion(function, stream, needed, memory).run()
+    function.body.ops[:0] = memory.ops
 
 
 class _Expansion:
-    def __init__(self, function: Function, stream: Stream, needed: list[Op], slots: int) -> None:
+    def __init__(self, function: Function, stream: Stream, needed: list[Op], memory: StreamMemory) -> None:
         self.function = function
         self.stream = stream
         self.loop = stream.loop
         self.needed = needed
-        self.slots = slots
-        self.rings = [Rings(group, slots, readers=0) for group in stream.groups]
+        self.slots = stream.slots
+        self.rings = memory.of(stream)
 
     def run(self) -> None:
         """Rewrite the loop and what stands before it."""
-        self.function.body.ops[:0] = [op for rings in self.rings for op in rings.ops]
         self._steady()
         block = _block_of(self.function.body, self.loop)
         at = block.ops.index(self.loop)

@@ -23,27 +23,23 @@ from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
 from .write_back import put_results
 
-#: Fewer slots than that would only wait.
-FEWEST_SLOTS = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Overlapped:
-    """A tile function with rings, and what a launch has to know of it."""
+    """A tile function with rings, of ``slots`` slots at most, and what a launch has to know of it."""
 
     function: Function
+    slots: int
     guards: tuple[Guard, ...] = ()
     descriptors: tuple[TensorMap, ...] = ()
     has_roles: bool = False
     persistent: bool = False
 
 
-def overlap(function: Function, target: Target, schedule: Schedule, slots: int, denied: frozenset[Guard]) -> Overlapped:
-    """A copy of ``function`` whose products are fed from rings of ``slots`` slots, as far as ``target`` can."""
+def overlap(function: Function, target: Target, schedule: Schedule, limit: int, denied: frozenset[Guard]) -> Overlapped:
+    """A copy of ``function`` whose products are fed from rings of ``limit`` slots at most, as far as ``target`` can."""
     made = function.clone()
     made.num_warps = schedule.num_warps
-    if slots < FEWEST_SLOTS or "cp.async" not in target.features:
-        return Overlapped(expand_blocks(made))
     used = uses(made)
     guards = structure_accesses(made, lambda op: _concerns_products(op, used), denied)
     for step in (licm, cse, dce):
@@ -53,16 +49,17 @@ def overlap(function: Function, target: Target, schedule: Schedule, slots: int, 
         make_persistent(made)
     facts = analyze(made)
     descriptors = Descriptors(made, denied)
-    streams = Finder(made, facts, target, descriptors).run()
+    streams = Finder(made, facts, target, descriptors, schedule.num_stages, limit).run()
     if streams and "tma" in target.features:
         put_results(made, facts, descriptors, None)
     has_roles = False
     if streams and _specialises(made, target, schedule):
-        has_roles = expand_roles(made, streams, slots, "setmaxnreg" in target.features)
+        has_roles = expand_roles(made, streams, "setmaxnreg" in target.features)
     if not has_roles:
-        expand_multistage(made, streams, slots)
+        expand_multistage(made, streams)
     guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
-    return Overlapped(dce(expand_blocks(made)), guards, tuple(descriptors.maps), has_roles, persistent)
+    slots = max((stream.slots for stream in streams), default=0)
+    return Overlapped(dce(expand_blocks(made)), slots, guards, tuple(descriptors.maps), has_roles, persistent)
 
 
 def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:

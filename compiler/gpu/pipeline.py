@@ -11,7 +11,7 @@ from ..tile.axis import analyze
 from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Costs, Homes
-from .overlap import overlap
+from .overlap import Overlapped, overlap
 from .relayout import Relayout
 from .roles import GROUP_WARPS
 from .scratch import GpuFunction, allocate
@@ -20,8 +20,8 @@ from .verify import verify_gpu
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
 
-#: A pipeline of one slot would only wait.
-FEWEST_SLOTS = 2
+#: More slots than any schedule asks for.
+MOST_SLOTS = 64
 
 
 def lower_to_gpu(
@@ -35,18 +35,19 @@ def lower_to_gpu(
         OutOfResources: an operation needs more shared memory than ``target`` has.
         UnsupportedOp: an operation has no form on GPUs.
     """
-    slots = schedule.num_stages
+    limit = MOST_SLOTS
     while True:
+        streamed = overlap(function, target, schedule, limit, denied)
         try:
-            return _lower(function, target, schedule, slots if slots >= FEWEST_SLOTS else 0, denied)
+            return _place(streamed, target, schedule)
         except OutOfResources:
-            if slots < FEWEST_SLOTS:
+            if not streamed.slots:
                 raise
-        slots -= 1
+        limit = streamed.slots - 1
 
 
-def _lower(function: Function, target: Target, schedule: Schedule, slots: int, denied: frozenset[Guard]) -> GpuFunction:
-    streamed = overlap(function, target, schedule, slots, denied)
+def _place(streamed: Overlapped, target: Target, schedule: Schedule) -> GpuFunction:
+    """Layouts for every tile, places in shared memory, barriers."""
     made = assign_layouts(streamed.function, target, schedule)
     allocation = allocate(made, target)
     insert_barriers(made, allocation)

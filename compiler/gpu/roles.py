@@ -15,7 +15,7 @@ from ..tile.memory import Barrier
 from ..tile.passes import dce
 from ..tile.shape import Permute
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
-from .multistage import Rings
+from .rings import Rings, StreamMemory
 from .streams import Group, Stream
 
 #: Warps of a group: what setmaxnreg and wgmma are made for.
@@ -27,7 +27,7 @@ _REGISTER_FILE = 64 * 1024
 _MOST_REGISTERS = 255
 
 
-def expand_roles(function: Function, streams: Sequence[Stream], slots: int, moves_registers: bool) -> bool:
+def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool) -> bool:
     """Give every stream of ``function`` to a producer group, in place.
 
     Returns False, and leaves the function as it is, where the producer would need results of the computation or an
@@ -36,16 +36,16 @@ def expand_roles(function: Function, streams: Sequence[Stream], slots: int, move
     warps = function.num_warps or GROUP_WARPS
     if any(group.engine != "tma" for stream in streams for group in stream.groups):
         return False
-    rings = {group: Rings(group, slots, readers=warps) for stream in streams for group in stream.groups}
-    producer = _producer(function, streams, rings)
+    memory = StreamMemory(readers=warps)
+    rings = {ring.group: ring for stream in streams for ring in memory.of(stream)}
+    producer = _producer(function, streams, rings, memory)
     if producer is None:
         return False
     for stream in streams:
         _consume(stream, rings)
     registers = _registers(warps) if moves_registers else (0, 0)
     roles = Roles(*registers, producer, Block(ops=function.body.ops))
-    made = [op for group in rings.values() for op in group.ops]
-    function.body.ops = [*made, Barrier(), roles]
+    function.body.ops = [*memory.ops, Barrier(), roles]
     return True
 
 
@@ -59,7 +59,9 @@ def _registers(warps: int) -> tuple[int, int]:
     return PRODUCER_REGISTERS, min(240, left // (32 * warps) // 8 * 8)
 
 
-def _producer(function: Function, streams: Sequence[Stream], rings: dict[Group, Rings]) -> Block | None:
+def _producer(
+    function: Function, streams: Sequence[Stream], rings: dict[Group, Rings], memory: StreamMemory
+) -> Block | None:
     """A copy of the function that only fetches; None if that needs more than scalar code."""
     env: dict[Value, Value] = {}
     made = Function(function.name, function.parameters, function.body.clone(env), function.num_warps)
@@ -68,15 +70,16 @@ def _producer(function: Function, streams: Sequence[Stream], rings: dict[Group, 
     for stream in streams:
         _fetch_instead(made.body, stream, rings, env)
     _drop_effects(made.body)
-    memory = [op for group in rings.values() for op in group.ops]
-    made.body.ops[:0] = memory
+    shared = memory.ops
+    made.body.ops[:0] = shared
     dce(made)
     body = made.body
-    body.ops = [op for op in body.ops if op not in memory]
+    body.ops = [op for op in body.ops if op not in shared]
     for op in body.walk():
         op.map_operands(lambda v: back.get(v, v))
     body.args = []
-    return body if _is_whole(body, set(function.body.args), rings) else None
+    visible = {*function.body.args, *(result for op in shared for result in op.results)}
+    return body if _is_whole(body, visible) else None
 
 
 def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: dict[Value, Value]) -> None:
@@ -110,21 +113,13 @@ def _drop_effects(block: Block) -> None:
             _drop_effects(nested)
 
 
-def _is_whole(body: Block, parameters: set[Value], rings: dict[Group, Rings]) -> bool:
+def _is_whole(block: Block, visible: set[Value]) -> bool:
     """Whether everything is scalar and defined: nothing came from an operation that was dropped."""
-    outside = {result for group in rings.values() for op in group.ops for result in op.results}
-    return _defined(body, parameters | outside)
-
-
-def _defined(block: Block, visible: set[Value]) -> bool:
     visible = visible | set(block.args)
     for op in block.ops:
-        rings = isinstance(op, Fetch)
-        if any(v not in visible or (v.type.rank and not rings) for v in op.operands):
+        if any(v not in visible or (v.type.rank and not isinstance(op, Fetch)) for v in op.operands):
             return False
-        if any(v.type.rank for v in op.results):
-            return False
-        if not all(_defined(nested, visible) for nested in op.blocks):
+        if any(v.type.rank for v in op.results) or not all(_is_whole(nested, visible) for nested in op.blocks):
             return False
         visible.update(op.results)
     return True

@@ -25,6 +25,8 @@ from .descriptors import Descriptors
 
 #: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
 _SMALLEST_COPY = 4
+#: Fewer slots than that would only wait.
+FEWEST_SLOTS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +61,11 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A loop and the boxes that are brought for it."""
+    """A loop and the boxes that are brought for it, through rings of ``slots`` slots."""
 
     loop: For
     groups: tuple[Group, ...]
+    slots: int
 
     @property
     def loads(self) -> list[BlockLoad]:
@@ -95,9 +98,20 @@ def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
 
 
 class Finder:
-    """Finds the streams of a function for one target."""
+    """Finds the streams of a function for one target. Rings have as many slots as the loop's author says, else
+    ``slots``, and at most ``limit``; with fewer than two a loop is not streamed."""
 
-    def __init__(self, function: Function, facts: AxisFacts, target: Target, descriptors: Descriptors) -> None:
+    def __init__(
+        self,
+        function: Function,
+        facts: AxisFacts,
+        target: Target,
+        descriptors: Descriptors,
+        slots: int,
+        limit: int,
+    ) -> None:
+        self.slots = slots
+        self.limit = limit
         self.function = function
         self.facts = facts
         self.target = target
@@ -112,7 +126,8 @@ class Finder:
 
     def _stream(self, loop: For) -> Stream | None:
         step = loop.step.op
-        if not isinstance(step, Constant) or step.value <= 0:
+        slots = min(loop.num_stages or self.slots, self.limit)
+        if slots < FEWEST_SLOTS or not isinstance(step, Constant) or step.value <= 0:
             return None
         by_product: dict[Dot, list[Source]] = {}
         for op in loop.body.ops:
@@ -126,7 +141,7 @@ class Finder:
                 same = tuple(s for s in sources if (s.descriptor >= 0) == (engine == "tma"))
                 if same:
                     groups.append(Group(same, engine))
-        return Stream(loop, tuple(groups))
+        return Stream(loop, tuple(groups), slots)
 
     def _source(self, load: BlockLoad, loop: For) -> Source | None:
         axis = contiguous_axis(load)

@@ -12,15 +12,16 @@ from .arithmetic import constant
 from .tensor import Operand, tensor
 
 #: Keywords of :class:`range` that change no code on any target.
-HINTS_WITHOUT_EFFECT = ("num_stages", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
+HINTS_WITHOUT_EFFECT = ("disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
 
 
 @dataclass(frozen=True, slots=True)
 class range:  # noqa: A001 -- the language's own name
     """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
 
-    ``loop_unroll_factor`` unrolls the loop. The other hints, :data:`HINTS_WITHOUT_EFFECT`, are accepted and change no
-    code: loops are not pipelined yet.
+    ``loop_unroll_factor`` unrolls the loop. ``num_stages``: slots of the rings that feed matrix products in this loop,
+    on GPUs; 1: copies and products do not overlap. The other hints, :data:`HINTS_WITHOUT_EFFECT`, are accepted and
+    change no code.
     """
 
     arg1: Operand

@@ -5,9 +5,10 @@ order that the caller chooses. Every access is checked against the arrays that w
 reading shared memory that nobody wrote, and against what other threads did since the last barrier.
 """
 
+from .launch import simulate_launch
 from .machine import simulate
 from .schedule import shuffled
 from .tensor_map import SimulatedTensorMap
 from .values import SimulationError
 
-__all__ = ["SimulatedTensorMap", "SimulationError", "shuffled", "simulate"]
+__all__ = ["SimulatedTensorMap", "SimulationError", "shuffled", "simulate", "simulate_launch"]

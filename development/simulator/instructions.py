@@ -11,7 +11,7 @@ import numpy as np
 from .assembly import parse_assembly
 from .intrinsics import parse_call
 from .parse import Step, split_commas
-from .values import Array, Held, SimulationError, operand, split_type, unsigned
+from .values import LANES, Array, Held, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
     from .warp import Warp
@@ -203,6 +203,8 @@ def _load(opcode: str, rest: str) -> Compute:
     type, place, *others = split_commas(rest)
     lanes, dtype = split_type(type)
     pointer_type, token = typed(place)
+    if pointer_type == "ptr":
+        return lambda warp: warp.env[token]  # a variable's value stands under the name of its address
     address, align = operand(pointer_type, token), _align(others)
     is_shared = "addrspace(3)" in pointer_type
 
@@ -219,6 +221,14 @@ def _store(opcode: str, rest: str) -> Compute:
     value, place, *others = split_commas(rest)
     held = operand(*typed(value))
     pointer_type, token = typed(place)
+    if pointer_type == "ptr":
+
+        def assign(warp: Warp) -> Array:
+            value = held(warp.env)
+            warp.env[token] = value
+            return value
+
+        return assign
     address, align = operand(pointer_type, token), _align(others)
     is_shared = "addrspace(3)" in pointer_type
 
@@ -229,6 +239,12 @@ def _store(opcode: str, rest: str) -> Compute:
         return where
 
     return store
+
+
+def _variable(opcode: str, rest: str) -> Compute:
+    """A variable of every thread; nothing but loads and stores uses its address."""
+    kind = split_type(rest)[1]
+    return lambda warp: np.zeros(LANES, kind)
 
 
 def _element_pointer(opcode: str, rest: str) -> Compute:
@@ -280,6 +296,7 @@ _MAKERS: dict[str, Callable[[str, str], Compute]] = {
     "icmp": _compare,
     "fcmp": _compare,
     "select": _select,
+    "alloca": _variable,
     "load": _load,
     "store": _store,
     "getelementptr": _element_pointer,

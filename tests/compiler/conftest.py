@@ -27,7 +27,7 @@ from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
 from deuteron.compiler.tile.passes import optimize
-from simulator import simulate
+from simulator import simulate_launch
 
 ELEMENTS = {
     np.dtype(name): scalar
@@ -114,7 +114,7 @@ def _ptx_program(function: Function, target: Target, schedule: Schedule) -> nvpt
 def _run_simulated(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
     schedule = Schedule(num_warps=2, enable_fp_fusion=False)
     program = _ptx_program(function, Target.parse("cuda:90a"), schedule)
-    simulate(program.llvm, grid, arguments, program.num_warps, program.shared_bytes)
+    simulate_launch(lambda denied: program, grid, arguments)
 
 
 def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:

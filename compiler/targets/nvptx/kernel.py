@@ -30,11 +30,12 @@ _PTX_VERSION = {
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """One kernel as LLVM text. ``shared_bytes``: dynamic shared memory that a launch must provide; ``recipe``: what
-    else a launch has to do."""
+    """One kernel as LLVM text. ``parameters``: the names of its own, in order; ``shared_bytes``: dynamic shared memory
+    that a launch must provide; ``recipe``: what else a launch has to do."""
 
     llvm: str
     name: str
+    parameters: tuple[str, ...]
     shared_bytes: int
     num_warps: int
     recipe: LaunchRecipe
@@ -47,8 +48,9 @@ def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> 
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
     state = simt.lower_kernel(function, PtxMachine(target), schedule)
-    recipe = function.recipe or LaunchRecipe(32 * state.warps)
-    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps, recipe)
+    names = tuple(parameter.name for parameter in function.parameters)
+    shared_bytes = function.allocation.total
+    return PtxProgram(str(state.module), function.name, names, shared_bytes, state.warps, function.recipe)
 
 
 def machine_for(target: Target) -> Machine:
