@@ -182,11 +182,10 @@ class LoadedOnCuda:
                 f"{self._cluster}",
                 hint=f"make it a multiple of {self._cluster}",
             )
-        given = values
         if self._bf16:
             values = self._with_bf16_bits(values)
         if self._descriptors is not None:
-            values += self._descriptors[self._descriptors.key(given)]
+            values += self._descriptors[self._descriptors.key(values)]
         if self._most_programs is not None:
             values += grid
             grid = (min(grid[0] * grid[1] * grid[2], self._most_programs), 1, 1)
