@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from deuteron.compiler.launch_recipe import LaunchRecipe
-from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent
@@ -108,9 +107,8 @@ def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     """A CUDA driver that notes what it is asked, with one GPU, ``cuda:0``."""
     made = FakeDriver()
     made.install(monkeypatch)
-    yield made
-    devices.get_device.cache_clear()
+    return made

@@ -76,8 +76,7 @@ class FakeDriver:
         monkeypatch.setattr(cuda, "primary_context", lambda index: "context")
         monkeypatch.setattr(cuda, "current_stream", lambda index: self.stream)
         monkeypatch.setattr(cuda_device, "_free", lambda index, address: None)  # arrays may outlive the test
-        devices.get_device.cache_clear()
-        monkeypatch.setattr(devices, "_cuda_device", lambda index: device)
+        monkeypatch.setitem(devices._known, "cuda:0", device)
         return device
 
     def call(self, name: str, *arguments: object) -> object:

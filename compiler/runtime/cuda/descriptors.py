@@ -76,6 +76,12 @@ class _Maker:
         self._base = evaluator([tensor_map.base], names)
         self._sizes = evaluator(tensor_map.sizes, names)
         self._strides = evaluator(tensor_map.strides, names)
+        self._rank = rank = len(tensor_map.box)
+        self._type = ctypes.c_int(_DATA_TYPES[tensor_map.elem])
+        self._box = (ctypes.c_uint32 * rank)(*tensor_map.box[::-1])
+        self._every_element = (ctypes.c_uint32 * rank)(*[1] * rank)
+        modes = (_NO_INTERLEAVE, _SWIZZLES[tensor_map.swizzle], _L2_PROMOTION_256B, _PADDINGS[tensor_map.padding])
+        self._modes = [ctypes.c_int(mode) for mode in modes]
 
     def make(self, values: Values) -> bytes:
         """The 128 bytes.
@@ -112,24 +118,19 @@ class _Maker:
 
     def _encode(self, base: int, sizes: Sequence[int], strides: Sequence[int]) -> bytes:
         """Ask the driver, which counts dimensions from the innermost and knows that one's stride."""
-        encode = _encoder()
-        rank = len(sizes)
         memory = ctypes.create_string_buffer(DESCRIPTOR_BYTES + DESCRIPTOR_ALIGNMENT)
         place = ctypes.addressof(memory) + -ctypes.addressof(memory) % DESCRIPTOR_ALIGNMENT
-        outer = strides[-2::-1]
-        code = encode(
+        dimensions = ctypes.c_uint64 * self._rank
+        code = _encoder()(
             ctypes.c_void_p(place),
-            ctypes.c_int(_DATA_TYPES[self._map.elem]),
-            ctypes.c_uint32(rank),
+            self._type,
+            ctypes.c_uint32(self._rank),
             ctypes.c_void_p(base),
-            (ctypes.c_uint64 * rank)(*sizes[::-1]),
-            (ctypes.c_uint64 * max(len(outer), 1))(*outer),
-            (ctypes.c_uint32 * rank)(*self._map.box[::-1]),
-            (ctypes.c_uint32 * rank)(*[1] * rank),
-            ctypes.c_int(_NO_INTERLEAVE),
-            ctypes.c_int(_SWIZZLES[self._map.swizzle]),
-            ctypes.c_int(_L2_PROMOTION_256B),
-            ctypes.c_int(_PADDINGS[self._map.padding]),
+            dimensions(*sizes[::-1]),
+            dimensions(*strides[-2::-1]),
+            self._box,
+            self._every_element,
+            *self._modes,
         )
         if code:
             raise self._error(

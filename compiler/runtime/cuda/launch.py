@@ -121,19 +121,20 @@ class LoadedOnCuda:
             stream = cuda.current_stream(self.device.index)
         if self._completes:
             grid, values = self._complete(grid, values)
-        try:
-            pack = self._packs.pop()
-        except IndexError:
-            pack = ArgumentPack(self._struct.size, self._offsets)
-        self._fill(pack, grid, values, stream)
-        self._start(pack, grid)
+        pack = self._filled(grid, values, stream)
+        if self._check_context:
+            cuda.make_current(self.device.index)
+        code = self._launch(pack.config, self._handle, pack.arguments, None)
+        if code:
+            self._retry(code, grid, pack)
         self._packs.append(pack)
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values; a stream's launches share memory that is filled once."""
         if self._completes:
             grid, values = self._complete(grid, values)
-        index, packs = self.device.index, dict[int, ArgumentPack]()
+        index, start, handle, check_context = self.device.index, self._launch, self._handle, self._check_context
+        packs: dict[int, ArgumentPack] = {}
 
         def launch(stream: int | None) -> None:
             if stream is None:
@@ -142,27 +143,28 @@ class LoadedOnCuda:
             if pack is None:
                 if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
                     packs.clear()
-                pack = ArgumentPack(self._struct.size, self._offsets)
-                self._fill(pack, grid, values, stream)
-                packs[stream] = pack
-            self._start(pack, grid)
+                pack = packs[stream] = self._filled(grid, values, stream)
+            if check_context:
+                cuda.make_current(index)
+            code = start(pack.config, handle, pack.arguments, None)
+            if code:
+                self._retry(code, grid, pack)
 
         return launch
 
-    def _fill(self, pack: ArgumentPack, grid: GridShape, values: tuple[Any, ...], stream: int) -> None:
+    def _filled(self, grid: GridShape, values: tuple[Any, ...], stream: int) -> ArgumentPack:
+        """Memory that holds a launch."""
+        try:
+            pack = self._packs.pop()
+        except IndexError:
+            pack = ArgumentPack(self._struct.size, self._offsets)
         try:
             self._struct.pack_into(
                 pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, *self._attributes, *values
             )
         except struct.error as error:
             raise LaunchError(f"{self._name}: an argument does not fit its type: {error}") from error
-
-    def _start(self, pack: ArgumentPack, grid: GridShape) -> None:
-        if self._check_context:
-            cuda.make_current(self.device.index)
-        code = self._launch(pack.config, self._handle, pack.arguments, None)
-        if code:
-            self._retry(code, grid, pack)
+        return pack
 
     def _retry(self, code: int, grid: GridShape, pack: ArgumentPack) -> None:
         """A thread that never used the GPU has no current context: give it one and launch again."""
@@ -180,11 +182,10 @@ class LoadedOnCuda:
                 f"{self._cluster}",
                 hint=f"make it a multiple of {self._cluster}",
             )
-        given = values
         if self._bf16:
             values = self._with_bf16_bits(values)
         if self._descriptors is not None:
-            values += self._descriptors[self._descriptors.key(given)]
+            values += self._descriptors[self._descriptors.key(values)]
         if self._most_programs is not None:
             values += grid
             grid = (min(grid[0] * grid[1] * grid[2], self._most_programs), 1, 1)
