@@ -431,3 +431,35 @@ def test_autotune_over_heuristics(normal, n) -> None:
     out = np.zeros_like(x)
     tuned_add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
     np.testing.assert_array_equal(out, x + np.float32(1))
+
+
+@triton.jit
+def rounded(x_ptr, even_ptr, away_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(even_ptr + i, libdevice.llrint(x))
+    tl.store(away_ptr + i, libdevice.llround(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_to_int64(launch, dtype):
+    x = np.array([0.5, 1.5, -2.5, 2.49, -0.5, 3e9, -4294967296.0, 7], dtype)
+    x[5] = np.rint(x[5])
+    out = np.full(8, 99, np.int64)
+    _, even, away, *_ = launch(rounded, (1,), x, out, out, N=8)
+    np.testing.assert_array_equal(even, np.rint(x).astype(np.int64))
+    np.testing.assert_array_equal(away, np.trunc(x + np.copysign(0.5, x)).astype(np.int64))
+
+
+@triton.jit
+def masked_by_a_scalar(x_ptr, o_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    wanted = (tl.load(x_ptr) > 0)[:, None]
+    tl.store(o_ptr + i, 1.0, mask=(i < n) & wanted)
+    tl.static_assert(wanted[None, :].shape == (1, 1))
+
+
+@pytest.mark.parametrize("first", [1.0, -1.0])
+def test_a_scalar_takes_new_dimensions(launch, first):
+    out = launch(masked_by_a_scalar, (1,), np.full(1, first, np.float32), np.zeros(8, np.float32), 5, N=8)[1]
+    np.testing.assert_array_equal(out, np.float32((np.arange(8) < 5) & (first > 0)))
