@@ -60,7 +60,7 @@ def _made_modules() -> dict[str, ModuleType]:
     """Triton's modules that have no counterpart here, parents first, with the names that programs and PyTorch's own
     packages import from them."""
     from deuteron import compiler  # lazy: the alias is installed before the compiler is used
-    from deuteron.compiler.runtime.launch.runner import Runner
+    from deuteron.compiler.runtime.launch.runner import Runner  # lazy: as above
 
     def made(name: str, names: str = "", **more: object) -> tuple[str, ModuleType]:
         module = ModuleType(name, f"The part of {name} that programs outside Triton use.")
@@ -85,7 +85,7 @@ def _made_modules() -> dict[str, ModuleType]:
 def triton_key() -> str:
     """What compiled code depends on besides the kernel, as a text."""
     from deuteron.compiler import Target  # lazy: the alias is installed before the compiler is used
-    from deuteron.compiler.runtime.variant.toolchain import toolchain
+    from deuteron.compiler.runtime.variant.toolchain import toolchain  # lazy: as above
 
     return ", ".join(f"{name} {version}" for name, version in toolchain(Target.parse("cpu")).items())
 
