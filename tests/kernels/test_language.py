@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 
@@ -463,3 +465,59 @@ def masked_by_a_scalar(x_ptr, o_ptr, n, N: tl.constexpr):
 def test_a_scalar_takes_new_dimensions(launch, first):
     out = launch(masked_by_a_scalar, (1,), np.full(1, first, np.float32), np.zeros(8, np.float32), 5, N=8)[1]
     np.testing.assert_array_equal(out, np.float32((np.arange(8) < 5) & (first > 0)))
+
+
+toolbox = types.ModuleType("toolbox")
+toolbox.inner = types.ModuleType("toolbox.inner")
+toolbox.two = _two
+toolbox.inner.WIDTH = tl.constexpr(3)
+toolbox.PLAIN = 4
+toolbox.python = abs
+
+
+@triton.jit
+def with_a_module(x_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    up, down = toolbox.two(tl.load(x_ptr + i), 1.0)
+    tl.store(x_ptr + i, up * down + toolbox.inner.WIDTH)
+
+
+def test_functions_and_constants_of_a_module(launch):
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(launch(with_a_module, (1,), x, N=8)[0], x * x - 1 + 3)
+
+
+def test_what_a_kernel_uses_of_a_module_is_part_of_its_identity(monkeypatch):
+    x = np.zeros(8, np.float32)
+    before = with_a_module.source.hash
+    with_a_module[(1,)](x, N=8)
+    monkeypatch.setattr(toolbox, "PLAIN", 5)
+    assert with_a_module.source.hash == before
+    monkeypatch.setattr(toolbox.inner, "WIDTH", tl.constexpr(4))
+    assert with_a_module.source.hash != before
+    with pytest.raises(triton.DeuteronError, match=r"toolbox.inner.WIDTH.* was constexpr\(3\)"):
+        with_a_module[(1,)](x, N=8)
+
+
+@triton.jit
+def calls_python(x_ptr):
+    tl.store(x_ptr, toolbox.python(1.0))
+
+
+@triton.jit
+def reads_a_number(x_ptr):
+    tl.store(x_ptr, toolbox.PLAIN)
+
+
+@triton.jit
+def misspells(x_ptr):
+    tl.store(x_ptr, toolbox.towo(1.0))
+
+
+@pytest.mark.parametrize(
+    "kernel, message",
+    [(calls_python, "jit to call it"), (reads_a_number, r"PLAIN = tl.constexpr\(4\)"), (misspells, "did you mean two")],
+)
+def test_nothing_else_of_a_module_is_there(kernel, message):
+    with pytest.raises(triton.CompilationError, match=message):
+        kernel[(1,)](np.zeros(1, np.float32))
