@@ -240,7 +240,11 @@ def measure(row: Row, pair: dict[str, Process]) -> None:
     row.gpu = {c: statistics.median(w.gpu for w in found) for c, found in windows.items()}
     row.wall = {c: statistics.median(w.wall for w in found) for c, found in windows.items()}
     row.launches = {c: found[-1].launches for c, found in windows.items()}
-    if all(row.gpu.values()):
+    if row.launches["triton"] != row.launches["deuteron"]:
+        row.detail = f"launches differ: {row.launches}"
+    if not all(row.gpu.values()):
+        row.detail = "not timed: CUPTI saw no kernel of the file"
+    else:
         ratios = [t.gpu / o.gpu for t, o in zip(windows["triton"], windows["deuteron"], strict=True)]
         row.spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
 

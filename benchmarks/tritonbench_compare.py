@@ -71,7 +71,7 @@ def on_host(result: object) -> object:
     if isinstance(result, torch.Tensor):
         return result.detach().cpu().clone()
     if isinstance(result, Mapping):
-        return {key: on_host(value) for key, value in result.items()}
+        return {key if _plain(key) else str(key): on_host(value) for key, value in result.items()}
     if _is_sequence(result):
         return [on_host(value) for value in result]
     return result if _plain(result) else type(result).__name__
