@@ -11,6 +11,7 @@ from ..language import arithmetic, shapes
 from ..language.tensor import tensor
 from ..source import constants
 from ..source.modules import LanguageModule, suggest
+from ..source.namespace import HelperModule
 from .calls import call
 from .dispatch import evaluate, expression
 from .frame import Frame
@@ -217,7 +218,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> object:
 
 def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule):
+    if isinstance(value, LanguageModule | HelperModule):
         return value.member(name)
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import LaunchError
 from ..arrays.arguments import describe
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
+from ..arrays.reinterpret import Reinterpreted
 from ..launch.bound import Relaunch
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
@@ -87,7 +88,10 @@ def host_array(value: Any) -> Iterator[np.ndarray]:
     """The argument as a NumPy array; arrays on a GPU are copied here and, afterwards, back."""
     import numpy as np
 
-    if isinstance(value, np.ndarray):
+    if isinstance(value, Reinterpreted):
+        with host_array(value.base) as array:
+            yield array.view(numpy_dtype(value.dtype))
+    elif isinstance(value, np.ndarray):
         yield value
     elif hasattr(value, "numpy") and isinstance(value.numpy, np.ndarray):  # HostArray
         yield value.numpy
