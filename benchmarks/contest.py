@@ -252,4 +252,4 @@ def failures(results: Sequence[Result]) -> str:
 
 def record(results: Sequence[Result]) -> str:
     """All figures as JSON."""
-    return json.dumps({"environment": environment(), "results": [asdict(r) for r in results]}, indent=1)  # type: ignore[call-overload]
+    return json.dumps({"environment": environment(), "results": [asdict(r) for r in results]}, indent=1)
