@@ -23,6 +23,7 @@ class Bench(ABC):
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
         self._calls: dict[str, Call] = {}
+        self._libraries: dict[str, Call] = {}
 
     @abstractmethod
     def draw(self, problem: Any) -> dict[str, Callable[[], Call]]:
@@ -36,7 +37,7 @@ class Bench(ABC):
     def prepare(self, problem: Any) -> dict[str, str]:
         """Begin a problem with fresh N(0, 1) inputs; the libraries that cannot run it, and why."""
         torch.manual_seed(0)
-        self._calls = {}
+        self._calls, self._libraries = {}, {}
         self._device = problem.device
         missing = {}
         for name, ready in self.draw(problem).items():
@@ -45,7 +46,7 @@ class Bench(ABC):
                 call = ready()
                 found = call()
                 self._compare([found] if isinstance(found, torch.Tensor) else list(found))
-                self._calls[name] = call
+                self._libraries[name] = call
             except (RuntimeError, ValueError) as why:
                 self._survive(why)
                 missing[name] = f"{type(why).__name__}: {why}"
@@ -85,8 +86,11 @@ class Bench(ABC):
             except RuntimeError:
                 raise FatalInChild(f"{type(problem).__name__}: {problem}") from problem
 
+    def admitted(self) -> list[str]:
+        """The candidates that passed here."""
+        return list(self._calls)
+
     def race(self, names: Sequence[str], rounds: int) -> dict[str, Timing]:
-        """Time those of ``names`` that passed, in turns with the libraries."""
-        libraries = [n for n in self._calls if " " not in n]
-        chosen = [*libraries, *(n for n in names if n in self._calls)]
-        return race({name: self._calls[name] for name in chosen}, self._device, rounds, self._announce)
+        """Time admitted candidates in turns with the libraries."""
+        calls = self._libraries | {name: self._calls[name] for name in names}
+        return race(calls, self._device, rounds, self._announce)

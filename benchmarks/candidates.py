@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 #: A name and its value; configurations are hashable.
 Pairs = tuple[tuple[str, object], ...]
@@ -88,8 +88,9 @@ def _expand(entry: dict[str, object], names: list[str]) -> Iterator[Candidate]:
     for values in itertools.product(*(_choices(given[name]) for name in names)):
         for chosen in itertools.product(*map(_choices, extra.values())):
             blocks = tuple(zip(names[:-2], values, strict=False))
-            yield Candidate("deuteron", blocks, values[-2], values[-1], tuple(zip(extra, chosen, strict=True)))
+            warps, stages = (int(v) for v in values[-2:])
+            yield Candidate("deuteron", blocks, warps, stages, tuple(zip(extra, chosen, strict=True)))
 
 
-def _choices(value: object) -> list[object]:
+def _choices(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

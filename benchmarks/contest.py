@@ -187,14 +187,16 @@ def _ready(bench: Isolated, problem: Problem) -> None:
 
 
 def _race(bench: Isolated, problem: Problem, among: dict[str, Outcome], rounds: int) -> dict[str, Timing]:
-    """Time candidates beside the libraries; one that hangs is left out, and the others begin again."""
+    """Time candidates beside the libraries; one that hangs is left out, and the others begin again.
+
+    A child that took another's place knows only those that it checked itself."""
     left = dict(among)
     while True:
         try:
-            if not bench.alive:
-                _ready(bench, problem)
-                for outcome in left.values():
-                    bench.ask("check", outcome.candidate, patience=LAUNCH_SECONDS)
+            _ready(bench, problem)
+            admitted = bench.ask("admitted", patience=LAUNCH_SECONDS)
+            for name in [n for n in left if n not in admitted]:
+                bench.ask("check", left[name].candidate, patience=LAUNCH_SECONDS)
             timings: dict[str, Timing] = bench.ask("race", list(left), rounds, patience=LAUNCH_SECONDS)
             return timings
         except WorkFailed as failure:
@@ -252,4 +254,4 @@ def failures(results: Sequence[Result]) -> str:
 
 def record(results: Sequence[Result]) -> str:
     """All figures as JSON."""
-    return json.dumps({"environment": environment(), "results": [asdict(r) for r in results]}, indent=1)  # type: ignore[call-overload]
+    return json.dumps({"environment": environment(), "results": [asdict(r) for r in results]}, indent=1)

@@ -7,8 +7,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 #: Bytes that are overwritten before each launch on a GPU: four times the L2 of the largest, as in Triton's do_bench.
 FLUSH = 256 << 20
@@ -54,6 +56,8 @@ def _timed_on_cpu(call: Call) -> float:
 
 
 def _timer_on_gpu() -> Callable[[Call], float]:
+    import torch  # lazy: what compares timings needs no torch
+
     cold = torch.empty(FLUSH, dtype=torch.uint8, device="cuda")
 
     def timed(call: Call) -> float:
