@@ -38,27 +38,30 @@ class Overlapped:
 
 def overlap(function: Function, target: Target, schedule: Schedule, limit: int, denied: frozenset[Guard]) -> Overlapped:
     """A copy of ``function`` whose products are fed from rings of ``limit`` slots at most, as far as ``target`` can."""
-    made = function.clone()
-    made.num_warps = schedule.num_warps
+    plain = function.clone()
+    plain.num_warps = schedule.num_warps
+    persistent = bool(schedule.persistent) and may_persist(plain)
+    made = plain.clone()
     used = uses(made)
     guards = structure_accesses(made, lambda op: _concerns_products(op, used), denied)
     for step in (licm, cse, dce):
         made = step(made)
-    persistent = bool(schedule.persistent) and may_persist(made)
     if persistent:
         make_persistent(made)
     facts = analyze(made)
     descriptors = Descriptors(made, denied)
     streams = Finder(made, facts, target, descriptors, schedule.num_stages, limit).run()
-    if streams and "tma" in target.features:
+    if not streams:
+        return Overlapped(expand_blocks(make_persistent(plain) if persistent else plain), 0, persistent=persistent)
+    if "tma" in target.features:
         put_results(made, facts, descriptors, None)
     has_roles = False
-    if streams and _specialises(made, target, schedule):
+    if _specialises(made, target, schedule):
         has_roles = expand_roles(made, streams, "setmaxnreg" in target.features)
     if not has_roles:
         expand_multistage(made, streams)
     guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
-    slots = max((stream.slots for stream in streams), default=0)
+    slots = max(stream.slots for stream in streams)
     return Overlapped(dce(expand_blocks(made)), slots, guards, tuple(descriptors.maps), has_roles, persistent)
 
 

@@ -57,9 +57,9 @@ def test_softmax_reads_once_and_needs_one_barrier_per_reduction(ptx_of) -> None:
 
 def test_matmul_runs_on_tensor_cores(ptx_of) -> None:
     # 128x128x32 by 4 warps: (4 x 8 tiles of 16x8 ... a warp has 64x64) x 2 steps of 16.
-    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx_of("matmul_f16", "80"))) == 64
-    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k8.*tf32", ptx_of("matmul_f32", "80"))) == 32
-    assert "m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of("matmul_bf16", "80")
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx_of("matmul_f16", "cuda:80"))) == 64
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k8.*tf32", ptx_of("matmul_f32", "cuda:80"))) == 32
+    assert "m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of("matmul_bf16", "cuda:80")
 
 
 def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
