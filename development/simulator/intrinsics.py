@@ -66,6 +66,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "deuteron_cos_f32": lambda x: np.cos(x.astype(np.float64)),
     "deuteron_sin_f64": np.sin,
     "deuteron_cos_f64": np.cos,
+    "deuteron_fmod_f32": np.fmod,
+    "deuteron_fmod_f64": np.fmod,
     "llvm.nvvm.shfl.sync.bfly": lambda _, x, lane, __: x[np.arange(32) ^ lane],
     "llvm.nvvm.shfl.sync.idx": lambda _, x, lane, __: x[lane & 31],
 }
