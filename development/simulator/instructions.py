@@ -66,14 +66,15 @@ def _defined(x: Array, y: Array, overflow: bool) -> None:
 
 def _signed_division(x: Array, y: Array) -> Array:
     _defined(x, y, overflow=True)
-    quotient = x // y
-    inexact = quotient * y != x
-    return (quotient + (inexact & ((x < 0) != (y < 0)))).astype(x.dtype)
+    quotient: Array = x // y
+    towards_zero: Array = quotient + ((quotient * y != x) & ((x < 0) != (y < 0)))
+    return towards_zero.astype(x.dtype)
 
 
 def _unsigned_division(x: Array, y: Array) -> Array:
     _defined(x, y, overflow=False)
-    return (unsigned(x) // unsigned(y)).view(x.dtype)
+    quotient: Array = unsigned(x) // unsigned(y)
+    return quotient.view(x.dtype)
 
 
 def _shift_amount(y: Array) -> Array:
