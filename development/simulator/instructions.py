@@ -58,18 +58,23 @@ Compute = Callable[["Warp"], Held]
 # Arithmetic --------------------------------------------------------------------------------------------------
 
 
-def _truncated_division(x: Array, y: Array) -> Array:
-    """Division by zero is undefined; the simulator gives 0 (remainders too), as the interpreter does."""
-    divisor = np.where(y == 0, 1, y)
-    quotient = x // divisor
-    inexact = quotient * divisor != x
-    towards_zero = quotient + (inexact & ((x < 0) != (divisor < 0)))
-    return np.where(y == 0, 0, towards_zero).astype(x.dtype)
+def _defined(x: Array, y: Array, overflow: bool) -> None:
+    """Division by 0, and of the minimum by -1, is undefined in LLVM, whatever becomes of the result."""
+    if np.any(y == 0) or (overflow and np.any((y == -1) & (x == np.iinfo(x.dtype).min))):
+        raise SimulationError("an integer division is undefined: by 0, or of the minimum by -1")
+
+
+def _signed_division(x: Array, y: Array) -> Array:
+    _defined(x, y, overflow=True)
+    quotient: Array = x // y
+    towards_zero: Array = quotient + ((quotient * y != x) & ((x < 0) != (y < 0)))
+    return towards_zero.astype(x.dtype)
 
 
 def _unsigned_division(x: Array, y: Array) -> Array:
-    divisor = np.where(y == 0, 1, unsigned(y)).astype(unsigned(y).dtype)
-    return np.where(y == 0, 0, unsigned(x) // divisor).astype(divisor.dtype).view(x.dtype)
+    _defined(x, y, overflow=False)
+    quotient: Array = unsigned(x) // unsigned(y)
+    return quotient.view(x.dtype)
 
 
 def _shift_amount(y: Array) -> Array:
@@ -80,10 +85,10 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
-    "sdiv": _truncated_division,
+    "sdiv": _signed_division,
     "udiv": _unsigned_division,
-    "srem": lambda x, y: np.where(y == 0, 0, x - _truncated_division(x, y) * y),
-    "urem": lambda x, y: np.where(y == 0, 0, x - _unsigned_division(x, y) * y),
+    "srem": lambda x, y: x - _signed_division(x, y) * y,
+    "urem": lambda x, y: x - _unsigned_division(x, y) * y,
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
@@ -94,7 +99,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "fsub": lambda x, y: x - y,
     "fmul": lambda x, y: x * y,
     "fdiv": lambda x, y: x / y,
-    "frem": np.fmod,
 }
 
 

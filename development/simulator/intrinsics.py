@@ -66,6 +66,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "deuteron_cos_f32": lambda x: np.cos(x.astype(np.float64)),
     "deuteron_sin_f64": np.sin,
     "deuteron_cos_f64": np.cos,
+    "deuteron_fmod_f32": np.fmod,
+    "deuteron_fmod_f64": np.fmod,
 }
 # Those in which lanes exchange values.
 _SHUFFLES: dict[str, Callable[..., Array]] = {
