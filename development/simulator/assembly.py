@@ -62,12 +62,12 @@ def _statements(name: str, text: str, constraints: list[str], arguments: list[st
     if not outputs:
         return steps
 
+    # What no instruction writes keeps the value of the input that shares its register.
+    results = [(f"${number}", assembly.held(f"${number}")) for number in outputs]
+
     def finish(warp: Warp) -> None:
-        made: list[Held] = []
-        for number in outputs:
-            register = f"${number}"
-            # What no instruction wrote has kept the value of the input that shares its register.
-            made.append(warp.registers.pop(register) if register in warp.registers else assembly.held(register)(warp))
+        written = warp.registers
+        made = [written.pop(register) if register in written else keep(warp) for register, keep in results]
         warp.env[name] = made[0] if len(made) == 1 else tuple(made)  # type: ignore[arg-type]
 
     return [*steps, finish]

@@ -160,9 +160,10 @@ class Actor:
             known[mine, self.threads[mine] % LANES] = FOREVER
         if self.together:
             known = known.min(axis=0, keepdims=True)
-        seen = np.full((len(known), SEVERAL + 1), clocks.origin, np.int32)
+        # A row of one agent leaves no mark of several; marks of other codes are of earlier programs.
+        seen = np.empty((len(known), SEVERAL + 1), np.int32)
         np.maximum(known, clocks.origin, out=seen[:, : of.width])
-        seen[:, SEVERAL] = seen[:, : of.width].min(axis=1)
+        seen[:, of.width :] = seen[:, : of.width].min(axis=1, keepdims=True)
         return seen
 
     def named(self, place: int) -> str:

@@ -148,6 +148,14 @@ def _synchronisation(
     return step
 
 
+def _program_id(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.ids[axis]
+
+
+def _grid_size(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.grid[axis]
+
+
 _REGISTERS: dict[str, Callable[[Warp], int]] = {
     "ntid.x": lambda warp: warp.program.num_warps * LANES,
     "cluster.ctarank": lambda warp: warp.program.rank,
@@ -157,8 +165,8 @@ _REGISTERS: dict[str, Callable[[Warp], int]] = {
     "clusterid.x": lambda warp: warp.program.ids[0] // len(warp.program.cluster.programs),
     "nclusterid.x": lambda warp: warp.program.grid[0] // len(warp.program.cluster.programs),
     "warpid": lambda warp: warp.number,
-    **{f"ctaid.{axis}": lambda warp, place=place: warp.program.ids[place] for place, axis in enumerate("xyz")},
-    **{f"nctaid.{axis}": lambda warp, place=place: warp.program.grid[place] for place, axis in enumerate("xyz")},
+    **{f"ctaid.{axis}": _program_id(place) for place, axis in enumerate("xyz")},
+    **{f"nctaid.{axis}": _grid_size(place) for place, axis in enumerate("xyz")},
 }
 
 
