@@ -35,6 +35,10 @@ class Text:
         """``operation`` on two integers."""
         return self.op(f"{operation} i32 {x}, {y}")
 
+    def at(self, array: str, index: str, element: str = "i32") -> str:
+        """``ptr addrspace(1) %p`` of an element of an array."""
+        return f"ptr addrspace(1) {self.op(f'getelementptr {element}, ptr addrspace(1) {array}, i32 {index}')}"
+
     def label(self, name: str) -> None:
         """A block begins."""
         self._lines.append(f"{name}:")
