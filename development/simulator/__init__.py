@@ -7,7 +7,7 @@ with it: barriers, mbarriers, waits for groups and fences between the proxies do
 error that says who waits for what.
 
 Not simulated: memory ordering by atomics and volatile accesses, races between programs of different clusters, bank
-conflicts, registers, caches, time.
+conflicts, counts of registers, caches, time.
 """
 
 from .machine import simulate

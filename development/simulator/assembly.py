@@ -14,10 +14,11 @@ from . import copies, matrices, synchronisation, tma, wgmma
 from .parse import Step, split_commas
 from .statements import Assembly, Statement, active_lanes, split_statements
 from .tensorcore import multiply
-from .values import Array, Held, Operand, SimulationError, held_operand, operand, unsigned
+from .values import Array, Operand, SimulationError, held_operand, operand, unsigned
 
 if TYPE_CHECKING:
-    from .warp import Lanes, Wait, Warp
+    from .barriers import Wait
+    from .warp import Lanes, Warp
 
 _ASM = re.compile(
     r'(?:tail )?call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: (?:convergent|nounwind|#\d+))*$'

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from .barriers import Wait
 from .clocks import Threads, Times
 from .values import SimulationError
-from .warp import Cluster, Program, Wait, Warp
+from .warp import Cluster, Program, Warp
 
 MBARRIER_BYTES = 8
 #: The largest counts of arrivals and of bytes that the object holds.

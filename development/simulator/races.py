@@ -38,7 +38,7 @@ class Marks:
         others = (before >> 6 > actor.limit()) & (before & 63 != now & 63) | (marks[indices] != now)
         if others.any():
             marks[indices[others]] = self.clocks.time << 6 | SEVERAL
-        self._latest[indices] = self.clocks.time if actor.by_thread else FOREVER
+        self._latest[indices] = np.maximum(self._latest[indices], self.clocks.time) if actor.by_thread else FOREVER
 
     def recent(self, indices: Indices, actor: Actor) -> bool:
         """Whether a race is possible at all."""
@@ -51,7 +51,9 @@ class Marks:
             return None
         marks = self.rows[row][indices]
         times, codes = marks >> 6, marks & 63
-        return times > (seen[0][codes] if len(seen) == 1 else seen[np.arange(len(seen))[:, None], codes])
+        known = seen[0][codes] if len(seen) == 1 else seen[np.arange(len(seen))[:, None], codes]
+        late: Mask = times > known
+        return late
 
     def who(self, row: int, index: int) -> str:
         """The agent that left the mark."""

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .barriers import Wait
 from .clocks import Actor, Times
 from .descriptors import MatrixDescriptor
-from .statements import Assembly, Maker, Run, Statement, uniform, vector
+from .statements import Assembly, Maker, Run, Statement, require_all, uniform, vector
 from .tensorcore import ELEMENTS, gather_rows
 from .values import LANES, Array, Held, SimulationError
-from .warp import WARPS_OF_A_GROUP, Lanes, Wait, Warp
+from .warp import WARPS_OF_A_GROUP, Lanes, Warp
 
 _MMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(f32|f16|s32)\.(\w+)\.(\w+)(\.satfinite)?")
 _ROWS_OF_A_WARP = 16
@@ -140,7 +141,7 @@ def _product(statement: Statement, assembly: Assembly) -> Run:
     descriptor_b, accumulate = assembly.read(b), assembly.read(scale)
 
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group = _group(warp)
         registers = [x(warp) for x in before]
         _check_fenced(warp, registers, bool(words))
@@ -258,7 +259,7 @@ def _packed(values: Array, result: str) -> Array:
 
 def _fence(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         _group(warp)
         warp.registers_fenced = True
 
@@ -267,7 +268,7 @@ def _fence(statement: Statement, assembly: Assembly) -> Run:
 
 def _commit(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group = _group(warp)
         if warp.products_committed == len(group.commits):
             group.commits.append(0)
@@ -284,7 +285,7 @@ def _wait(statement: Statement, assembly: Assembly) -> Run:
     most = int(statement.operands[0])
 
     def run(warp: Warp, lanes: Lanes) -> Wait:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group, ended = _group(warp), max(0, warp.products_committed - most)
 
         def finish() -> None:
@@ -298,12 +299,6 @@ def _wait(statement: Statement, assembly: Assembly) -> Run:
         return Wait(lambda: len(group.ended) >= ended, lambda: describe, finish)
 
     return run
-
-
-def _require_all(warp: Warp, lanes: Lanes, statement: Statement) -> None:
-    warp.require_all_lanes(statement.opcode)
-    if not lanes.all():
-        raise SimulationError(f"{statement.opcode} needs all threads of {warp}; a predicate leaves some out")
 
 
 MAKERS: dict[str, Maker] = {
