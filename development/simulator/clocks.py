@@ -11,6 +11,7 @@ instructions reaches TMA and wgmma only through a ``fence.proxy.async`` somewher
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,6 +125,11 @@ class Clocks:
         """What an access now leaves behind."""
         self.rows[row].last = self.time
         return (self.time << 6) | code
+
+    def over(self, threads: Sequence[int], others: Threads, time: int) -> bool:
+        """Whether one of ``threads`` knows all that ``others`` did until ``time``."""
+        known = np.maximum(self.tables[_KNOWN, threads].max(axis=0)[others], self.base)
+        return bool((known >= time).all())
 
     def check_finished(self) -> None:
         """Raises SimulationError if the threads end before what they started."""

@@ -115,6 +115,7 @@ def find(warp: Warp, address: int, threads: Threads) -> MBarrier:
         raise SimulationError(f"{warp} uses an mbarrier at {address:#x}, where none was made")
     barrier = program.mbarriers[offset]
     barrier.check_made(threads)
+    warp.visit(program, np.isin(warp.agents, threads))
     return barrier
 
 

@@ -52,6 +52,7 @@ def run_cluster(kernel: Kernel, cluster: Cluster, order: Order) -> None:
         end()
     for program in cluster.programs:
         check_register_budgets(program.warps)
+        program.check_visitors()
     cluster.clocks.check_finished()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .barriers import ClusterBarrier, ThreadBarriers
-from .clocks import Clocks, Times
+from .clocks import Clocks, Threads, Times
 from .memory import GlobalMemory, SimulatedMemory
 from .values import LANES, Held, SimulationError
 
@@ -81,6 +81,11 @@ class Warp:
             lanes = ", ".join(map(str, np.flatnonzero(self.active)))
             raise SimulationError(f"{what} needs all threads of warp {self.number}; a branch left lanes {lanes} alone")
 
+    def visit(self, program: Program, lanes: Lanes) -> None:
+        """``lanes`` use shared memory or a barrier of ``program``, which must be there still."""
+        if program is not self.program:
+            program.visitors.append((self.agents[lanes], self.clocks.time))
+
     def __str__(self) -> str:
         where = f" of program {self.program.rank} of its cluster" if len(self.program.cluster.programs) > 1 else ""
         return f"warp {self.number}{where}"
@@ -102,7 +107,16 @@ class Program:
         self.warps = [Warp(number, self) for number in range(warps)]
         self.barriers = ThreadBarriers(self)
         self.mbarriers: dict[int, MBarrier] = {}
+        #: Threads of other programs that used shared memory of this one, and when.
+        self.visitors: list[tuple[Threads, int]] = []
         self.warp_groups: dict[int, WarpGroup] = {}
+
+    def check_visitors(self) -> None:
+        """Raises SimulationError if this program may have ended before others were done with its shared memory."""
+        for visitors, time in self.visitors:
+            if not self.cluster.clocks.over([warp.agents[0] for warp in self.warps], visitors, time):
+                where = f"shared memory of program {self.rank} of its cluster"
+                raise SimulationError(f"thread {visitors[0]} uses {where}, which may have ended before")
 
     def reach(self, address: int) -> tuple[Program, int]:
         """The program of the cluster whose shared memory ``address`` means, and the address there."""

@@ -128,6 +128,39 @@ def test_misuse_of_boxes(text, descriptor, before, after, message) -> None:
         simulate(llvm.replace(before, after), (1,), maps, 1, 4096)
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_store_that_others_read_too(text, descriptor, waits) -> None:
+    """Reads of the same bytes by threads do not hide that a store still reads them."""
+    k = text(descriptor("%b"))
+    thread = k.thread()
+    first = k.op(f"icmp eq i32 {thread}, 0")
+    place = k.op(f"inttoptr i32 {k.i32('add', k.i32('mul', thread, 16), TILE)} to ptr addrspace(3)")
+    k.do(f"store <4 x i32> zeroinitializer, ptr addrspace(3) {place}, align 16")
+    k.asm("fence.proxy.async.shared::cta;")
+    k.barrier()
+
+    def store() -> None:
+        _store_box(k, "%b", ["0", "0"], str(TILE))
+        k.asm("cp.async.bulk.commit_group;")
+        if waits:
+            k.asm("cp.async.bulk.wait_group.read 0;")
+
+    k.only(first, "store", store)
+    k.op(f"load <4 x i32>, ptr addrspace(3) {place}, align 16")
+    k.barrier()
+    k.do(f"store <4 x i32> zeroinitializer, ptr addrspace(3) {place}, align 16")
+    k.only(first, "end_of_store", lambda: k.asm("cp.async.bulk.wait_group 0;"))
+    b = np.ones((8, 16), np.int32)
+    arguments = [SimulatedTensorMap(b, b.shape, (16, 1), b.shape)]
+    if waits:
+        simulate(str(k), (1,), arguments, 1, 4096)
+        assert not b.any()
+        return
+    changed = str(k)[::-1].replace("zeroinitializer"[::-1], "<i32 1, i32 1, i32 1, i32 1>"[::-1], 1)[::-1]
+    with pytest.raises(SimulationError, match="writes byte .*, which a TMA store of thread 0 read"):
+        simulate(changed, (1,), arguments, 1, 4096)
+
+
 def test_a_load_that_nobody_waits_for(text, descriptor) -> None:
     k = text(descriptor("%a"))
     thread = k.thread()

@@ -282,6 +282,40 @@ def test_programs_of_a_cluster_signal_each_other(text, order) -> None:
         simulate(_signal(text).replace(f"i32 0{end}", f"i32 2{end}"), (2,), [out], 1, 64, order, cluster=2)
 
 
+def _neighbours(text) -> str:
+    """Each program writes its rank to the other's shared memory and reads what it got."""
+    k = text("ptr addrspace(1) %out")
+    thread = k.thread()
+    rank = k.op("call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctarank()")
+    mine = k.i32("mul", thread, 4)
+    other = k.i32("xor", rank, 1)
+    (remote,) = k.asm("mapa.shared::cluster.u32 $0, $1, $2;", f"i32 {mine}", f"i32 {other}", results=["i32"])
+    k.asm("st.shared::cluster.b32 [$0], $1;", f"i32 {remote}", f"i32 {rank}")
+    k.asm("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;")
+    (back,) = k.asm("ld.shared::cluster.b32 $0, [$1];", f"i32 {remote}", results=["i32"])
+    (got,) = k.asm("ld.shared::cta.b32 $0, [$1];", f"i32 {mine}", results=["i32"])
+    k.asm("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;")
+    both = k.i32("add", k.i32("mul", back, 10), got)
+    index = k.i32("add", k.i32("mul", rank, 32), thread)
+    k.do(f"store i32 {both}, {k.at('%out', index)}, align 4")
+    return str(k)
+
+
+@pytest.mark.parametrize("order", [range, shuffled(0)])
+def test_shared_memory_of_a_cluster(text, order) -> None:
+    out = _zeros(64)
+    llvm = _neighbours(text)
+    simulate(llvm, (2,), [out], 1, 128, order, cluster=2)
+    np.testing.assert_array_equal(out, [1] * 32 + [10] * 32)
+    meet = next(line for line in llvm.splitlines() if "barrier.cluster" in line)
+    with pytest.raises(SimulationError, match="shared memory of program . of its cluster, which may have ended"):
+        simulate(
+            llvm[::-1].replace(meet[::-1], "", 1)[::-1].replace("\n\n", "\n"), (2,), [out], 1, 128, order, cluster=2
+        )
+    with pytest.raises(SimulationError, match="race in shared memory|read before it was written"):
+        simulate(llvm.replace(meet + "\n", "", 1), (2,), [out], 1, 128, order, cluster=2)
+
+
 def test_clusters_divide_the_grid(text) -> None:
     with pytest.raises(SimulationError, match="3 programs cannot be split into clusters of 2"):
         simulate(_signal(text), (3,), [_zeros(64)], 1, 64, cluster=2)

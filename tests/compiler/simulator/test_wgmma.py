@@ -14,6 +14,8 @@ _BARRIER = 0
 _TILES = 1024
 _SWIZZLE_BITS = {0: 0, 128: 1, 64: 2, 32: 3}
 _RESULTS = {"f32": ("float", np.float32), "s32": ("i32", np.int32), "f16": ("i32", np.float16)}
+#: A descriptor of 2048 bytes from address 0: core matrices side by side along k, then along rows.
+_SPREAD = 128 // 16 << 16 | 256 // 16 << 32
 _DTYPES = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
@@ -197,6 +199,41 @@ def test_operands_that_nobody_waited_for(text, descriptor) -> None:
     with pytest.raises(SimulationError, match="a wgmma of warps 0-3 reads byte .*, which a TMA load .* wrote"):
         _broken(text, descriptor, "i32 0, i32 0) convergent\n  call void asm sideeffect \"wgmma.fence",
                 "i32 0, i32 1) convergent\n  call void asm sideeffect \"wgmma.fence")  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["st", "cp.async"])
+@pytest.mark.parametrize("fence", ["before", "after", "never"])
+def test_operands_that_threads_wrote(text, by, fence) -> None:
+    """What ordinary instructions and cp.async wrote, wgmma reads beyond a proxy fence on either side of a barrier."""
+    k = text("ptr addrspace(1) %a")
+    thread = k.thread()
+    offset = k.i32("mul", thread, 16)
+    if by == "st":
+        place = k.op(f"inttoptr i32 {offset} to ptr addrspace(3)")
+        k.do(f"store <4 x i32> zeroinitializer, ptr addrspace(3) {place}, align 16")
+    else:
+        source = k.at("%a", offset, "i8")
+        k.asm("cp.async.cg.shared.global [$0], [$1], 16, $2;", f"i32 {offset}", source, "i32 16")
+        k.asm("cp.async.wait_all;")
+    if fence == "before":
+        k.asm("fence.proxy.async.shared::cta;")
+    k.barrier()
+    if fence == "after":
+        k.asm("fence.proxy.async.shared::cta;")
+    k.asm("wgmma.fence.sync.aligned;")
+    k.asm(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $4, $5, 0, 1, 1, 0, 0;",
+        f"i64 {_SPREAD}", f"i64 {_SPREAD}", results=["float"] * 4, tied=["float 0.0"] * 4,
+    )  # fmt: skip
+    k.asm("wgmma.commit_group.sync.aligned;")
+    k.asm("wgmma.wait_group.sync.aligned 0;")
+    arguments = (str(k), (1,), [np.zeros(1024, np.int16)], 4, 2048)
+    if fence == "never":
+        who = "thread 0" if by == "st" else "a cp.async of warp 0"
+        with pytest.raises(SimulationError, match=f"reads byte 0x0, which {who} wrote, with no fence.proxy.async"):
+            simulate(*arguments)
+    else:
+        simulate(*arguments)
 
 
 def test_warps_of_a_group_that_disagree(text, descriptor) -> None:
