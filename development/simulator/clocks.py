@@ -147,10 +147,12 @@ class Actor:
         self.threads = threads
         self.by_thread = row < 0
         self.row = int(threads[0]) // LANES if row < 0 else row
-        width = clocks.rows[self.row].width
-        self.code = threads % LANES if width == LANES else np.zeros(1, np.int32)
+        row_of_marks = clocks.rows[self.row]
+        self.code = threads & (LANES - 1) if row_of_marks.width == LANES else np.zeros(1, np.int32)
         self.together = together
-        self.generic = clocks.rows[self.row].generic
+        self.generic = row_of_marks.generic
+        #: Marks up to this time cannot race with it.
+        self.limit = clocks.base if self.generic else clocks.origin
 
     def seen(self, row: int, *, fenced: bool) -> Times:
         """(accesses, 33): up to which time the agents of ``row`` are over for each access, and all of them.
@@ -175,7 +177,3 @@ class Actor:
     def named(self, place: int) -> str:
         """The one that makes the access number ``place``."""
         return f"thread {self.threads[place]}" if self.by_thread else self.clocks.rows[self.row].name
-
-    def limit(self) -> int:
-        """Marks up to this one cannot race."""
-        return self.clocks.base if self.generic else self.clocks.origin

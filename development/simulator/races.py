@@ -35,14 +35,16 @@ class Marks:
         before = marks[indices]
         marks[indices] = now
         # Of the lanes of one instruction that touch the same byte only the last one's mark is there now.
-        others = (before >> 6 > actor.limit()) & (before & 63 != now & 63) | (marks[indices] != now)
+        others = marks[indices] != now
+        if (before > actor.limit << 6 | 63).any():
+            others |= (before >> 6 > actor.limit) & (before & 63 != now & 63)
         if others.any():
             marks[indices[others]] = self.clocks.time << 6 | SEVERAL
         self._latest[indices] = np.maximum(self._latest[indices], self.clocks.time) if actor.by_thread else FOREVER
 
     def recent(self, indices: Indices, actor: Actor) -> bool:
         """Whether a race is possible at all."""
-        return bool((self._latest[indices] > actor.limit()).any())
+        return bool(self.rows) and bool((self._latest[indices] > actor.limit).any())
 
     def unordered(self, row: int, indices: Indices, actor: Actor, *, fenced: bool) -> Mask | None:
         """Which bytes agents of ``row`` touched with nothing to order that before ``actor``; None for none."""
