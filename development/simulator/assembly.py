@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ from . import copies, matrices, synchronisation, tma, wgmma
 from .parse import Step, split_commas
 from .statements import Assembly, Statement, active_lanes, split_statements
 from .tensorcore import multiply
-from .values import Array, Held, Operand, SimulationError, held_operand, operand, unsigned
+from .values import LANES, Array, Operand, SimulationError, held_operand, operand, split_type, unsigned
+from .warp import CLUSTER_SHIFT, Lanes, Warp
 
 if TYPE_CHECKING:
-    from .warp import Lanes, Wait, Warp
+    from .barriers import Wait
+    from .memory import SimulatedMemory
 
 _ASM = re.compile(
     r'(?:tail )?call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: (?:convergent|nounwind|#\d+))*$'
@@ -25,7 +27,9 @@ _ASM = re.compile(
 _MAKERS = {
     **tma.MAKERS, **copies.MAKERS, **wgmma.MAKERS, **matrices.MAKERS, **synchronisation.MAKERS
 }  # fmt: skip
-_MEMORY = re.compile(r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) ")
+_MEMORY = re.compile(
+    r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
+)
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
@@ -35,14 +39,16 @@ def parse_assembly(name: str, body: str) -> list[Step]:
     match = _ASM.match(body)
     if match is None:
         raise SimulationError(f"cannot read the assembly {body!r}")
-    _, text, constraints, arguments = match.groups()
+    returns, text, constraints, arguments = match.groups()
     outputs = sum(c.startswith("=") for c in constraints.split(","))
     compute = _compute(text, outputs, [_typed(part) for part in split_commas(arguments)])
+    types = [split_type(type)[1] for type in split_commas(returns.strip("{}"))] if outputs else []
     if compute is None:
         return _statements(name, text, constraints.split(","), split_commas(arguments))
 
     def step(warp: Warp) -> None:
-        made = compute(warp)
+        # A register has the type of the result, whatever the instruction took it for.
+        made = [x.view(type) for x, type in zip(compute(warp), types, strict=True)]
         if outputs:
             warp.env[name] = made[0] if outputs == 1 else tuple(made)
 
@@ -62,12 +68,12 @@ def _statements(name: str, text: str, constraints: list[str], arguments: list[st
     if not outputs:
         return steps
 
+    # What no instruction writes keeps the value of the input that shares its register.
+    results = [(f"${number}", assembly.held(f"${number}")) for number in outputs]
+
     def finish(warp: Warp) -> None:
-        made: list[Held] = []
-        for number in outputs:
-            register = f"${number}"
-            # What no instruction wrote has kept the value of the input that shares its register.
-            made.append(warp.registers.pop(register) if register in warp.registers else assembly.held(register)(warp))
+        written = warp.registers
+        made = [written.pop(register) if register in written else keep(warp) for register, keep in results]
         warp.env[name] = made[0] if len(made) == 1 else tuple(made)  # type: ignore[arg-type]
 
     return [*steps, finish]
@@ -138,13 +144,14 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
     count = int(match[4][2:]) if match[4] else 1
     size = int(match[5]) // 8 * count
     address = inputs[0][1]
-    is_shared = match[3] == "shared"
+    space = match[3]
 
     def load(warp: Warp) -> Sequence[Array]:
-        where, mask = address(warp.env), active(warp)
-        memory = warp.shared if is_shared else warp.memory
-        raw = memory.load(where, np.dtype(np.uint8), size, size, mask, warp.agents)
-        words = raw.reshape(32, count, -1)
+        mask = active(warp)
+        raw = np.zeros((LANES, size), np.uint8)
+        for memory, where, lanes in _memories(warp, space, address(warp.env), mask):
+            raw |= memory.load(where, np.dtype(np.uint8), size, size, lanes, warp.agents)
+        words = raw.reshape(LANES, count, -1)
         made = []
         for i in range(count):
             preset = inputs[-count + i][1](warp.env) if match[1] is not None else None
@@ -153,14 +160,25 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
         return made
 
     def store(warp: Warp) -> Sequence[Array]:
-        memory = warp.shared if is_shared else warp.memory
-        mask = active(warp)
         parts = [x(warp.env) for _, x in inputs[1 : 1 + count]]
         raw = [np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count] for p in parts]
-        memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask, warp.agents)
+        for memory, where, lanes in _memories(warp, space, address(warp.env), active(warp)):
+            memory.store(where, np.concatenate(raw, axis=1), size, lanes, warp.agents)
         return []
 
     return load if match[2] == "ld" else store
+
+
+def _memories(warp: Warp, space: str, addresses: Array, lanes: Lanes) -> Iterator[tuple[SimulatedMemory, Array, Lanes]]:
+    """The memories that ``lanes`` access, where, and which lanes: there may be one in each program of a cluster."""
+    if space != "shared::cluster":
+        yield warp.memory if space == "global" else warp.shared, addresses, lanes
+        return
+    for first in np.unique(addresses[lanes] >> CLUSTER_SHIFT):
+        here = lanes & (addresses >> CLUSTER_SHIFT == first)
+        program, _ = warp.program.reach(int(first) << CLUSTER_SHIFT)
+        warp.visit(program, here)
+        yield program.shared, addresses - (int(first) << CLUSTER_SHIFT), here
 
 
 def _widen(raw: Array, preset: Array | None) -> Array:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .clocks import Times
 from .values import LANES, SimulationError
-from .warp import Cluster, Program, Wait, Warp
+
+if TYPE_CHECKING:
+    from .warp import Cluster, Program, Warp
 
 NUM_BARRIERS = 16
+
+
+@dataclass
+class Wait:
+    """What a warp waits for; ``finish`` runs when it goes on."""
+
+    ready: Callable[[], bool]
+    describe: Callable[[], str]
+    finish: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -87,7 +100,7 @@ class ClusterBarrier:
     """The barrier of all threads of a cluster, whose arrival and wait are apart."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._warps = [warp for program in cluster.programs for warp in program.warps]
+        self._cluster = cluster
         self._clocks = cluster.clocks
         self._arrived: dict[Warp, Times] = {}
         self._completed: list[list[Times]] = []
@@ -103,8 +116,8 @@ class ClusterBarrier:
         self.check()
 
     def check(self) -> None:
-        """Threads that have ended are not waited for."""
-        if self._arrived and all(warp.ended or warp in self._arrived for warp in self._warps):
+        """Look whether all have arrived that have not ended."""
+        if self._arrived and all(warp.ended or warp in self._arrived for warp in self._cluster.warps):
             self._completed.append(list(self._arrived.values()))
             self._arrived = {}
 
@@ -123,11 +136,3 @@ class ClusterBarrier:
             lambda: f"the cluster's barrier, where {LANES * len(self._arrived)} threads are",
             finish,
         )
-
-
-def cluster_barrier(warp: Warp) -> ClusterBarrier:
-    """The barrier of the cluster of ``warp``."""
-    cluster = warp.program.cluster
-    if cluster.barrier is None:
-        cluster.barrier = ClusterBarrier(cluster)
-    return cluster.barrier

@@ -11,6 +11,7 @@ instructions reaches TMA and wgmma only through a ``fence.proxy.async`` somewher
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,6 +126,11 @@ class Clocks:
         self.rows[row].last = self.time
         return (self.time << 6) | code
 
+    def over(self, threads: Sequence[int], others: Threads, time: int) -> bool:
+        """Whether one of ``threads`` knows all that ``others`` did until ``time``."""
+        known = np.maximum(self.tables[_KNOWN, threads].max(axis=0)[others], self.base)
+        return bool((known >= time).all())
+
     def check_finished(self) -> None:
         """Raises SimulationError if the threads end before what they started."""
         for row in self.rows:
@@ -141,10 +147,12 @@ class Actor:
         self.threads = threads
         self.by_thread = row < 0
         self.row = int(threads[0]) // LANES if row < 0 else row
-        width = clocks.rows[self.row].width
-        self.code = threads % LANES if width == LANES else np.zeros(1, np.int32)
+        row_of_marks = clocks.rows[self.row]
+        self.code = threads & (LANES - 1) if row_of_marks.width == LANES else np.zeros(1, np.int32)
         self.together = together
-        self.generic = clocks.rows[self.row].generic
+        self.generic = row_of_marks.generic
+        #: Marks up to this time cannot race with it.
+        self.limit = clocks.base if self.generic else clocks.origin
 
     def seen(self, row: int, *, fenced: bool) -> Times:
         """(accesses, 33): up to which time the agents of ``row`` are over for each access, and all of them.
@@ -160,15 +168,12 @@ class Actor:
             known[mine, self.threads[mine] % LANES] = FOREVER
         if self.together:
             known = known.min(axis=0, keepdims=True)
-        seen = np.full((len(known), SEVERAL + 1), clocks.origin, np.int32)
+        # A row of one agent leaves no mark of several; marks of other codes are of earlier programs.
+        seen = np.empty((len(known), SEVERAL + 1), np.int32)
         np.maximum(known, clocks.origin, out=seen[:, : of.width])
-        seen[:, SEVERAL] = seen[:, : of.width].min(axis=1)
+        seen[:, of.width :] = seen[:, : of.width].min(axis=1, keepdims=True)
         return seen
 
     def named(self, place: int) -> str:
         """The one that makes the access number ``place``."""
         return f"thread {self.threads[place]}" if self.by_thread else self.clocks.rows[self.row].name
-
-    def limit(self) -> int:
-        """Marks up to this one cannot race."""
-        return self.clocks.base if self.generic else self.clocks.origin

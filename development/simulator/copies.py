@@ -6,6 +6,8 @@ committed it to, or for others when the mbarrier that it arrives at completes.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from . import mbarrier
@@ -93,7 +95,7 @@ def _arrive(statement: Statement, assembly: Assembly) -> Run:
             here = np.flatnonzero(lanes & (address(warp) == where)).astype(np.int32)
             barrier = mbarrier.find(warp, int(where), warp.agents[here])
             ended = clocks.finished(row, here, clocks.time)
-            warp.program.cluster.in_flight.append(lambda b=barrier, n=len(here), e=ended: b.arrive(n, e))
+            warp.program.cluster.in_flight.append(partial(barrier.arrive, len(here), ended))
 
     return run
 

@@ -12,12 +12,12 @@ import numpy as np
 from deuteron.compiler.ir.types import BF16, F16, F32, F64
 from deuteron.compiler.targets.interpreter.numbers import fused
 
-from .barriers import cluster_barrier
 from .parse import Step, split_commas
 from .values import LANES, Array, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
-    from .warp import Wait, Warp
+    from .barriers import Wait
+    from .warp import Warp
 
 _CALL = re.compile(r"(?:tail )?call (?:[\w]+ )*?(?:range\([^)]*\) )?([\w<> ]+|ptr.*?|\{.*?\}) @([\w.]+)\((.*)\)")
 
@@ -88,8 +88,9 @@ def parse_call(name: str, body: str) -> Step:
     if callee.startswith("llvm.nvvm.read.ptx.sreg."):
         return _special_register(name, callee.removeprefix("llvm.nvvm.read.ptx.sreg."))
     inputs = [operand(*part.rsplit(" ", 1)) for part in split_commas(match[3])]
-    if callee in _SYNCHRONISATION:
-        return _synchronisation(name, _SYNCHRONISATION[callee], inputs)
+    # Every barrier needs whole warps here, as the aligned ones do.
+    if order := _SYNCHRONISATION.get(callee.removeprefix("llvm.nvvm.").replace(".aligned", "")):
+        return _synchronisation(name, order, inputs)
     together = callee.rsplit(".", 1)[0] in _SHUFFLES
     function = {**_FUNCTIONS, **_SHUFFLES}.get(callee.rsplit(".", 1)[0]) or _FUNCTIONS.get(callee)
     if function is None:
@@ -119,21 +120,15 @@ def synchronise_warp(warp: Warp) -> None:
     warp.clocks.join(warp.agents[warp.active])
 
 
-def _cluster_arrive(warp: Warp) -> None:
-    cluster_barrier(warp).arrive(warp)
-
-
 # What they take after the warp, and what the warp waits for or gets.
 _SYNCHRONISATION: dict[str, Callable[..., Wait | tuple[Array, ...] | None]] = {
-    "llvm.nvvm.barrier.cta.sync.aligned.all": lambda warp, number: warp.program.barriers.arrive(warp, number, None),
-    "llvm.nvvm.barrier.cta.sync.aligned.count": lambda warp, *two: warp.program.barriers.arrive(warp, *two),
-    "llvm.nvvm.bar.warp.sync": lambda warp, mask: synchronise_warp(warp),
-    "llvm.nvvm.elect.sync": lambda warp, mask: elect(warp),
-    "llvm.nvvm.fence.proxy.async.shared_cta": lambda warp: warp.clocks.fence(warp.agents[warp.active]),
-    "llvm.nvvm.barrier.cluster.arrive": _cluster_arrive,
-    "llvm.nvvm.barrier.cluster.arrive.aligned": _cluster_arrive,
-    "llvm.nvvm.barrier.cluster.wait": lambda warp: cluster_barrier(warp).wait(warp),
-    "llvm.nvvm.barrier.cluster.wait.aligned": lambda warp: cluster_barrier(warp).wait(warp),
+    "barrier.cta.sync.all": lambda warp, number: warp.program.barriers.arrive(warp, number, None),
+    "barrier.cta.sync.count": lambda warp, *two: warp.program.barriers.arrive(warp, *two),
+    "barrier.cta.arrive.count": lambda warp, *two: warp.program.barriers.arrive(warp, *two, waits=False),
+    "bar.warp.sync": lambda warp, mask: synchronise_warp(warp),
+    "elect.sync": lambda warp, mask: elect(warp),
+    "barrier.cluster.arrive": lambda warp: warp.program.cluster.barrier.arrive(warp),
+    "barrier.cluster.wait": lambda warp: warp.program.cluster.barrier.wait(warp),
 }
 
 
@@ -150,6 +145,14 @@ def _synchronisation(
     return step
 
 
+def _program_id(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.ids[axis]
+
+
+def _grid_size(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.grid[axis]
+
+
 _REGISTERS: dict[str, Callable[[Warp], int]] = {
     "ntid.x": lambda warp: warp.program.num_warps * LANES,
     "cluster.ctarank": lambda warp: warp.program.rank,
@@ -159,8 +162,8 @@ _REGISTERS: dict[str, Callable[[Warp], int]] = {
     "clusterid.x": lambda warp: warp.program.ids[0] // len(warp.program.cluster.programs),
     "nclusterid.x": lambda warp: warp.program.grid[0] // len(warp.program.cluster.programs),
     "warpid": lambda warp: warp.number,
-    **{f"ctaid.{axis}": lambda warp, place=place: warp.program.ids[place] for place, axis in enumerate("xyz")},
-    **{f"nctaid.{axis}": lambda warp, place=place: warp.program.grid[place] for place, axis in enumerate("xyz")},
+    **{f"ctaid.{axis}": _program_id(place) for place, axis in enumerate("xyz")},
+    **{f"nctaid.{axis}": _grid_size(place) for place, axis in enumerate("xyz")},
 }
 
 

@@ -29,6 +29,7 @@ def simulate(
 ) -> None:
     """Run the kernel in ``llvm`` for every program of ``grid``; arrays among ``arguments`` are changed in place.
 
+    ``arguments``: arrays for pointers (one that is given twice is one), tensor maps for descriptors, and numbers.
     ``order(n)``: in which order n warps run, asked for every round of turns (and which of n asynchronous operations
     ends first). ``cluster``: programs that run together, along the first axis of the grid; other programs run one
     after the other.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .statements import Assembly, Maker, Run, Statement, vector
+from .statements import Assembly, Maker, Run, Statement, require_all, vector
 from .values import LANES, Array, SimulationError
 from .warp import Lanes, Warp
 
@@ -24,9 +24,7 @@ def _count(statement: Statement) -> int:
 
 
 def _givers(warp: Warp, lanes: Lanes, statement: Statement, count: int) -> Lanes:
-    warp.require_all_lanes(statement.opcode)
-    if not lanes.all():
-        raise SimulationError(f"{statement.opcode} needs all threads of {warp}; a predicate leaves some out")
+    require_all(warp, lanes, statement)
     givers: Lanes = np.arange(LANES) < _ROW * count
     return givers
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from .barriers import Wait
 from .clocks import Threads, Times
 from .values import SimulationError
-from .warp import Cluster, Program, Wait, Warp
+from .warp import Cluster, Program, Warp
 
 MBARRIER_BYTES = 8
 #: The largest counts of arrivals and of bytes that the object holds.
@@ -114,6 +115,7 @@ def find(warp: Warp, address: int, threads: Threads) -> MBarrier:
         raise SimulationError(f"{warp} uses an mbarrier at {address:#x}, where none was made")
     barrier = program.mbarriers[offset]
     barrier.check_made(threads)
+    warp.visit(program, np.isin(warp.agents, threads))
     return barrier
 
 

@@ -59,7 +59,7 @@ class SimulatedMemory:
         return self.bytes[indices]
 
     def write(self, indices: npt.NDArray[np.int64], raw: npt.NDArray[np.uint8], actor: Actor) -> None:
-        """Write ``raw`` at ``indices``, row i by agent i of ``actor``; equal values count as well, unlike in ``store``."""
+        """Write ``raw`` at ``indices``, row i by agent i of ``actor``; unlike in ``store``, equal values race too."""
         self._check_range(indices)
         self.log.write(indices, actor)
         self.bytes[indices] = raw

@@ -13,7 +13,8 @@ import numpy as np
 from .values import Held, SimulationError, held_operand, operand
 
 if TYPE_CHECKING:
-    from .warp import Lanes, Wait, Warp
+    from .barriers import Wait
+    from .warp import Lanes, Warp
 
 #: Does one thing; what it returns the warp has to wait for.
 Step = Callable[["Warp"], "Wait | None"]

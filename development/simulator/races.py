@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .clocks import FOREVER, LANES, SEVERAL, Actor, Clocks
-from .values import SimulationError
+from .clocks import FOREVER, SEVERAL, Actor, Clocks
+from .values import LANES, SimulationError
 
 Indices = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -35,20 +35,27 @@ class Marks:
         before = marks[indices]
         marks[indices] = now
         # Of the lanes of one instruction that touch the same byte only the last one's mark is there now.
-        others = (before >> 6 > actor.limit()) & (before & 63 != now & 63) | (marks[indices] != now)
+        others = marks[indices] != now
+        if (before > actor.limit << 6 | 63).any():
+            others |= (before >> 6 > actor.limit) & (before & 63 != now & 63)
         if others.any():
             marks[indices[others]] = self.clocks.time << 6 | SEVERAL
-        self._latest[indices] = self.clocks.time if actor.by_thread else FOREVER
+        self._latest[indices] = np.maximum(self._latest[indices], self.clocks.time) if actor.by_thread else FOREVER
 
     def recent(self, indices: Indices, actor: Actor) -> bool:
         """Whether a race is possible at all."""
-        return bool((self._latest[indices] > actor.limit()).any())
+        return bool(self.rows) and bool((self._latest[indices] > actor.limit).any())
 
-    def unordered(self, row: int, indices: Indices, actor: Actor, *, fenced: bool) -> Mask:
-        """Which bytes agents of ``row`` touched with nothing to order that before ``actor``."""
-        marks = self.rows[row][indices]
+    def unordered(self, row: int, indices: Indices, actor: Actor, *, fenced: bool) -> Mask | None:
+        """Which bytes agents of ``row`` touched with nothing to order that before ``actor``; None for none."""
         seen = actor.seen(row, fenced=fenced)
-        return marks >> 6 > np.take_along_axis(seen, marks & 63, axis=1)
+        if seen.min() >= self.clocks.rows[row].last:
+            return None
+        marks = self.rows[row][indices]
+        times, codes = marks >> 6, marks & 63
+        known = seen[0][codes] if len(seen) == 1 else seen[np.arange(len(seen))[:, None], codes]
+        late: Mask = times > known
+        return late
 
     def who(self, row: int, index: int) -> str:
         """The agent that left the mark."""
@@ -92,11 +99,12 @@ class AccessLog:
         fenced = did != "read"
         for row in marks.rows.keys() & range(len(marks.clocks.rows)):
             races = marks.unordered(row, indices, actor, fenced=fenced)
-            if counts is not None:
+            if races is not None and counts is not None:
                 races &= counts
-            if races.any():
+            if races is not None and races.any():
                 place = tuple(int(where[0]) for where in np.nonzero(races))
-                ordered = fenced and not marks.unordered(row, indices, actor, fenced=False)[place]
+                before = marks.unordered(row, indices, actor, fenced=False)
+                ordered = fenced and (before is None or not before[place])
                 raise SimulationError(
                     f"race in {self.what}: {actor.named(place[0])} {does} byte {int(indices[place]):#x}, which "
                     f"{marks.who(row, int(indices[place]))} {did}, "

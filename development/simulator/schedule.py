@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
-from .barriers import cluster_barrier
+from .barriers import Wait
 from .parse import Kernel, SimulatedBlock, Split
 from .synchronisation import check_register_budgets
 from .values import Held, SimulationError
-from .warp import Cluster, Lanes, LaneValues, Wait, Warp, choose_lanes
+from .warp import Cluster, Lanes, LaneValues, Warp, choose_lanes
 
 Order = Callable[[int], Sequence[int]]
 #: Which block lanes came from: one for all, or one each for some of them.
@@ -33,7 +33,7 @@ def run_cluster(kernel: Kernel, cluster: Cluster, order: Order) -> None:
     Raises:
         SimulationError: nobody can go on, or a program ended before what it started.
     """
-    warps = [warp for program in cluster.programs for warp in program.warps]
+    warps = cluster.warps
     runs = [_run(kernel, warp, "entry", "", "") for warp in warps]
     waits: list[Wait | None] = [None] * len(warps)
     while not all(warp.ended for warp in warps):
@@ -52,6 +52,7 @@ def run_cluster(kernel: Kernel, cluster: Cluster, order: Order) -> None:
         end()
     for program in cluster.programs:
         check_register_budgets(program.warps)
+        program.check_visitors()
     cluster.clocks.check_finished()
 
 
@@ -63,8 +64,7 @@ def _take_turn(warp: Warp, run: Generator[Wait, None, Origin], waits: list[Wait 
     if waits[turn] is None:
         warp.ended = True
         warp.program.barriers.warp_ended()
-        if warp.program.cluster.barrier is not None:
-            cluster_barrier(warp).check()
+        warp.program.cluster.barrier.check()
     return True
 
 

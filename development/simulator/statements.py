@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .barriers import Wait
 from .parse import split_commas
 from .values import LANES, Array, Held, HeldOperand, SimulationError
-from .warp import Lanes, Wait, Warp
+from .warp import Lanes, Warp
 
 Read = Callable[[Warp], Array]
 Run = Callable[[Warp, Lanes], Wait | None]
@@ -128,3 +129,10 @@ def uniform(values: Array, lanes: Lanes, what: str) -> int:
     if (here != here[0]).any():
         raise SimulationError(f"{what} differs between the lanes of a warp")
     return int(here[0])
+
+
+def require_all(warp: Warp, lanes: Lanes, statement: Statement) -> None:
+    """Raises SimulationError if branches or a predicate leave lanes out of what needs the whole warp."""
+    warp.require_all_lanes(statement.opcode)
+    if not lanes.all():
+        raise SimulationError(f"{statement.opcode} needs all threads of {warp}; a predicate leaves some out")

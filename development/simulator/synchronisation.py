@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from . import mbarrier
-from .barriers import cluster_barrier
+from .barriers import Wait
 from .intrinsics import elect, synchronise_warp
-from .statements import Assembly, Maker, Run, Statement, uniform
+from .statements import Assembly, Maker, Run, Statement, require_all, uniform
 from .values import SimulationError
-from .warp import CLUSTER_SHIFT, WARPS_OF_A_GROUP, Lanes, Wait, Warp
+from .warp import CLUSTER_SHIFT, WARPS_OF_A_GROUP, Lanes, Warp
 
 # mbarriers ---------------------------------------------------------------------------------------------------
 
@@ -36,8 +36,8 @@ def _destroy(statement: Statement, assembly: Assembly) -> Run:
 
 def _arrive(statement: Statement, assembly: Assembly) -> Run:
     """mbarrier.arrive, with expected bytes or with a count where it has a third operand; every lane arrives."""
-    if statement.operands[0] != "_":
-        raise SimulationError(f"the simulator does not know {statement.opcode} with a state")
+    if statement.operands[0] != "_" or statement.has("relaxed"):
+        raise SimulationError(f"the simulator does not know {statement.opcode} with a state, nor a relaxed one")
     address = assembly.place(statement.operands[1])
     number = assembly.read(statement.operands[2]) if len(statement.operands) > 2 else None
     expects = statement.has("expect_tx")
@@ -111,9 +111,11 @@ def _barrier(statement: Statement, assembly: Assembly) -> Run:
     number = assembly.read(statement.operands[0])
     count = assembly.read(statement.operands[1]) if len(statement.operands) > 1 else None
     waits = statement.has("sync")
+    if not waits and not statement.has("arrive"):
+        raise SimulationError(f"the simulator does not know {statement.opcode}")
 
     def run(warp: Warp, lanes: Lanes) -> Wait | None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         threads = None if count is None else uniform(count(warp), lanes, "the number of threads of a barrier")
         which = uniform(number(warp), lanes, "the number of a barrier")
         return warp.program.barriers.arrive(warp, which, threads, waits=waits)
@@ -130,14 +132,14 @@ def _warp_barrier(statement: Statement, assembly: Assembly) -> Run:
 
 def _cluster_arrive(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
-        cluster_barrier(warp).arrive(warp)
+        require_all(warp, lanes, statement)
+        warp.program.cluster.barrier.arrive(warp)
 
     return run
 
 
 def _cluster_wait(statement: Statement, assembly: Assembly) -> Run:
-    return lambda warp, lanes: cluster_barrier(warp).wait(warp)
+    return lambda warp, lanes: warp.program.cluster.barrier.wait(warp)
 
 
 def _fence_made(statement: Statement, assembly: Assembly) -> Run:
@@ -162,7 +164,7 @@ def _set_registers(statement: Statement, assembly: Assembly) -> Run:
         raise SimulationError(f"{statement.opcode} takes a multiple of 8 from 24 to 256, not {count}")
 
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         warp.register_budgets.append(f"{statement.opcode} {count}")
 
     return run
@@ -215,12 +217,6 @@ def _move(statement: Statement, assembly: Assembly) -> Run:
 
 def _nothing(statement: Statement, assembly: Assembly) -> Run:
     return lambda warp, lanes: None
-
-
-def _require_all(warp: Warp, lanes: Lanes, statement: Statement) -> None:
-    warp.require_all_lanes(statement.opcode)
-    if not lanes.all():
-        raise SimulationError(f"{statement.opcode} needs all threads of {warp}; a predicate leaves some out")
 
 
 #: What begins with these names; the first that fits counts.

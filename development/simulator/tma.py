@@ -78,7 +78,7 @@ def _load(statement: Statement, assembly: Assembly) -> Run:
     mask = assembly.read(rest[0]) if statement.has("multicast::cluster") else None
 
     def run(warp: Warp, lanes: Lanes) -> None:
-        for lane in np.flatnonzero(lanes):
+        for lane in np.flatnonzero(lanes).tolist():
             thread = warp.agents[lane : lane + 1]
             tensor_map, elements, inside = box.find(warp, lane)
             data = np.tile(tensor_map.pad(), (inside.size, 1))
@@ -134,7 +134,7 @@ def _store(statement: Statement, assembly: Assembly) -> Run:
     box, address = _Box(to, _dimensions(statement), assembly), assembly.place(source)
 
     def run(warp: Warp, lanes: Lanes) -> None:
-        for lane in np.flatnonzero(lanes):
+        for lane in np.flatnonzero(lanes).tolist():
             thread = warp.agents[lane : lane + 1]
             tensor_map, elements, inside = box.find(warp, lane)
             program, place = warp.program.reach(int(address(warp)[lane]))

@@ -1,4 +1,4 @@
-"""The state of programs and their warps, and what a warp may wait for."""
+"""The state of programs and their warps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .clocks import Clocks, Times
+from .barriers import ClusterBarrier, ThreadBarriers
+from .clocks import Clocks, Threads, Times
 from .memory import GlobalMemory, SimulatedMemory
 from .values import LANES, Held, SimulationError
 
 if TYPE_CHECKING:
-    from .barriers import ClusterBarrier, ThreadBarriers
     from .mbarrier import MBarrier
     from .wgmma import WarpGroup
 
@@ -26,15 +26,6 @@ WARPS_OF_A_GROUP = 4
 #: Shared memory of program r of a cluster, as other programs of the cluster address it, begins at (r + 1) << 24; the
 #: lower addresses are a program's own.
 CLUSTER_SHIFT = 24
-
-
-@dataclass
-class Wait:
-    """What a warp waits for; ``finish`` runs when it goes on."""
-
-    ready: Callable[[], bool]
-    describe: Callable[[], str]
-    finish: Callable[[], None] = lambda: None
 
 
 class LaneValues(dict[str, Held]):
@@ -90,6 +81,11 @@ class Warp:
             lanes = ", ".join(map(str, np.flatnonzero(self.active)))
             raise SimulationError(f"{what} needs all threads of warp {self.number}; a branch left lanes {lanes} alone")
 
+    def visit(self, program: Program, lanes: Lanes) -> None:
+        """``lanes`` use shared memory or a barrier of ``program``, which must be there still."""
+        if program is not self.program:
+            program.visitors.append((self.agents[lanes], self.clocks.time))
+
     def __str__(self) -> str:
         where = f" of program {self.program.rank} of its cluster" if len(self.program.cluster.programs) > 1 else ""
         return f"warp {self.number}{where}"
@@ -101,8 +97,6 @@ class Program:
     def __init__(
         self, cluster: Cluster, rank: int, ids: tuple[int, ...], grid: tuple[int, ...], warps: int, shared_bytes: int
     ) -> None:
-        from .barriers import ThreadBarriers
-
         self.cluster = cluster
         self.rank = rank
         self.ids = ids
@@ -111,9 +105,18 @@ class Program:
         self.shared = SimulatedMemory("shared memory", shared_bytes, initialised=False, clocks=cluster.clocks)
         self.shared.valid[:] = True
         self.warps = [Warp(number, self) for number in range(warps)]
-        self.barriers: ThreadBarriers = ThreadBarriers(self)
+        self.barriers = ThreadBarriers(self)
         self.mbarriers: dict[int, MBarrier] = {}
+        #: Threads of other programs that used shared memory of this one, and when.
+        self.visitors: list[tuple[Threads, int]] = []
         self.warp_groups: dict[int, WarpGroup] = {}
+
+    def check_visitors(self) -> None:
+        """Raises SimulationError if this program may have ended before others were done with its shared memory."""
+        for visitors, time in self.visitors:
+            if not self.cluster.clocks.over([warp.agents[0] for warp in self.warps], visitors, time):
+                where = f"shared memory of program {self.rank} of its cluster"
+                raise SimulationError(f"thread {visitors[0]} uses {where}, which may have ended before")
 
     def reach(self, address: int) -> tuple[Program, int]:
         """The program of the cluster whose shared memory ``address`` means, and the address there."""
@@ -133,9 +136,16 @@ class Cluster:
     programs: list[Program] = field(default_factory=list)
     #: What ends later and lets others go on then.
     in_flight: list[Callable[[], None]] = field(default_factory=list)
-    barrier: ClusterBarrier | None = None
     #: Agents of asynchronous operations: by kind and owner.
     agents: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.barrier = ClusterBarrier(self)
+
+    @property
+    def warps(self) -> list[Warp]:
+        """The warps of all programs."""
+        return [warp for program in self.programs for warp in program.warps]
 
     def agent(self, kind: str, owner: int, name: str, width: int = 1, *, generic: bool, awaited: bool) -> int:
         """The row of clocks of the agents of one kind and owner, made when first asked for."""

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .barriers import Wait
 from .clocks import Actor, Times
 from .descriptors import MatrixDescriptor
-from .statements import Assembly, Maker, Run, Statement, uniform, vector
+from .statements import Assembly, Maker, Run, Statement, require_all, uniform, vector
 from .tensorcore import ELEMENTS, gather_rows
 from .values import LANES, Array, Held, SimulationError
-from .warp import WARPS_OF_A_GROUP, Lanes, Wait, Warp
+from .warp import WARPS_OF_A_GROUP, Lanes, Warp
 
 _MMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(f32|f16|s32)\.(\w+)\.(\w+)(\.satfinite)?")
 _ROWS_OF_A_WARP = 16
@@ -34,6 +35,8 @@ class Product:
     warp: Warp
     group: int
     values: Array | None = None
+    #: Whether other instructions have taken registers of it.
+    used: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,7 @@ class Accumulator:
         """The value; raises SimulationError while the product is in flight."""
         if self.in_flight:
             raise SimulationError(f"an accumulator of {self.product.warp} is used while its wgmma is in flight")
+        self.product.used = True
         return self.settled()
 
     def settled(self) -> Array:
@@ -69,6 +73,8 @@ class _Part:
     accumulate: bool
     before: list[Held]
     product: Product
+    #: What all four must agree on.
+    what: tuple[object, ...] = ()
 
 
 @dataclass
@@ -77,7 +83,7 @@ class WarpGroup:
 
     row: int
     #: Of the product and the group that the next warp starts or commits: who has, and with what.
-    started: list[list[tuple[str, _Part]]] = field(default_factory=list)
+    started: list[list[_Part]] = field(default_factory=list)
     commits: list[int] = field(default_factory=list)
     ended: list[Times] = field(default_factory=list)
 
@@ -135,9 +141,10 @@ def _product(statement: Statement, assembly: Assembly) -> Run:
     descriptor_b, accumulate = assembly.read(b), assembly.read(scale)
 
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group = _group(warp)
-        _check_fenced(warp, [x(warp) for x in before], bool(words))
+        registers = [x(warp) for x in before]
+        _check_fenced(warp, registers, bool(words))
         product = Product(warp, warp.products_committed)
         part = _Part(
             gather_rows([word(warp) for word in words], shape.a)
@@ -145,12 +152,12 @@ def _product(statement: Statement, assembly: Assembly) -> Run:
             else uniform(descriptor_a(warp), lanes, "a matrix descriptor"),
             uniform(descriptor_b(warp), lanes, "a matrix descriptor"),
             bool(uniform(accumulate(warp), lanes, "scale-d")),
-            [x(warp) for x in before],
+            registers,
             product,
         )
-        _start(warp, group, str(shape), part)
-        if len(group.started[warp.products_started - 1]) == WARPS_OF_A_GROUP:
-            _compute(warp, group, shape, [part for _, part in group.started[warp.products_started - 1]])
+        parts = _start(warp, group, shape, part)
+        if len(parts) == WARPS_OF_A_GROUP:
+            _compute(warp, group, shape, parts)
         for number, register in enumerate(outputs):
             warp.registers[register] = Accumulator(product, number)
 
@@ -175,22 +182,23 @@ def _read_shape(statement: Statement) -> _Shape:
 
 
 def _check_fenced(warp: Warp, before: list[Held], registers: bool) -> None:
-    chained = all(isinstance(x, Accumulator) and x.in_flight for x in before)
+    """Accumulators that no other instruction touched pass from one product to the next without a fence."""
+    chained = all(isinstance(x, Accumulator) and not x.product.used for x in before)
     if (registers or not chained) and not warp.registers_fenced:
         raise SimulationError(f"{warp} starts a wgmma on registers with no wgmma.fence after they were its own")
 
 
-def _start(warp: Warp, group: WarpGroup, shape: str, part: _Part) -> None:
+def _start(warp: Warp, group: WarpGroup, shape: _Shape, part: _Part) -> list[_Part]:
+    """Adds the part of ``warp``; the parts of its product so far."""
     if warp.products_started == len(group.started):
         group.started.append([])
     parts = group.started[warp.products_started]
     warp.products_started += 1
-    if parts:
-        first_shape, first = parts[0]
-        same = isinstance(part.a, np.ndarray) or part.a == first.a
-        if not (same and first_shape == shape and first.b == part.b and first.accumulate == part.accumulate):
-            raise SimulationError(f"{warp} starts another wgmma than {first.product.warp} of its group")
-    parts.append((shape, part))
+    part.what = (shape, None if isinstance(part.a, np.ndarray) else part.a, part.b, part.accumulate)
+    if parts and parts[0].what != part.what:
+        raise SimulationError(f"{warp} starts another wgmma than {parts[0].product.warp} of its group")
+    parts.append(part)
+    return parts
 
 
 def _compute(warp: Warp, group: WarpGroup, shape: _Shape, parts: list[_Part]) -> None:
@@ -217,6 +225,8 @@ def _read_matrix(
     dtype = np.dtype(ELEMENTS[kind])
     where = MatrixDescriptor.decode(bits).addresses(extent, depth, dtype.itemsize, transposed=transposed)
     raw = warp.shared.read((where[..., None] + np.arange(dtype.itemsize)).reshape(1, -1), actor)
+    if kind == "tf32":  # of 32 bits the last 13 do not count
+        raw = (raw.reshape(-1).view(np.uint32) & 0xFFFFE000).view(np.uint8)
     elements: Array = raw.reshape(-1).view(dtype).reshape(extent, depth)
     return elements
 
@@ -228,15 +238,10 @@ def _fragment(columns: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64
 
 
 def _before(held: list[Held], result: str) -> Array:
-    values = []
-    for x in held:
-        if isinstance(x, tuple):
-            raise SimulationError("a struct among the accumulators of a wgmma")
-        values.append(x.settled() if isinstance(x, Accumulator) else np.asarray(x))
-    stacked = np.stack(values)
+    stacked = np.stack([x.settled() if isinstance(x, Accumulator) else np.asarray(x) for x in held])
     if result != "f16":
         return stacked
-    halves = stacked.view(np.float16).reshape(len(values), LANES, 2)
+    halves = stacked.view(np.float16).reshape(len(held), LANES, 2)
     return halves.transpose(0, 2, 1).reshape(-1, LANES)
 
 
@@ -254,7 +259,7 @@ def _packed(values: Array, result: str) -> Array:
 
 def _fence(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         _group(warp)
         warp.registers_fenced = True
 
@@ -263,7 +268,7 @@ def _fence(statement: Statement, assembly: Assembly) -> Run:
 
 def _commit(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group = _group(warp)
         if warp.products_committed == len(group.commits):
             group.commits.append(0)
@@ -280,7 +285,7 @@ def _wait(statement: Statement, assembly: Assembly) -> Run:
     most = int(statement.operands[0])
 
     def run(warp: Warp, lanes: Lanes) -> Wait:
-        _require_all(warp, lanes, statement)
+        require_all(warp, lanes, statement)
         group, ended = _group(warp), max(0, warp.products_committed - most)
 
         def finish() -> None:
@@ -294,12 +299,6 @@ def _wait(statement: Statement, assembly: Assembly) -> Run:
         return Wait(lambda: len(group.ended) >= ended, lambda: describe, finish)
 
     return run
-
-
-def _require_all(warp: Warp, lanes: Lanes, statement: Statement) -> None:
-    warp.require_all_lanes(statement.opcode)
-    if not lanes.all():
-        raise SimulationError(f"{statement.opcode} needs all threads of {warp}; a predicate leaves some out")
 
 
 MAKERS: dict[str, Maker] = {
