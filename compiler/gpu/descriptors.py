@@ -39,18 +39,23 @@ class Descriptors:
         """Sizes and strides of a descriptor are positive."""
         return tuple(dict.fromkeys(guard for made in self.maps for guard in _positive(made)))
 
-    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> int:
+    def add(
+        self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts, rows: int | None = None
+    ) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
-        can be none."""
-        made = self._tensor_map(op, axis, swizzle, facts)
+        can be none. ``rows``: how many of the first axis one copy moves, if not all."""
+        made = self._tensor_map(op, axis, swizzle, facts, rows)
         if made is None or self.denied.intersection(_positive(made)):
             return -1
         if made not in self.maps:
             self.maps.append(made)
         return self.maps.index(made)
 
-    def _tensor_map(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> TensorMap | None:
+    def _tensor_map(
+        self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts, rows: int | None
+    ) -> TensorMap | None:
         shape = op.result.type.shape if isinstance(op, BlockLoad) else op.value.type.shape
+        shape = shape if rows is None else (rows, *shape[1:])
         base, rank = self.parameters.get(op.base), len(op.strides)
         pointee = op.base.type.elem
         if base is None or rank > MOST_DIMENSIONS or not isinstance(pointee, Pointer):
