@@ -116,7 +116,8 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
 
     Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``rows``: those of
     one copy; where they are fewer than the box's, each group of four warps writes its own, without waiting for the
-    others. ``reuses``: the memory may be that of rings, which are idle by then.
+    others. ``reuses``: the memory may be that of rings, which are idle by then. ``ordered``: what was put before has
+    arrived, for this may be written to the same place.
     """
 
     base: Value
@@ -129,6 +130,7 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     parts: int
     rows: int
     reuses: bool
+    ordered: bool
 
 
 class Drain(Op, mnemonic="gpu.drain", effect=Effect.WRITE):

@@ -20,7 +20,7 @@ ALIGNMENT = 16
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
 
-_OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.IntDiv: "//", ew.Max: "max"}
+_OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.Max: "max"}
 
 
 class Descriptors:
@@ -97,7 +97,7 @@ class Descriptors:
                 return int(constant.value)
             case ew.Cast() as cast:
                 return self._host(cast.x)
-            case ew.Add() | ew.Mul() | ew.IntDiv() | ew.Max() as binary:
+            case ew.Add() | ew.Mul() | ew.Max() as binary:
                 left, right = self._host(binary.lhs), self._host(binary.rhs)
                 return None if left is None or right is None else (_OPERATIONS[type(binary)], left, right)
             case _:
@@ -105,7 +105,14 @@ class Descriptors:
 
 
 def _positive(made: TensorMap) -> list[Guard]:
-    return [Guard(name, "positive") for name in (*made.sizes, *made.strides) if isinstance(name, str)]
+    """Sums and products of positive numbers are positive."""
+    return [Guard(name, "positive") for e in (*made.sizes, *made.strides) for name in _names(e)]
+
+
+def _names(expression: HostExpression) -> list[str]:
+    if isinstance(expression, tuple):
+        return _names(expression[1]) + _names(expression[2])
+    return [expression] if isinstance(expression, str) else []
 
 
 def box_order(rank: int, tile_rank: int, axis: int) -> list[int]:

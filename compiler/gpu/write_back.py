@@ -11,7 +11,7 @@ from ..layout.fragments import WARPS_PER_GROUP
 from ..tile.axis import AxisFacts
 from ..tile.blocks import BlockStore
 from ..tile.control import For, While
-from .arrays import Arrays
+from .arrays import WRITES, Arrays
 from .asynchronous import Drain, Put
 from .descriptors import Descriptors
 from .streams import contiguous_axis
@@ -21,31 +21,37 @@ from .tensorcore import WGMMA_ROWS
 PART_BYTES = 32 * 1024
 
 
-def put_results(function: Function, facts: AxisFacts, descriptors: Descriptors, parts: int | None) -> None:
-    """Let the copy engine write the boxes that it can, in place. ``parts``: None for as many as the memory suggests.
+def put_results(function: Function, facts: AxisFacts, descriptors: Descriptors, persistent: bool) -> None:
+    """Let the copy engine write the boxes that it can, in place; ``persistent``: the outermost loop is the compiler's.
 
-    What a program stores it may load again, and a copy under way would come too late: so only arrays that are never
-    read are written this way.
+    What a program stores it may load again, or store again, and a copy under way would come too late: so only arrays
+    that are never read, and written by one operation, are written this way.
     """
     arrays = Arrays(function)
     read = arrays.read(function)
+    written = [arrays.accessed(op) for op in function.walk() if isinstance(op, WRITES)]
     made = False
-    for block, in_loop in _blocks(function.body, False):
+    for block, loops in _blocks(function.body, 0):
         for place, op in enumerate(block.ops):
-            if isinstance(op, BlockStore) and None not in read and arrays.accessed(op) not in read:
-                put = _put(op, facts, descriptors, parts, function.num_warps or 1, in_loop)
-                if put is not None:
-                    block.ops[place] = put
-                    made = True
+            if not isinstance(op, BlockStore) or None in read or None in written:
+                continue
+            array = arrays.accessed(op)
+            if array in read or written.count(array) > 1:
+                continue
+            put = _put(op, facts, descriptors, function.num_warps or 1, bool(loops), loops > persistent)
+            if put is not None:
+                block.ops[place] = put
+                made = True
     if made:
         function.body.ops.append(Drain())
 
 
-def _blocks(block: Block, in_loop: bool) -> Iterator[tuple[Block, bool]]:
-    yield block, in_loop
+def _blocks(block: Block, loops: int) -> Iterator[tuple[Block, int]]:
+    """All blocks, with the number of loops around each."""
+    yield block, loops
     for op in block.ops:
         for nested in op.blocks:
-            yield from _blocks(nested, in_loop or isinstance(op, For | While))
+            yield from _blocks(nested, loops + isinstance(op, For | While))
 
 
 def copy_rows(shape: tuple[int, ...], axis: int, warps: int) -> int:
@@ -56,7 +62,7 @@ def copy_rows(shape: tuple[int, ...], axis: int, warps: int) -> int:
 
 
 def _put(
-    op: BlockStore, facts: AxisFacts, descriptors: Descriptors, parts: int | None, warps: int, in_loop: bool
+    op: BlockStore, facts: AxisFacts, descriptors: Descriptors, warps: int, in_loop: bool, ordered: bool
 ) -> Put | None:
     axis, elem = contiguous_axis(op), op.value.type.elem
     shape = op.value.type.shape
@@ -71,9 +77,19 @@ def _put(
         return None
     place = op.value.type.in_shared_memory(shared_tensor_core(shape, elem.bits, swizzle, (axis, 1 - axis)))
     panels = shape[axis] * elem.bytes // swizzle
-    wanted = parts or max(1, op.value.type.size * elem.bytes // PART_BYTES)
+    wanted = max(1, op.value.type.size * elem.bytes // PART_BYTES)
     put = Put(
-        op.base, op.sizes, op.strides, op.offsets, op.value, place, number, min(wanted, panels), rows, not in_loop
+        op.base,
+        op.sizes,
+        op.strides,
+        op.offsets,
+        op.value,
+        place,
+        number,
+        min(wanted, panels),
+        rows,
+        not in_loop,
+        ordered,
     )
     put.location = op.location
     return put

@@ -85,11 +85,15 @@ def _bulk_copies(state: Lowering, op: Fetch, place: str) -> None:
 
 
 def _index(state: Lowering, value: Value) -> str:
-    """An index as an i32: coordinates of the copy engine have 32 bits."""
+    """An index as an i32: coordinates of the copy engine have 32 bits. A kernel that needs more stops."""
     name, bits = state.scalar(value), value.type.scalar.bits
-    if bits == 32:
-        return name
-    return state.text.op(f"{'trunc' if bits > 32 else 'sext'} i{bits} {name} to i32")
+    if bits <= 32:
+        return name if bits == 32 else state.text.op(f"sext i{bits} {name} to i32")
+    narrow = state.text.op(f"trunc i{bits} {name} to i32")
+    again = state.text.op(f"sext i32 {narrow} to i{bits}")
+    lost = state.text.op(f"icmp ne i{bits} {again}, {name}")
+    state.text.asm([], "@$0 trap;", "b", [("i1", lost)])
+    return narrow
 
 
 @rule(Put, RULES)
@@ -107,7 +111,8 @@ def _put(state: Lowering, op: Put) -> None:
         state.barrier()  # others may still read what was in this memory
     for part in range(op.parts):
         first, end = part * size // op.parts, (part + 1) * size // op.parts
-        state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", group_leader(state))])
+        wait = _WAIT if op.ordered else _WAIT_READ
+        state.text.asm([], f"@$0 {wait}", "b,~{memory}", [("i1", group_leader(state))])
         meet(state, alone)
         _write_part(state, op, write, range(first, end), start)
         state.machine.publish_shared(state)
@@ -115,7 +120,8 @@ def _put(state: Lowering, op: Put) -> None:
         _copy_part(state, op, range(first, end), start, alone)
 
 
-_WAIT_READ = "cp.async.bulk.wait_group.read 0;"
+# What was read may be overwritten; what was waited for has arrived.
+_WAIT_READ, _WAIT = "cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group 0;"
 
 
 def _write_part(state: Lowering, op: Put, write: MatrixAccess | SharedAccess, part: range, start: int) -> None:
