@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...llvm.text import FunctionText
-from ...llvm.typed import Typed
+from ...llvm.typed import Emitter, Typed
 from .chunk import ZERO, Coord, power_of_two_divisor
 
 
@@ -121,6 +121,14 @@ class Nest:
         self.levels[-1].inits.append(Typed("i32", str(start)))
         divisor = min(power_of_two_divisor(step), power_of_two_divisor(start))
         return Coord(index, stride, self.depth, divisor), inside
+
+    def move(self, e: Emitter, pointer: Typed, index: Coord, stride: int, element: str) -> Typed:
+        """``pointer`` moved by index * stride elements, in the innermost loop."""
+        with self.at(self.depth):
+            count = index.base
+            if stride != 1:
+                count = e.binary("mul nuw nsw", count, Typed("i32", str(stride)))
+            return e.offset(pointer, count, element)
 
     def close(self, carried: Sequence[Typed] = ()) -> list[Typed]:
         """End the innermost loop; ``carried`` are the next values. Returns the last ones, valid after the loop."""

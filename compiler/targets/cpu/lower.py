@@ -22,6 +22,7 @@ from .liveness import Liveness
 from .loops import Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
 from .plan import Plan, is_lazy, reads_buffer
+from .processor import Processor
 
 Statement = Callable[..., None]  # (Lowering, op)
 
@@ -41,7 +42,7 @@ class CpuLowering:
         function: FunctionText,
         plan: Plan,
         schedule: Schedule,
-        vector_bytes: int,
+        processor: Processor,
     ) -> None:
         self.module = module
         self.function = function
@@ -50,7 +51,7 @@ class CpuLowering:
         self.e = Emitter(function, contract=schedule.enable_fp_fusion)
         self.plan = plan
         self.schedule = schedule
-        self.vector_bytes = vector_bytes
+        self.processor = processor
         self.arena = Arena()
         self.live = Liveness(plan, self.arena)
         self.stored = self.live.stored
@@ -115,9 +116,12 @@ class CpuLowering:
     # Loops over tiles ------------------------------------------------------------------------------------------
 
     def lanes(self, tile_shape: tuple[int, ...], elem: Element) -> int:
-        """Elements in a chunk: two native vectors of 4-byte (or wider) elements, or the whole minor dimension."""
-        width = 2 * self.vector_bytes // max(4, elem.bytes)
-        return min(width, tile_shape[vector_axis(tile_shape)]) if tile_shape else 1
+        """Elements in a chunk of a tile: :meth:`chunk_lanes`, or the whole minor dimension."""
+        return min(self.chunk_lanes(elem), tile_shape[vector_axis(tile_shape)]) if tile_shape else 1
+
+    def chunk_lanes(self, elem: Element) -> int:
+        """Elements in two native vectors; elements narrower than 4 bytes count as 4."""
+        return 2 * self.processor.vector_bytes // max(4, elem.bytes)
 
     def prepare(self, roots: Iterable[tuple[Value, bool]]) -> dict[Value, Stored]:
         """Store what the expressions of ``roots`` need in memory before their loop begins.
@@ -186,13 +190,27 @@ class CpuLowering:
         lanes: int,
         body: Callable[[Emission, Coords], None],
     ) -> dict[Value, tuple[int | None, int]]:
-        """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved.
+        """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved."""
 
-        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), the loop is emitted twice.
+        def nest(emission: Emission) -> None:
+            body(emission, emission.walk(tile_shape))
+            emission.unwind(len(tile_shape))
+
+        return self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest)
+
+    def run_nest(
+        self,
+        roots: Iterable[tuple[Value, bool]],
+        lanes: int,
+        chunks: int,
+        nest: Callable[[Emission], None],
+    ) -> dict[Value, tuple[int | None, int]]:
+        """Emit loops that read ``roots`` at so many chunks of ``lanes`` elements; see :meth:`loop`.
+
+        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), they are emitted twice.
         """
         roots = list(roots)
         saving = self.prepare(roots)
-        chunks = prod(tile_shape) // lanes
         masks = self._bounds(roots) if lanes > 1 and chunks >= WORTH_TWO_LOOPS else []
         facts = [holds_everywhere(self, mask) for mask in masks]
         facts += self._run_time_facts(roots) if lanes > 1 else []
@@ -200,8 +218,7 @@ class CpuLowering:
         def emit(assume: bool) -> Emission:
             known = masks if assume else ()
             emission = Emission(self, lanes, saving, assume=assume, all_true=known)
-            body(emission, emission.walk(tile_shape))
-            emission.unwind(len(tile_shape))
+            nest(emission)
             return emission
 
         emission = self._twice(facts, emit) if facts else emit(False)
@@ -282,6 +299,10 @@ class CpuLowering:
         """Scratch memory for all elements of ``value``; i1 takes a byte."""
         return self.arena.allocate(value.type.size * value.type.elem.bytes)
 
+    def base(self, buffer: Buffer) -> Typed:
+        """The address of ``buffer``, computed where the code stands."""
+        return self.e.offset(self.scratch, Typed("i64", str(buffer.offset)), "i8")
+
     def store(self, value: Value) -> Stored:
         """``value`` in scratch memory, computed now if it is not there yet."""
         if value not in self.stored:
@@ -336,7 +357,7 @@ class CpuLowering:
 
     def settle_for_region(self, op: Op) -> None:
         """Before a region: store the kept values that it reads; do pending loads if it writes."""
-        inside = {v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank}
+        inside = dict.fromkeys(v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank)
         for value in inside:
             if value in self.live.depths or value in self.stored:
                 for inner in self.expression(value):
