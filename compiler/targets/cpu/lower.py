@@ -189,25 +189,26 @@ class CpuLowering:
         tile_shape: tuple[int, ...],
         lanes: int,
         body: Callable[[Emission, Coords], None],
-    ) -> dict[Value, tuple[int | None, int]]:
-        """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved."""
+    ) -> None:
+        """Run ``body`` at every chunk of ``tile_shape``."""
 
-        def nest(emission: Emission) -> None:
+        def nest(emission: Emission) -> list[Typed]:
             body(emission, emission.walk(tile_shape))
             emission.unwind(len(tile_shape))
+            return []
 
-        return self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest)
+        self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest)
 
     def run_nest(
         self,
         roots: Iterable[tuple[Value, bool]],
         lanes: int,
         chunks: int,
-        nest: Callable[[Emission], None],
-    ) -> dict[Value, tuple[int | None, int]]:
-        """Emit loops that read ``roots`` at so many chunks of ``lanes`` elements; see :meth:`loop`.
+        nest: Callable[[Emission], list[Typed]],
+    ) -> list[Typed]:
+        """Emit a nest that reads ``roots`` at so many chunks of ``lanes`` elements; returns what it returns.
 
-        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), they are emitted twice.
+        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), it is emitted twice.
         """
         roots = list(roots)
         saving = self.prepare(roots)
@@ -215,31 +216,37 @@ class CpuLowering:
         facts = [holds_everywhere(self, mask) for mask in masks]
         facts += self._run_time_facts(roots) if lanes > 1 else []
 
-        def emit(assume: bool) -> Emission:
+        def emit(assume: bool) -> tuple[Emission, list[Typed]]:
             known = masks if assume else ()
             emission = Emission(self, lanes, saving, assume=assume, all_true=known)
-            nest(emission)
-            return emission
+            return emission, nest(emission)
 
-        emission = self._twice(facts, emit) if facts else emit(False)
+        emission, made = self._twice(facts, emit) if facts else emit(False)
         self.saved(emission)
-        return emission.structures
+        return made
 
-    def _twice(self, facts: list[Typed], emit: Callable[[bool], Emission]) -> Emission:
-        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter."""
+    def _twice(
+        self, facts: list[Typed], emit: Callable[[bool], tuple[Emission, list[Typed]]]
+    ) -> tuple[Emission, list[Typed]]:
+        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter's emission."""
         fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
         condition = facts[0]
         for fact in facts[1:]:
             condition = self.e.binary("and", condition, fact)
         self.blocks.branch(condition, fast, slow)
         self.blocks.enter(fast)
-        emit(True)
+        _, quick = emit(True)
         self.blocks.jump(join)
+        fast = self.blocks.here
         self.blocks.enter(slow)
-        emission = emit(False)
+        emission, general = emit(False)
         self.blocks.jump(join)
+        slow = self.blocks.here
         self.blocks.enter(join)
-        return emission
+        merged = [self.blocks.fresh(v.type) for v in general]
+        for value, x, y in zip(merged, quick, general, strict=True):
+            self.blocks.phi(join, value, [(x, fast), (y, slow)])
+        return emission, merged
 
     def _bounds(self, roots: list[tuple[Value, bool]]) -> list[Value]:
         """Masks in the expressions of ``roots`` that may be found to be true everywhere."""

@@ -52,7 +52,7 @@ def _interleave_rows(low: CpuLowering, op: Pack) -> None:
     lanes = min(op.width, low.chunk_lanes(elem))
     buffer = low.allocate(op.result)
 
-    def nest(emission: Emission) -> None:
+    def nest(emission: Emission) -> list[Typed]:
         row, _ = emission.open(k // op.group, op.group)
         panel, _ = emission.open(n // op.width, op.width)
         inside, _ = emission.open(op.width // lanes, lanes, stride=int(lanes > 1))
@@ -63,6 +63,7 @@ def _interleave_rows(low: CpuLowering, op: Pack) -> None:
         with emission.nest.at(emission.nest.depth):
             _store_interleaved(emission.e, vectors, place, elem.bytes)
         emission.unwind(3)
+        return []
 
     low.run_nest([(x, False)], lanes, op.result.type.size // (lanes * op.group), nest)
     low.define_stored(op.result, buffer)

@@ -31,7 +31,7 @@ def host_processor() -> Processor:
     """This computer's processor."""
     if driver.host_has("avx512f"):
         short = driver.host_has("avx512vl") and driver.host_has("avx512bw")  # narrow tiles need shorter vectors
-        dot = "dot" if driver.host_has("avx512vnni") else "madd"
+        dot: Literal["dot", "madd"] = "dot" if driver.host_has("avx512vnni") else "madd"
         return Processor(64, 32, short and driver.host_has("avx512bf16"), dot if short else "")
     if driver.host_has("avx2"):
         return Processor(32, 16, int16_pairs="madd")

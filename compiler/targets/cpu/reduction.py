@@ -95,11 +95,25 @@ def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     if not any(low.live.uses.get(r) for r in op.results):
         return
     tile_shape = op.inputs[0].type.shape
-    along = vector_axis(tile_shape) == op.axis
     lanes = 1 if _has_control(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
-    saving = low.prepare([(v, True) for v in op.inputs])
-    emission = Emission(low, lanes, saving)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]
+    made = low.run_nest(
+        [(v, True) for v in op.inputs],
+        lanes,
+        math.prod(tile_shape) // lanes,
+        lambda emission: _reduction(emission, op, buffers),
+    )
+    for result, buffer in zip(op.results, buffers, strict=True):
+        if buffer is None:
+            low.set_scalar(result, made.pop(0))
+        else:
+            low.define_stored(result, buffer)
+
+
+def _reduction(emission: Emission, op: reduction.Reduce, buffers: Sequence[Buffer | None]) -> list[Typed]:
+    """The loops; returns the results that are scalars."""
+    tile_shape, lanes = op.inputs[0].type.shape, emission.lanes
+    along = vector_axis(tile_shape) == op.axis
     coords: dict[int, Coord] = {}
     for d, n in enumerate(tile_shape):
         if d == vector_axis(tile_shape) != op.axis:
@@ -110,21 +124,14 @@ def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     accumulated = _accumulate(emission, op, coords, lanes if along else 1)
     with emission.nest.at(outer):
         if along:
-            accumulated = _across_lanes(low, op.combine, accumulated)
+            accumulated = _across_lanes(emission.low, op.combine, accumulated)
     kept = tuple(c for d, c in sorted(coords.items()))
     if along:
         # What is left has one value per outer iteration.
         kept = tuple(Coord(c.base, 0, c.level, c.divisor) for c in kept)
     _write_results(emission, op, buffers, accumulated, kept)
-    for _ in coords:
-        emission.close()
-    emission.finish()
-    low.saved(emission)
-    for result, buffer, value in zip(op.results, buffers, accumulated, strict=True):
-        if buffer is None:
-            low.set_scalar(result, value)
-        else:
-            low.define_stored(result, buffer)
+    emission.unwind(len(coords))
+    return [v for v, buffer in zip(accumulated, buffers, strict=True) if buffer is None]
 
 
 def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord], step: int) -> list[Typed]:
