@@ -228,7 +228,7 @@ class CpuLowering:
     def _twice(
         self, facts: list[Typed], emit: Callable[[bool], tuple[Emission, list[Typed]]]
     ) -> tuple[Emission, list[Typed]]:
-        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter's emission."""
+        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter's."""
         fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
         condition = facts[0]
         for fact in facts[1:]:
