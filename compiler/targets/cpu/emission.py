@@ -101,6 +101,18 @@ class Emission:
                 coords.append(self.open(n)[0])
         return tuple(coords)
 
+    def shifted(self, x: Coord, y: Coord) -> Coord:
+        """The coordinate x + y, computed in the loop where both are known."""
+        level = max(x.level, y.level)
+        with self.nest.at(level):
+            if y.base.name == "0":
+                base = x.base
+            elif x.base.name == "0":
+                base = y.base
+            else:
+                base = self.e.binary("add nuw nsw", x.base, y.base)
+        return Coord(base, x.stride + y.stride, level, min(x.divisor, y.divisor))
+
     def unwind(self, count: int) -> None:
         """Close ``count`` loops and go on behind them."""
         for _ in range(count):

@@ -56,8 +56,8 @@ def _interleave_rows(low: CpuLowering, op: Pack) -> None:
         row, _ = emission.open(k // op.group, op.group)
         panel, _ = emission.open(n // op.width, op.width)
         inside, _ = emission.open(op.width // lanes, lanes, stride=int(lanes > 1))
-        column = _sum(emission, panel, inside)
-        rows = [row, *(_sum(emission, row, _constant(g)) for g in range(1, op.group))]
+        column = emission.shifted(panel, inside)
+        rows = [row, *(emission.shifted(row, _constant(g)) for g in range(1, op.group))]
         vectors = [emission.to_memory(emission.vector(x, (r, column)), elem) for r in rows]
         place = emission.address(buffer, elem, [(row, op.width), (panel, k), (inside, op.group)])
         with emission.nest.at(emission.nest.depth):
@@ -83,18 +83,6 @@ def _store_interleaved(e: Emitter, vectors: list[Typed], place: Typed, align: in
 
 def _constant(number: int) -> Coord:
     return Coord(Typed("i32", str(number)), 0, 0, number & -number)
-
-
-def _sum(emission: Emission, x: Coord, y: Coord) -> Coord:
-    """The coordinate x + y, where both are known."""
-    if "0" in (x.base.name, y.base.name):
-        base = y.base if x.base.name == "0" else x.base
-        level = y.level if x.base.name == "0" else x.level
-    else:
-        level = max(x.level, y.level)
-        with emission.nest.at(level):
-            base = emission.e.binary("add nuw nsw", x.base, y.base)
-    return Coord(base, x.stride + y.stride, level, min(x.divisor, y.divisor))
 
 
 class _Transposition:

@@ -12,11 +12,14 @@ from ...tile import elementwise as ops
 from ...tile import reduction
 from . import elementwise
 from .arena import Buffer
-from .chunk import Coord, Vector, llvm_element
+from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
 from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
 from .lower import CpuLowering, statements
+
+#: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
+CHAINS = 2
 
 
 def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Typed]:
@@ -145,19 +148,28 @@ def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord
         return [emission.vector(v, coords) for v in op.inputs]
 
     neutral = neutral_element(op)
-    start = 0
     if neutral is None or count == 1:
         first = chunks(Coord(Typed("i32", "0"), lane_stride, 0, 1 << 30))
         if count == 1:
             return first
-        start = 1
-    else:
-        first = [low.e.splat(neutral, emission.lanes) if emission.lanes > 1 else neutral]
-    coord, inside = emission.open(count - start, step, start=start * step, stride=lane_stride, carried=first)
-    values = chunks(coord)
+        coord, inside = emission.open(count - 1, step, start=step, stride=lane_stride, carried=first)
+        return emission.close(_combined(emission, op, inside, chunks(coord)))
+    first = [low.e.splat(neutral, emission.lanes) if emission.lanes > 1 else neutral]
+    chains = math.gcd(count, CHAINS)
+    coord, inside = emission.open(count // chains, chains * step, stride=lane_stride, carried=first * chains)
+    following: list[Typed] = []
+    for chain in range(chains):
+        at = emission.shifted(coord, Coord(Typed("i32", str(chain * step)), 0, 0, power_of_two_divisor(chain * step)))
+        following += _combined(emission, op, [inside[chain]], chunks(at))
+    total, *others = emission.close(following)
+    for other in others:
+        (total,) = _combined(emission, op, [total], [other])
+    return [total]
+
+
+def _combined(emission: Emission, op: reduction.Reduce, x: list[Typed], y: list[Typed]) -> list[Typed]:
     with emission.nest.at(emission.nest.depth):
-        following = combine(low, op.combine, [*inside, *values])
-    return emission.close(following)
+        return combine(emission.low, op.combine, [*x, *y])
 
 
 def _across_lanes(low: CpuLowering, region: Block, vectors: list[Typed]) -> list[Typed]:
