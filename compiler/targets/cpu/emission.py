@@ -51,6 +51,7 @@ class Emission:
         *,
         assume: bool = False,
         all_true: Collection[Value] = (),
+        unroll: bool = True,
     ) -> None:
         self.low = low
         self.e = low.e
@@ -58,7 +59,7 @@ class Emission:
         self.saving = saving
         self.assume = assume
         self.all_true = all_true
-        self.nest = Nest(low.blocks)
+        self.nest = Nest(low.blocks, unroll=unroll)
         self.structures: dict[Value, tuple[int | None, int]] = {}
         self._memo: dict[object, Chunk | Typed] = {}
         self._scopes: list[list[object]] = [[]]

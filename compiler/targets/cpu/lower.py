@@ -189,15 +189,17 @@ class CpuLowering:
         tile_shape: tuple[int, ...],
         lanes: int,
         body: Callable[[Emission, Coords], None],
+        *,
+        unroll: bool = False,
     ) -> None:
-        """Run ``body`` at every chunk of ``tile_shape``."""
+        """Run ``body`` at every chunk of ``tile_shape``. ``unroll``: see :class:`~.loops.Nest`."""
 
         def nest(emission: Emission) -> list[Typed]:
             body(emission, emission.walk(tile_shape))
             emission.unwind(len(tile_shape))
             return []
 
-        self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest)
+        self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest, unroll=unroll)
 
     def run_nest(
         self,
@@ -205,8 +207,12 @@ class CpuLowering:
         lanes: int,
         chunks: int,
         nest: Callable[[Emission], list[Typed]],
+        *,
+        unroll: bool = False,
     ) -> list[Typed]:
         """Emit a nest that reads ``roots`` at so many chunks of ``lanes`` elements; returns what it returns.
+
+        ``unroll``: see :class:`~.loops.Nest`.
 
         Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), it is emitted twice.
         """
@@ -218,7 +224,9 @@ class CpuLowering:
 
         def emit(assume: bool) -> tuple[Emission, list[Typed]]:
             known = masks if assume else ()
-            emission = Emission(self, lanes, saving, assume=assume, all_true=known)
+            # Of two versions the general one is rarely run: it is not worth LLVM's time.
+            rolled = not unroll or (bool(facts) and not assume)
+            emission = Emission(self, lanes, saving, assume=assume, all_true=known, unroll=not rolled)
             return emission, nest(emission)
 
         emission, made = self._twice(facts, emit) if facts else emit(False)
@@ -320,7 +328,7 @@ class CpuLowering:
                 emission.chunk(value, coords)
 
             lanes = self.lanes(tile_shape, value.type.elem)
-            self.loop([(value, True)], tile_shape, lanes, body)
+            self.loop([(value, True)], tile_shape, lanes, body, unroll=True)  # often a copy
         return self.stored[value]
 
     def write(self, value: Value, buffer: Buffer) -> None:

@@ -65,7 +65,7 @@ def _interleave_rows(low: CpuLowering, op: Pack) -> None:
         emission.unwind(3)
         return []
 
-    low.run_nest([(x, False)], lanes, op.result.type.size // (lanes * op.group), nest)
+    low.run_nest([(x, False)], lanes, op.result.type.size // (lanes * op.group), nest, unroll=True)
     low.define_stored(op.result, buffer)
 
 
