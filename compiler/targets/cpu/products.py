@@ -73,21 +73,24 @@ class Products:
 
     def _left(self, at: _Placed, a: Value, kind: _Kind) -> Value:
         """[M, K] in row-major order, or a permutation of [K, M]: the product reads that with swapped strides."""
-        if not _is_transposed(a) and self._long_axis(a) == 0:
-            a = at.permute(at.permute(a))
-        if not _is_transposed(a):
-            return at.cast(a, kind.elem)
-        source = at.cast(a.op.x, kind.elem)  # type: ignore[union-attr]
+        source, transposed = self._source(at, a, kind.elem)
+        if not transposed:
+            return source
         if kind.group > 1:
             source = at.add(Pack(source, source.type.shape[1], kind.group))
         return at.permute(source)
 
     def _right(self, at: _Placed, b: Value, kind: _Kind, width: int) -> Value:
-        if not _is_transposed(b) and self._long_axis(b) == 0:
-            b = at.permute(at.permute(b))
-        transposed = _is_transposed(b)
-        source = at.cast(b.op.x if transposed else b, kind.elem)  # type: ignore[union-attr]
+        source, transposed = self._source(at, b, kind.elem)
         return at.add(Pack(source, width, kind.group, transposed))
+
+    def _source(self, at: _Placed, x: Value, elem: Scalar) -> tuple[Value, bool]:
+        """An operand in the order in which memory holds it, converted, and whether that is transposed."""
+        if isinstance(x.op, shape.Permute) and x.op.order == (1, 0):
+            return at.cast(x.op.x, elem), True
+        if self._long_axis(x) == 0:
+            return at.cast(at.permute(x), elem), True
+        return at.cast(x, elem), False
 
     def _place(self, value: Value, block: Block) -> _Placed:
         """Where to prepare an operand: as far out of the loops around ``block`` as it is known."""
@@ -137,7 +140,3 @@ class _Placed:
 
     def permute(self, x: Value) -> Value:
         return self.add(shape.Permute(x, (1, 0)))
-
-
-def _is_transposed(x: Value) -> bool:
-    return isinstance(x.op, shape.Permute) and x.op.order == (1, 0)
