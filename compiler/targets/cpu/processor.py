@@ -35,5 +35,4 @@ def host_processor() -> Processor:
         return Processor(64, 32, short and driver.host_has("avx512bf16"), dot if short else "")
     if driver.host_has("avx2"):
         return Processor(32, 16, int16_pairs="madd")
-    # 16 registers without AVX2 do not reach generated code on x86; elsewhere (AArch64) there are 32.
-    return Processor(16, 32)
+    return Processor(16, 32 if driver.host_machine().triple.startswith(("aarch64", "arm64")) else 16)
