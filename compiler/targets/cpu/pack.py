@@ -94,14 +94,13 @@ class _Transposition:
         self.align = op.x.type.elem.bytes
         self.unit = f"i{8 * op.group * self.align}"
         self.side = min(low.processor.vector_bytes // (op.group * self.align), op.width, self.k)
+        self.source = low.store(op.x).buffer
+        self.buffer = low.allocate(op.result)
         self.nest = Nest(low.blocks)
 
     def emit(self) -> None:
-        low, op, side = self.low, self.op, self.side
-        source = low.store(op.x).buffer
-        buffer = low.allocate(op.result)
-        start, to = low.base(source), low.base(buffer)
-        nest = self.nest = Nest(low.blocks)
+        low, op, nest, side = self.low, self.op, self.nest, self.side
+        start, to = low.base(self.source), low.base(self.buffer)
         panel, _ = nest.open(self.n // op.width, op.width)
         start, to = self._move(start, panel, self.k), self._move(to, panel, self.k)
         inside, _ = nest.open(op.width // side, side)
@@ -116,7 +115,7 @@ class _Transposition:
         for _ in range(3):
             nest.close()
         low.blocks.enter(nest.levels[0].current)
-        low.define_stored(op.result, buffer)
+        low.define_stored(op.result, self.buffer)
 
     def _move(self, pointer: Typed, index: Coord, stride: int) -> Typed:
         return self.nest.move(self.e, pointer, index, stride, self.unit)
