@@ -10,8 +10,9 @@ from ..ir.core import Function, Value
 from ..ir.types import Pointer, Scalar
 from ..launch_recipe import Guard, HostExpression, TensorMap
 from ..tile import elementwise as ew
-from ..tile.axis import AxisFacts
+from ..tile.axis import AxisFacts, analyze
 from ..tile.blocks import BlockLoad, BlockStore
+from ..tile.control import For
 
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
@@ -29,31 +30,34 @@ class Descriptors:
     ``guards``: what they need of the arguments; no descriptor needs one of ``denied``.
     """
 
-    def __init__(self, function: Function, denied: frozenset[Guard] = frozenset()) -> None:
+    def __init__(self, function: Function, facts: AxisFacts, denied: frozenset[Guard] = frozenset()) -> None:
         self.parameters = {p.value: p.name for p in function.parameters}
         self.denied = denied
         self.maps: list[TensorMap] = []
+        self._facts = facts
+        self._hopeful = analyze(function, self.parameters.keys())
+        self._signs: dict[Guard, None] = {}
+        loops = (op for op in function.walk() if isinstance(op, For))
+        self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """Sizes and strides of a descriptor are positive."""
-        return tuple(dict.fromkeys(guard for made in self.maps for guard in _positive(made)))
+        """Sizes and strides of a descriptor are positive, and offsets that nothing checks are not negative."""
+        return tuple(dict.fromkeys([*self._signs, *(guard for made in self.maps for guard in _positive(made))]))
 
-    def add(
-        self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts, rows: int | None = None
-    ) -> int:
+    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None = None) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
         can be none. ``rows``: how many of the first axis one copy moves, if not all."""
-        made = self._tensor_map(op, axis, swizzle, facts, rows)
-        if made is None or self.denied.intersection(_positive(made)):
+        made = self._tensor_map(op, axis, swizzle, rows)
+        signs = self._signs_of(op)
+        if made is None or signs is None or self.denied.intersection([*signs, *_positive(made)]):
             return -1
+        self._signs.update(dict.fromkeys(signs))
         if made not in self.maps:
             self.maps.append(made)
         return self.maps.index(made)
 
-    def _tensor_map(
-        self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts, rows: int | None
-    ) -> TensorMap | None:
+    def _tensor_map(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None) -> TensorMap | None:
         shape = op.result.type.shape if isinstance(op, BlockLoad) else op.value.type.shape
         shape = shape if rows is None else (rows, *shape[1:])
         base, rank = self.parameters.get(op.base), len(op.strides)
@@ -64,10 +68,8 @@ class Descriptors:
         if not isinstance(elem, Scalar) or elem.bits < 8:
             return None
         order = box_order(rank, len(shape), axis)
+        facts = self._facts
         if facts[op.base].divisibility[0] % ALIGNMENT:
-            return None
-        # The copy engine leaves out what lies before the array, too.
-        if not all(checked or facts[o].nonnegative for checked, o in zip(op.checked, op.offsets, strict=True)):
             return None
         if any(facts[op.strides[d]].divisibility[0] * elem.bytes % ALIGNMENT for d in order[:-1]):
             return None
@@ -87,6 +89,28 @@ class Descriptors:
             tuple(extents[d] for d in order),
             swizzle,
         )
+
+    def _signs_of(self, op: BlockLoad | BlockStore) -> list[Guard] | None:
+        """Promises under which no offset that nothing checks is negative: the copy engine leaves out what lies before
+        the array. None if there are none."""
+        wanted: list[Guard] = []
+        for checked, offset in zip(op.checked, op.offsets, strict=True):
+            if checked or self._facts[offset].nonnegative:
+                continue
+            if not self._hopeful[offset].nonnegative:
+                return None
+            wanted += [Guard(self.parameters[p], "nonnegative") for p in self._integers_in(offset, set())]
+        return wanted
+
+    def _integers_in(self, value: Value, seen: set[Value]) -> list[Value]:
+        """The integer parameters that ``value`` is made of."""
+        if value in seen:
+            return []
+        seen.add(value)
+        if value in self.parameters:
+            return [value] if value.type.is_integer else []
+        sources = value.op.operands if value.op is not None else self._bounds.get(value, [])
+        return [p for source in sources for p in self._integers_in(source, seen)]
 
     def _host(self, value: Value) -> HostExpression | None:
         """``value`` as the launcher computes it from the kernel's arguments."""

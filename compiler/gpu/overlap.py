@@ -52,12 +52,12 @@ def overlap(function: Function, target: Target, schedule: Schedule, limit: int, 
     if persistent:
         make_persistent(made)
     facts = analyze(made)
-    descriptors = Descriptors(made, denied)
+    descriptors = Descriptors(made, facts, denied)
     streams = Finder(made, facts, target, descriptors, schedule.num_stages, limit).run()
     if not streams:
         return Overlapped(expand_blocks(make_persistent(plain) if persistent else plain), 0, persistent=persistent)
     if "tma" in target.features:
-        put_results(made, facts, descriptors, persistent)
+        put_results(made, descriptors, persistent)
     has_roles = False
     if _specialises(made, target, schedule):
         has_roles = expand_roles(made, streams, "setmaxnreg" in target.features and schedule.maxnreg is None)

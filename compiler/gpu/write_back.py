@@ -8,7 +8,6 @@ from ..ir.core import Block, Function
 from ..ir.types import Scalar
 from ..layout import shared_tensor_core, widest_swizzle
 from ..layout.fragments import WARPS_PER_GROUP
-from ..tile.axis import AxisFacts
 from ..tile.blocks import BlockStore
 from ..tile.control import For, While
 from .arrays import WRITES, Arrays
@@ -21,7 +20,7 @@ from .tensorcore import WGMMA_ROWS
 PART_BYTES = 32 * 1024
 
 
-def put_results(function: Function, facts: AxisFacts, descriptors: Descriptors, persistent: bool) -> None:
+def put_results(function: Function, descriptors: Descriptors, persistent: bool) -> None:
     """Let the copy engine write the boxes that it can, in place; ``persistent``: the outermost loop is the compiler's.
 
     What a program stores it may load again, or store again, and a copy under way would come too late: so only arrays
@@ -38,7 +37,7 @@ def put_results(function: Function, facts: AxisFacts, descriptors: Descriptors, 
             array = arrays.accessed(op)
             if array in read or written.count(array) > 1:
                 continue
-            put = _put(op, facts, descriptors, function.num_warps or 1, bool(loops), loops > persistent)
+            put = _put(op, descriptors, function.num_warps or 1, bool(loops), loops > persistent)
             if put is not None:
                 block.ops[place] = put
                 made = True
@@ -61,9 +60,7 @@ def copy_rows(shape: tuple[int, ...], axis: int, warps: int) -> int:
     return WGMMA_ROWS if alone else shape[0]
 
 
-def _put(
-    op: BlockStore, facts: AxisFacts, descriptors: Descriptors, warps: int, in_loop: bool, ordered: bool
-) -> Put | None:
+def _put(op: BlockStore, descriptors: Descriptors, warps: int, in_loop: bool, ordered: bool) -> Put | None:
     axis, elem = contiguous_axis(op), op.value.type.elem
     shape = op.value.type.shape
     if axis is None or len(shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (16, 32):
@@ -72,7 +69,7 @@ def _put(
     if not swizzle or op.cache or op.eviction:
         return None
     rows = copy_rows(shape, axis, warps)
-    number = descriptors.add(op, axis, swizzle, facts, rows)
+    number = descriptors.add(op, axis, swizzle, rows)
     if number < 0:
         return None
     place = op.value.type.in_shared_memory(shared_tensor_core(shape, elem.bits, swizzle, (axis, 1 - axis)))

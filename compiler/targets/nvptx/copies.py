@@ -108,7 +108,9 @@ def _put(state: Lowering, op: Put) -> None:
     start = state.scratch(op)
     alone = op.rows < op.place.shape[0]
     if op.reuses:
-        state.barrier()  # others may still read what was in this memory
+        # Others may still read what was in this memory, copies that were begun before among them.
+        state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", group_leader(state))])
+        state.barrier()
     for part in range(op.parts):
         first, end = part * size // op.parts, (part + 1) * size // op.parts
         wait = _WAIT if op.ordered else _WAIT_READ
