@@ -8,6 +8,7 @@ from ..errors import TypeMismatch, UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, shapes
+from ..language.structure import Membered
 from ..language.tensor import tensor
 from ..source import constants
 from ..source.modules import LanguageModule, suggest
@@ -217,7 +218,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> object:
 
 def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule):
+    if isinstance(value, LanguageModule | Membered):
         return value.member(name)
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):
