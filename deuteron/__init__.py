@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from deuteron import language as language
     from deuteron import testing as testing
+    from deuteron import tools as tools
     from deuteron.compiler import CompilationError as CompilationError
     from deuteron.compiler import CompiledKernel as CompiledKernel
     from deuteron.compiler import Config as Config
@@ -37,7 +38,7 @@ _FROM_COMPILER = (
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
 _WHERE |= {"tuned": "deuteron.tuner", "__version__": "deuteron.compiler.version"}
-_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")
+_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tools", "tuner")
 
 __all__ = ["language", "testing", *sorted(_WHERE)]
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from ...errors import LaunchError
 from ..variant.constants import ConstantKey, constant_key
+from .descriptor import TensorDescriptor
 from .dtypes import canonical_dtype
 from .foreign import foreign_reader, numpy_address_function, readable_protocols
 
-#: Type key and value (an address for arrays).
+#: Type key and value: an address for arrays, address, sizes and strides for tensor descriptors.
 Reading = tuple[str | ConstantKey, Any]
 Reader = Callable[[Any], Reading]
 
@@ -113,6 +114,13 @@ def _read_torch(tensor: Any) -> Reading:
     return keys[tensor.dtype][1 if address & 15 == 0 else 0], address
 
 
+def _read_descriptor(descriptor: TensorDescriptor) -> Reading:
+    key, address = readers[type(descriptor.base)](descriptor.base)
+    if not isinstance(key, str) or not key.startswith("*"):
+        raise LaunchError(f"a tensor descriptor of a {describe(descriptor.base)}", hint="make it of an array")
+    return descriptor.read(key, address)
+
+
 def _read_numpy_scalar(value: Any) -> Reading:
     plain = value.item()
     reader = {bool: _read_bool, int: read_int, float: _read_float}.get(type(plain))
@@ -178,6 +186,8 @@ class Readers(dict[type, Reader]):
             return lambda value: self[plain](plain(value))
         if issubclass(kind, ctypes._SimpleCData):
             return _read_ctypes_scalar
+        if issubclass(kind, TensorDescriptor):
+            return _read_descriptor
         own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array}
         if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...signature import ArgumentType, is_hidden
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .hooks import LaunchEvent, installed, launch_with_hooks
@@ -35,7 +36,9 @@ class Launcher:
     def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
-        self._pick = _picker(launch.passed, sum(not p.constexpr for p in kernel.parameters))
+        shown = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
+        count = sum(not p.constexpr for p in kernel.parameters)
+        self._pick = _spreader(launch.passed, shown) or _picker(launch.passed, count)
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
@@ -71,6 +74,15 @@ class Launcher:
             return {}
         bound: Mapping[str, object] = dict(zip(self._names, arguments, strict=True))
         return dict(self._metadata(shape, self._kernel.metadata, bound))
+
+
+def _spreader(passed: tuple[int, ...], kinds: Sequence[ArgumentType]) -> Pick | None:
+    """A picker that spreads the values of descriptors; None where there are none."""
+    if not any(kind.block for kind in kinds):
+        return None
+    items = (f"{'*' * bool(kind.block)}v[{i}]" for i, kind in zip(passed, kinds, strict=True))
+    made: Pick = eval(f"lambda v: ({', '.join(items)},)")
+    return made
 
 
 def _picker(passed: tuple[int, ...], count: int) -> Pick | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import LaunchError
-from ...signature import ArgumentType, parse_argument_type
+from ...signature import ArgumentType, flattened, parse_argument_type
 from ...target import Target
 from ..arrays.arguments import describe
 from ..arrays.dtypes import canonical_dtype
@@ -48,7 +48,7 @@ def specialize(
             if kind.is_one:
                 constants[name] = 1
             else:
-                types[name] = kind
+                types |= flattened(name, kind)
                 passed.append(position)
         position += not parameter.constexpr
     device_ = _common_device(kernel, arguments, homes)

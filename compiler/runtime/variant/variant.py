@@ -14,7 +14,7 @@ from ...errors import LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
-from ...signature import ArgumentType, parse_argument_type
+from ...signature import ArgumentType, flattened, parse_argument_type
 from ...source.kernel import KernelSource, source_of
 from ...source.namespace import evaluate_constant
 from ...target import Target
@@ -24,8 +24,8 @@ from .toolchain import toolchain
 
 @dataclass(frozen=True, slots=False)
 class Variant:
-    """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order,
-    ``constants`` every other parameter."""
+    """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
+    (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -96,7 +96,7 @@ def make_variant(
             if kind.is_one:
                 constants[argument.name] = 1
             else:
-                types[argument.name] = kind
+                types |= flattened(argument.name, kind)
         elif argument.default is not None:
             constants[argument.name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
         else:
