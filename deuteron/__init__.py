@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import list_devices as list_devices
     from deuteron.compiler import next_power_of_2 as next_power_of_2
     from deuteron.compiler.version import __version__ as __version__
+    from deuteron.tools import set_allocator as set_allocator
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
@@ -37,7 +38,7 @@ _FROM_COMPILER = (
     "compile constexpr_function get_device heuristics jit list_devices next_power_of_2"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
-_WHERE |= {"tuned": "deuteron.tuner", "__version__": "deuteron.compiler.version"}
+_WHERE |= {"tuned": "deuteron.tuner", "set_allocator": "deuteron.tools", "__version__": "deuteron.compiler.version"}
 _MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tools", "tuner")
 
 __all__ = ["language", "testing", *sorted(_WHERE)]

@@ -75,9 +75,11 @@ class BlockPointer(Structure):
 
     @property
     def parts(self) -> tuple[object, ...]:
+        """Base, sizes, strides, offsets: all that may change while a kernel runs."""
         return (self.base, *self.sizes, *self.strides, *self.offsets)
 
     def with_parts(self, parts: tuple[object, ...]) -> BlockPointer:
+        """The same block of another array or at another place."""
         base, *rest = parts
         rank = len(self.block_shape)
         lists = (tuple(rest[i * rank : (i + 1) * rank]) for i in range(3))
@@ -85,6 +87,7 @@ class BlockPointer(Structure):
 
     @property
     def form(self) -> Hashable:
+        """Shape and order of the block."""
         return self.block_shape, self.order
 
     @builtin

@@ -79,9 +79,11 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
     @property
     def parts(self) -> tuple[object, ...]:
+        """Base, sizes, strides: all that may change while a kernel runs."""
         return (self.base, *self.sizes, *self.steps)
 
     def with_parts(self, parts: tuple[object, ...]) -> tensor_descriptor:
+        """A descriptor of another array with the same blocks."""
         base, *rest = parts
         rank = len(self.block_shape)
         lists = tuple(rest[:rank]), tuple(rest[rank:])
@@ -89,6 +91,7 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
     @property
     def form(self) -> Hashable:
+        """Type of the block, and the padding."""
         return self.block_type, self.padding
 
     @builtin
