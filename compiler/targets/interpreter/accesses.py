@@ -14,6 +14,9 @@ from .memory import BadAddress
 from .numbers import Array, dtype_of, rounded, widened
 from .program import Program, evaluates
 
+for _block in (blocks.BlockLoad, blocks.BlockStore):
+    evaluates.unsupported(_block, "it is expanded to pointers before")
+
 
 def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Array:
     """Flat indices of the lanes to access, in order."""
@@ -46,49 +49,6 @@ def load(op: m.Load, program: Program) -> Sequence[Array]:
         raise _explain(error, op, lanes, shape, program) from None
     program.memory.foreign |= op.result.type.is_pointer
     return (out.reshape(shape),)
-
-
-def _box(op: blocks.BlockLoad | blocks.BlockStore, shape: tuple[int, ...], program: Program) -> tuple[Array, Array]:
-    address = program.get(op.base).astype(np.uint64)
-    inside = np.ones(shape, bool)
-    leading = len(op.sizes) - len(shape)
-    grid = np.indices(shape)
-    item = op.base.type.elem.pointee.bytes
-    total = np.zeros(shape, np.int64)
-    for d in range(len(op.sizes)):
-        index = np.full(shape, int(program.item(op.offsets[d])), np.int64)
-        if d >= leading:
-            index = index + grid[d - leading]
-        if op.checked[d]:
-            inside &= (index >= 0) & (index < int(program.item(op.sizes[d])))
-        total += index * int(program.item(op.strides[d]))
-    return (address + (total * item).astype(np.uint64)).reshape(-1), np.flatnonzero(inside)
-
-
-@evaluates(blocks.BlockLoad)
-def block_load(op: blocks.BlockLoad, program: Program) -> Sequence[Array]:
-    pointer, shape = program.held[op.base], op.shape
-    addresses, lanes = _box(op, shape, program)
-    dtype = dtype_of(op.result.type.elem)
-    out = np.zeros(shape, dtype).reshape(-1)
-    if op.padding == "nan":
-        out[:] = np.nan
-    try:
-        out[lanes] = program.memory.load(addresses[lanes], dtype, pointer.origin)
-    except BadAddress as error:
-        raise _explain(error, op, lanes, shape, program) from None
-    return (out.reshape(shape),)
-
-
-@evaluates(blocks.BlockStore)
-def block_store(op: blocks.BlockStore, program: Program) -> Sequence[Array]:
-    pointer, shape = program.held[op.base], op.value.type.shape
-    addresses, lanes = _box(op, shape, program)
-    try:
-        program.memory.store(addresses[lanes], program.get(op.value).reshape(-1)[lanes], pointer.origin)
-    except BadAddress as error:
-        raise _explain(error, op, lanes, shape, program) from None
-    return ()
 
 
 @evaluates(m.Store)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from ...ir.core import Function
 from .cse import cse
 from .dce import dce
-from .expand_blocks import expand_blocks
 from .fold import fold
 from .licm import licm
 from .unroll import unroll
@@ -19,7 +18,7 @@ from .unroll import unroll
 Pass = Callable[[Function], Function]
 
 #: What :func:`optimize` runs, in order. Unrolling comes after a fold that makes trip counts constant.
-PIPELINE: tuple[Pass, ...] = (expand_blocks, fold, unroll, cse, licm, fold, cse, dce)
+PIPELINE: tuple[Pass, ...] = (fold, unroll, cse, licm, fold, cse, dce)
 
 
 def optimize(function: Function) -> Function:
@@ -29,4 +28,4 @@ def optimize(function: Function) -> Function:
     return function
 
 
-__all__ = ["PIPELINE", "Pass", "cse", "dce", "expand_blocks", "fold", "licm", "optimize", "unroll"]
+__all__ = ["PIPELINE", "Pass", "cse", "dce", "fold", "licm", "optimize", "unroll"]
