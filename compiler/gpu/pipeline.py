@@ -6,6 +6,7 @@ from ..ir.core import Function
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
+from ..tile.passes import expand_blocks
 from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Costs, Homes
@@ -18,13 +19,14 @@ RULES = (relayout_rules,)
 
 
 def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> GpuFunction:
-    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is,
+    but for block operations, which become pointers.
 
     Raises:
         OutOfResources: an operation needs more shared memory than ``target`` has.
         UnsupportedOp: an operation has no form on GPUs.
     """
-    made = assign_layouts(function, target, schedule)
+    made = assign_layouts(expand_blocks(function), target, schedule)
     allocation = allocate(made, target)
     insert_barriers(made, allocation)
     placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation)

@@ -13,12 +13,14 @@ import pytest
 
 import deuteron
 from deuteron.compiler import knobs
+from deuteron.compiler.ir import verify
 from deuteron.compiler.runtime.arrays.descriptor import spread
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
+from deuteron.compiler.tile.passes import dce, structure_accesses
 from deuteron.tools.tensor_descriptor import TensorDescriptor
 from simulator import simulate
 
@@ -68,6 +70,19 @@ def as_tile_ir(kernel: JITFunction, grid: Any, args: list[Any], options: dict[st
     interpret(make_tile(Build(launch.variant)), shape, passed, poison=True)
 
 
+def as_blocks(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
+    """As tile IR in which every access that is provably a box of an array has become one, under guards that hold."""
+    launch, shape, passed = specialized(kernel, grid, args, options)
+    values, denied = dict(zip(launch.signature, passed, strict=True)), set()
+    while True:
+        function = make_tile(Build(launch.variant))
+        guards = structure_accesses(function, lambda op: True, frozenset(denied))
+        if all(guard.holds(values[guard.parameter]) for guard in guards):
+            break
+        denied |= {guard for guard in guards if not guard.holds(values[guard.parameter])}
+    interpret(verify(dce(function)), shape, passed, poison=True)
+
+
 def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
     """Assembled for two generations of GPUs without spills; the LLVM text for the newer one is simulated."""
     launch, shape, passed = specialized(kernel, grid, args, options)
@@ -85,7 +100,7 @@ def specialized(kernel: JITFunction, grid: Any, args: list[Any], options: dict[s
     return launch, grid(bound) if callable(grid) else grid, [spread(bound)[n] for n in launch.signature]
 
 
-WAYS = {"cpu": on_cpu, "python": as_python, "tile": as_tile_ir, "ptx": as_ptx}
+WAYS = {"cpu": on_cpu, "python": as_python, "tile": as_tile_ir, "blocks": as_blocks, "ptx": as_ptx}
 
 
 @pytest.fixture(params=[*WAYS, pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -121,9 +121,10 @@ def _verify(function: Function, step: str) -> None:
 
 def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
     from ...targets import cpu  # lazy: loads LLVM
+    from ...tile.passes import expand_blocks  # lazy: a launch from the cache compiles nothing
 
     with work.timed("llvm"):
-        program = cpu.lower_to_llvm(function, work.variant.schedule)
+        program = cpu.lower_to_llvm(expand_blocks(function), work.variant.schedule)
     work.artifacts["llvm"] = program.llvm
     if stop_after == "llvm":
         return

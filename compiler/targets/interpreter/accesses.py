@@ -14,9 +14,6 @@ from .memory import BadAddress
 from .numbers import Array, dtype_of, rounded, widened
 from .program import Program, evaluates
 
-for _block in (blocks.BlockLoad, blocks.BlockStore):
-    evaluates.unsupported(_block, "it is expanded to pointers before")
-
 
 def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Array:
     """Flat indices of the lanes to access, in order."""
@@ -58,6 +55,50 @@ def store(op: m.Store, program: Program) -> Sequence[Array]:
     values = program.get(op.value).reshape(-1)[lanes]
     try:
         program.memory.store(pointer.array.reshape(-1)[lanes], values, pointer.origin)
+    except BadAddress as error:
+        raise _explain(error, op, lanes, shape, program) from None
+    return ()
+
+
+def _box(op: blocks.BlockLoad | blocks.BlockStore, shape: tuple[int, ...], program: Program) -> tuple[Array, Array]:
+    """Addresses of the elements of a box, in order, and the flat indices of those that the array has."""
+    base = program.held[op.base]
+    leading = len(op.sizes) - len(shape)
+    distance: Array = np.zeros(shape, np.int64)
+    inside: Array = np.ones(shape, np.bool_)
+    for dim, (size, stride, offset) in enumerate(zip(op.sizes, op.strides, op.offsets, strict=True)):
+        index = np.asarray(program.item(offset), np.int64)
+        if dim >= leading:
+            line = [n if d == dim - leading else 1 for d, n in enumerate(shape)]
+            index = index + np.arange(shape[dim - leading]).reshape(line)
+        distance = distance + index * np.int64(program.item(stride))
+        if op.checked[dim]:
+            inside = inside & (index >= 0) & (index < np.int64(program.item(size)))
+    bytes_each = dtype_of(op.base.type.pointee).itemsize
+    addresses = base.array + (distance * bytes_each).astype(np.uint64)
+    return np.broadcast_to(addresses, shape).reshape(-1), np.flatnonzero(np.broadcast_to(inside, shape))
+
+
+@evaluates(blocks.BlockLoad)
+def block_load(op: blocks.BlockLoad, program: Program) -> Sequence[Array]:
+    dtype = dtype_of(op.result.type.elem)
+    out = np.full(op.shape, np.nan if op.padding == "nan" else 0, dtype).reshape(-1)
+    addresses, lanes = _box(op, op.shape, program)
+    try:
+        out[lanes] = program.memory.load(addresses[lanes], dtype, program.held[op.base].origin)
+    except BadAddress as error:
+        raise _explain(error, op, lanes, op.shape, program) from None
+    program.memory.foreign |= op.result.type.is_pointer
+    return (out.reshape(op.shape),)
+
+
+@evaluates(blocks.BlockStore)
+def block_store(op: blocks.BlockStore, program: Program) -> Sequence[Array]:
+    shape = op.value.type.shape
+    addresses, lanes = _box(op, shape, program)
+    values = program.get(op.value).reshape(-1)[lanes]
+    try:
+        program.memory.store(addresses[lanes], values, program.held[op.base].origin)
     except BadAddress as error:
         raise _explain(error, op, lanes, shape, program) from None
     return ()

@@ -1,7 +1,8 @@
 """The target-neutral passes, and the order in which they run.
 
-Every pass takes a function, changes it in place and returns it; each is idempotent and keeps what the interpreter
-computes. Source locations survive: an operation that replaces another one takes over its place in the source.
+Every pass of PIPELINE takes a function, changes it in place and returns it; each is idempotent and keeps what the
+interpreter computes. Source locations survive: an operation that replaces another one takes over its place in the
+source.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.core import Function
+from .access import structure_accesses
 from .cse import cse
 from .dce import dce
+from .expand_blocks import expand_blocks
 from .fold import fold
 from .licm import licm
 from .unroll import unroll
@@ -28,4 +31,15 @@ def optimize(function: Function) -> Function:
     return function
 
 
-__all__ = ["PIPELINE", "Pass", "cse", "dce", "fold", "licm", "optimize", "unroll"]
+__all__ = [
+    "PIPELINE",
+    "Pass",
+    "cse",
+    "dce",
+    "expand_blocks",
+    "fold",
+    "licm",
+    "optimize",
+    "structure_accesses",
+    "unroll",
+]
