@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar, cast
 
-from ...errors import UnsupportedOp
 from ...gpu.scratch import GpuFunction
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
+from ...tile.formats import byte_of
 from ..rules import RuleSet
 from .machine import SimtTarget
 from .registers import GLOBAL_POINTER, Registers, memory_type, register_type
@@ -147,11 +147,8 @@ class Lowering:
             return "null"
         if element.is_float and name != "i8":
             return float_constant(float(value), name)
-        if element.is_float:
-            raise UnsupportedOp(
-                f"constants of {element} are not available on {self.machine.name}", hint="cast an f32 constant"
-            )
-        wrapped = int(value) & ((1 << element.bits) - 1)
+        code = byte_of(float(value), element) if element.is_float else int(value)
+        wrapped = code & ((1 << element.bits) - 1)
         return str(wrapped - (1 << element.bits) if wrapped >> (element.bits - 1) else wrapped)
 
     # Threads -------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.ir import SCALARS, parse_function, print_function, verify
 from deuteron.compiler.targets import interpreter
+from deuteron.compiler.tile.formats import byte_of
 from deuteron.compiler.tile.passes import dce, fold, unroll
 from deuteron.compiler.tile.passes.numbers import round_to
 from deuteron.compiler.tile.passes.registry import every_rule
@@ -320,3 +321,14 @@ def test_rounding_of_constants(value, name):
                     expected = math.copysign(largest, value)
             assert got == expected
     assert math.copysign(1, got) == math.copysign(1, value)
+
+
+@pytest.mark.parametrize("name, dtype", [("f8e4m3", ml_dtypes.float8_e4m3fn), ("f8e5m2", ml_dtypes.float8_e5m2)])
+def test_codes_of_8_bit_constants(name, dtype):
+    values = np.arange(256, dtype=np.uint8).view(dtype)
+    for code, value in enumerate(values.astype(np.float64)):
+        if np.isfinite(value):
+            assert byte_of(value, SCALARS[name]) == code
+    assert np.isnan(np.uint8(byte_of(math.nan, SCALARS[name])).view(dtype))
+    largest = np.uint8(byte_of(1e9, SCALARS[name])).view(dtype)
+    assert largest == ml_dtypes.finfo(dtype).max
