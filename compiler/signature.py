@@ -4,8 +4,8 @@ The text form is that of Triton's ahead-of-time compiler: ``*fp32:16`` is a poin
 of 16, ``i32:16`` an integer that is a multiple of 16, ``i32:1`` an integer that is 1 and so becomes a compile-time
 constant. ``*const f32`` (or ``*kf32``) may not be stored through.
 
-``tensordesc<fp16[64, 64]>`` is a tensor descriptor with blocks of that shape; ``tensordesc<fp16[64, 64], nan>`` pads with
-NaN. Its parameter takes the address, and hidden ones that follow take sizes and strides (see :func:`flattened`).
+``tensordesc<fp16[64, 64]>`` is a tensor descriptor with blocks of that shape; ``tensordesc<fp16[64, 64], nan>`` pads
+with NaN. Its parameter takes the address, and hidden ones that follow take sizes and strides (see :func:`flattened`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def is_hidden(name: str) -> bool:
 
 
 _DESCRIPTOR = re.compile(
-    r"tensordesc<\s*(?P<const>const\s+)?(?P<dtype>\w+)\s*\[(?P<block>[\d\s,]+)\]\s*(?:,\s*(?P<padding>zero|nan)\s*)?>"
+    r"tensordesc<\s*(?P<const>const\s+)?(?P<dtype>\w+)\s*\[(?P<block>[\d\s,]+)\]\s*"
+    r"(?:,\s*(?P<padding>zero|nan)\s*)?>"
 )
 _TYPE = re.compile(r"(?P<star>\*\s*)?(?P<const>const\s+|k(?=[a-z]))?(?P<dtype>\w+)(?::(?P<promise>\w+))?")
 

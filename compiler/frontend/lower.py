@@ -39,9 +39,9 @@ def lower(
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
-    ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs`` maps every other parameter to
-    its value (defaults fill in). The function's parameters are the run-time ones in declaration order, a
-    descriptor's hidden ones after it.
+    ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
+    maps every other parameter to its value (defaults fill in). The function's parameters are the run-time ones in
+    declaration order, a descriptor's hidden ones after it.
 
     Raises:
         CompilationError: with the place in the user's source.

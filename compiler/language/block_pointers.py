@@ -42,7 +42,7 @@ class BoundaryCheckedBox:
         return tuple(int(d in dims) for d in range(rank))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BlockPointer(Structure):
     """What ``make_block_ptr`` gives: where a block of ``block_shape`` lies in an array, and what the array is."""
 

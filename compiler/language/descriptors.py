@@ -13,7 +13,7 @@ from .arithmetic import as_tensor, cast_to
 from .boxes import Box, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .structure import Membered, Structure
-from .tensor import Operand, tensor
+from .tensor import Operand, shape_of, tensor
 
 #: Most dimensions of a descriptor, and fewest bytes of a block's last one: what the copy engines of GPUs take (CUDA
 #: driver API, cuTensorMapEncodeTiled).
@@ -35,7 +35,7 @@ class DescriptorType(Membered):
         return f"tensordesc<{element.short}[{', '.join(map(str, self.block_type.shape))}]>"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
     """What ``make_tensor_descriptor`` gives, and what a kernel sees of a TensorDescriptor that is passed to it."""
 
@@ -64,8 +64,8 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
     @property
     def block_shape(self) -> tuple[int, ...]:
-        """The shape of what is loaded and stored."""
-        return self.block_type.shape
+        """The shape of what is loaded and stored; equal to a list of its sizes, too."""
+        return shape_of(self.block_type.shape)
 
     @property
     def dtype(self) -> Element:
@@ -200,5 +200,7 @@ def store_tensor_descriptor(desc: tensor_descriptor, offsets: object, value: Ope
 def _descriptor(value: object, what: str) -> tensor_descriptor:
     if not isinstance(value, tensor_descriptor):
         shown = value.type if isinstance(value, tensor) else repr(value)
-        raise TypeMismatch(f"{what} needs a tensor descriptor, got {shown}", hint="make one with make_tensor_descriptor")
+        raise TypeMismatch(
+            f"{what} needs a tensor descriptor, got {shown}", hint="make one with make_tensor_descriptor"
+        )
     return value

@@ -33,7 +33,7 @@ class Membered(ABC):
 
 
 class Structure(Membered):
-    """A value that is made of others."""
+    """A value that is made of others. Subclasses say in ``__str__`` how messages show it."""
 
     __slots__ = ()
 
@@ -45,6 +45,9 @@ class Structure(Membered):
     @abstractmethod
     def with_parts(self, parts: tuple[object, ...]) -> Structure:
         """The same structure of other parts, which stand in the order of :attr:`parts`."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
     @property
     @abstractmethod

@@ -73,8 +73,10 @@ def assume(
 
 
 def type_for(argument: Argument, usage: Usage, dtype: str = "f32") -> str:
-    """The argument type (``*f32:16``, ``i32:16``, ``f32``) that a run-time parameter most likely has. Raises SignatureError for a tensor
-    descriptor, whose block shape nobody can guess."""
+    """The argument type (``*f32:16``, ``i32:16``, ``f32``) that a run-time parameter most likely has.
+
+    Raises SignatureError for a tensor descriptor, whose block shape nobody can guess.
+    """
     name = argument.name
     if argument.annotation is not None:
         declared = argument.annotation.rpartition(".")[2]

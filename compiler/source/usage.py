@@ -32,7 +32,19 @@ _ARRAYS = {
     "make_tensor_descriptor": ("shape", "strides", "block_shape"),
 }
 #: Calls that make floating-point tiles.
-_FLOAT_CALLS = {"load", "load_tensor_descriptor", "rand", "randn", "rand4x", "exp", "exp2", "log", "sqrt", "rsqrt", "dot"}
+_FLOAT_CALLS = {
+    "load",
+    "load_tensor_descriptor",
+    "rand",
+    "randn",
+    "rand4x",
+    "exp",
+    "exp2",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "dot",
+}
 _MAX_DEPTH = 8
 
 

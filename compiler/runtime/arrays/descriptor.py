@@ -50,6 +50,7 @@ class TensorDescriptor:
     @staticmethod
     def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
         """The descriptor of a whole array (NumPy, torch, CuPy, or one of deuteron's own); raises LaunchError."""
+        _check_array(tensor, ("dtype", "shape"))
         return TensorDescriptor(tensor, tensor.shape, element_strides(tensor), block_shape, padding)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -65,6 +66,7 @@ class TensorDescriptor:
                 raise
 
     def _check(self) -> None:
+        _check_array(self.base, ("dtype",))
         rank = len(self.shape)
         if not rank == len(self.strides) == len(self.block_shape):
             raise LaunchError(
@@ -126,6 +128,14 @@ class _Keys(dict[str, str]):
         return self[key]
 
 
+def _check_array(base: object, attributes: tuple[str, ...]) -> None:
+    if not all(hasattr(base, attribute) for attribute in attributes):
+        name = f"{type(base).__module__}.{type(base).__qualname__}"
+        raise LaunchError(
+            f"a tensor descriptor of a {name}", hint=f"make it of an array with {' and '.join(attributes)}"
+        )
+
+
 def _sizes(values: object) -> Shape:
     if not isinstance(values, Sequence):
         raise LaunchError(f"sizes and strides of a tensor descriptor are lists of integers, got {values!r}")
@@ -139,10 +149,9 @@ def element_strides(array: Any) -> tuple[int, ...]:
         return tuple(array.stride())
     if isinstance(strides, tuple):
         return tuple(n // array.itemsize for n in strides)
-    made: list[int] = []
-    for size in reversed(array.shape):
-        made.insert(0, made[0] * following if made else 1)
-        following = max(1, size)
+    made = [1]
+    for size in reversed(array.shape[1:]):
+        made.insert(0, made[0] * max(1, size))
     return tuple(made)
 
 
