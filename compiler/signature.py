@@ -112,7 +112,7 @@ def _descriptor(text: str) -> ArgumentType:
     if match is None:
         raise SignatureError(
             f"cannot read the argument type {text!r}",
-            hint='write a tensor descriptor as "tensordesc<fp16[64, 64]>", with padding "tensordesc<fp16[64, 64], nan>"',
+            hint='write a tensor descriptor as "tensordesc<fp16[64, 64]>" or "tensordesc<fp16[64, 64], nan>"',
         )
     dtype = _dtype(match["dtype"], text)
     block = tuple(int(size) for size in match["block"].split(",") if size.strip())

@@ -80,10 +80,9 @@ class BlockPointer(Structure):
 
     def with_parts(self, parts: tuple[object, ...]) -> BlockPointer:
         """The same block of another array or at another place."""
-        base, *rest = parts
         rank = len(self.block_shape)
-        lists = (tuple(rest[i * rank : (i + 1) * rank]) for i in range(3))
-        return BlockPointer(base, *lists, self.block_shape, self.order)  # type: ignore[arg-type]
+        sizes, strides, offsets = (parts[1 + i * rank : 1 + (i + 1) * rank] for i in range(3))
+        return replace(self, base=parts[0], sizes=sizes, strides=strides, offsets=offsets)  # type: ignore[arg-type]
 
     @property
     def form(self) -> Hashable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import TypeMismatch
+from ..ir.core import Value
 from ..ir.types import I32, I64, U8, U16, Element, Pointer, Scalar, Tile
 from ..tile import blocks
 from .arithmetic import as_tensor, broadcast_to_shape, cast_to
@@ -44,9 +45,11 @@ class Box:
         filled = broadcast_to_shape(x, self.shape)
         current().builder.emit(blocks.BlockStore(*self._place(), filled.value, checked, cache, eviction))
 
-    def _place(self) -> tuple[object, ...]:
-        lists = (self.sizes, self.strides, self.offsets)
-        return memory_pointer(self.base).value, *(tuple(as_tensor(x).value for x in items) for items in lists)
+    def _place(self) -> tuple[Value, tuple[Value, ...], tuple[Value, ...], tuple[Value, ...]]:
+        sizes, strides, offsets = (
+            tuple(as_tensor(x).value for x in items) for items in (self.sizes, self.strides, self.offsets)
+        )
+        return memory_pointer(self.base).value, sizes, strides, offsets
 
 
 def array_pointer(base: object, what: str) -> Pointer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import TypeMismatch, UnsupportedSyntax
@@ -84,10 +84,8 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
     def with_parts(self, parts: tuple[object, ...]) -> tensor_descriptor:
         """A descriptor of another array with the same blocks."""
-        base, *rest = parts
-        rank = len(self.block_shape)
-        lists = tuple(rest[:rank]), tuple(rest[rank:])
-        return tensor_descriptor(base, *lists, self.block_type, self.padding)  # type: ignore[arg-type]
+        base, sizes, steps = parts[0], parts[1 : 1 + self.block_type.rank], parts[1 + self.block_type.rank :]
+        return replace(self, base=base, sizes=sizes, steps=steps)  # type: ignore[arg-type]
 
     @property
     def form(self) -> Hashable:

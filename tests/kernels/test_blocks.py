@@ -151,6 +151,20 @@ def test_offsets_at_the_ends_of_their_range(launch: Launch, offset: int):
     assert not got.any()
 
 
+@triton.jit
+def read_at(x, y, n, OFFSET: tl.constexpr, B: tl.constexpr):
+    p = tl.make_block_ptr(x, (n,), (1,), (OFFSET,), (B,), (0,))
+    tl.store(y + tl.arange(0, B), tl.load(p, boundary_check=(0,)))
+
+
+@pytest.mark.parametrize("size", [-(2**31), -3, 0, 5, 64])
+@pytest.mark.parametrize("offset", [-(2**31), -3, 0, 3, 2**31 - 8])
+def test_offsets_known_at_compile_time(launch: Launch, offset: int, size: int):
+    x, y = np.arange(1, 65, dtype=np.float32), np.ones(16, np.float32)
+    got = launch(read_at, (1,), x, y, size, OFFSET=offset, B=16)[1]
+    np.testing.assert_array_equal(got, [i + 1 if 0 <= i < size else 0 for i in range(offset, offset + 16)])
+
+
 def test_sizes_and_strides_of_64_bits(launch: Launch):
     x, y = np.arange(64, dtype=np.float32), np.zeros((4, 16), np.float32)
     got = launch(copy2, (1,), x, y, 0, 2**40, 2**33, 0, 1, 2**20, 8, 4, 16, CHECK=(0, 1), PAD="")[1]

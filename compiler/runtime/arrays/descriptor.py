@@ -32,6 +32,9 @@ class TensorDescriptor:
     strides: Shape
     block_shape: Shape
     padding: str
+    _ready: bool
+    _keys: _Keys
+    _numbers: tuple[int, ...]
 
     def __init__(
         self,

@@ -112,6 +112,13 @@ class _Expansion:
         wide = max(self.signed(offset.type.scalar), self.signed(size.type.scalar), key=lambda t: t.bits)
         offset, size = self.cast(offset, wide), self.cast(size, wide)
         tile_dim = dim - self.leading
+        nonnegative = self.facts[self.op.offsets[dim]].nonnegative
+        if nonnegative and tile_dim >= 0:
+            # What is left of the array from the offset on: offset + coordinate may wrap around to below the size.
+            room = self.add(e.Sub(self.add(e.Max(size, self.add(e.Constant(0, size.type)))), offset))
+            index = self.cast(self.coordinates(tile_dim), wide)
+            inside = self.add(e.Compare(index, self.add(s.Splat(room, index.type.shape)), "lt"))
+            return self.add(s.Broadcast(self.along(inside, tile_dim), self.shape))
         if tile_dim >= 0:
             n = self.shape[tile_dim]
             index = self.add(e.Add(self.add(s.Splat(offset, (n,))), self.cast(self.coordinates(tile_dim), wide)))
@@ -119,7 +126,7 @@ class _Expansion:
             index = offset
         size = self.add(s.Splat(size, index.type.shape)) if index.type.rank else size
         inside = self.add(e.Compare(index, size, "lt"))
-        if not self.facts[self.op.offsets[dim]].nonnegative:
+        if not nonnegative:
             zero = self.add(e.Constant(0, index.type))
             inside = self.add(e.And(inside, self.add(e.Compare(index, zero, "ge"))))
         if tile_dim < 0:
