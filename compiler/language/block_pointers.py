@@ -8,38 +8,11 @@ from dataclasses import dataclass, replace
 from ..errors import TypeMismatch
 from ..ir.types import Pointer
 from . import arithmetic
-from .boxes import Box, array_pointer, block_of, extents, offsets_of
+from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .shapes import shape_tuple
 from .structure import Structure
 from .tensor import Operand, tensor
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryCheckedBox:
-    """The box of a block pointer, accessed as ``load`` and ``store`` say: with the checks that the author asks for."""
-
-    box: Box
-
-    def load(self, boundary_check: object, padding: object, cache: str, eviction: str) -> tensor:
-        """The block; raises TypeMismatch for dimensions, padding or modifiers that do not exist."""
-        if padding not in ("", "zero", "nan", None):
-            raise TypeMismatch(f"unknown padding_option {padding!r}", hint='use "zero" or "nan"')
-        return self.box.load(self._checked(boundary_check), str(padding or ""), cache, eviction)
-
-    def store(self, value: Operand, boundary_check: object, cache: str, eviction: str) -> None:
-        """Write the block; raises TypeMismatch as :meth:`load`, and for a value that does not fit."""
-        self.box.store(value, self._checked(boundary_check), cache, eviction)
-
-    def _checked(self, boundary_check: object) -> tuple[int, ...]:
-        rank = len(self.box.shape)
-        dims = shape_tuple(() if boundary_check is None else boundary_check, "boundary_check")
-        if len(set(dims)) < len(dims) or not all(0 <= d < rank for d in dims):
-            raise TypeMismatch(
-                f"boundary_check = {list(dims)} does not name dimensions of a block of shape {list(self.box.shape)}",
-                hint=f"name each of {', '.join(map(str, range(rank)))} at most once",
-            )
-        return tuple(int(d in dims) for d in range(rank))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,9 +42,9 @@ class BlockPointer(Structure):
         return self.dtype
 
     @property
-    def box(self) -> BoundaryCheckedBox:
+    def block(self) -> ArrayBlock:
         """What loads and stores touch."""
-        return BoundaryCheckedBox(Box(self.base, self.sizes, self.strides, self.offsets, self.block_shape))
+        return ArrayBlock(self.base, self.sizes, self.strides, self.offsets, self.block_shape)
 
     @property
     def parts(self) -> tuple[object, ...]:
@@ -154,3 +127,27 @@ def _sum(offset: Operand, step: Operand) -> Operand:
     if not isinstance(offset, tensor) and not isinstance(step, tensor):
         return offset + step
     return arithmetic.add(offset, step)
+
+
+def load_block(pointer: BlockPointer, boundary_check: object, padding: object, cache: str, eviction: str) -> tensor:
+    """What ``tl.load`` does with a block pointer; raises TypeMismatch for unknown dimensions, padding or modifiers."""
+    if padding not in ("", "zero", "nan", None):
+        raise TypeMismatch(f"unknown padding_option {padding!r}", hint='use "zero" or "nan"')
+    return pointer.block.load(_checked(pointer, boundary_check), str(padding or ""), cache, eviction)
+
+
+def store_block(pointer: BlockPointer, value: Operand, boundary_check: object, cache: str, eviction: str) -> None:
+    """What ``tl.store`` does with a block pointer; raises as :func:`load_block`, and for a value that does not fit."""
+    pointer.block.store(value, _checked(pointer, boundary_check), cache, eviction)
+
+
+def _checked(pointer: BlockPointer, boundary_check: object) -> tuple[int, ...]:
+    """1 for each dimension that is checked."""
+    rank = len(pointer.block_shape)
+    dims = shape_tuple(() if boundary_check is None else boundary_check, "boundary_check")
+    if len(set(dims)) < len(dims) or not all(0 <= d < rank for d in dims):
+        raise TypeMismatch(
+            f"boundary_check = {list(dims)} does not name dimensions of a block of shape {list(pointer.block_shape)}",
+            hint=f"name each of {', '.join(map(str, range(rank)))} at most once",
+        )
+    return tuple(int(d in dims) for d in range(rank))

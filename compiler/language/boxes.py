@@ -18,7 +18,7 @@ from .tensor import Operand, emit, tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class ArrayBlock:
     """A box of ``shape`` inside the array that begins at ``base``, a pointer.
 
     ``sizes``: the array's extents; ``strides``: elements between neighbours along each dimension; ``offsets``: the

@@ -10,7 +10,7 @@ from ..errors import TypeMismatch, UnsupportedSyntax
 from ..ir.types import I1, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
 from .arithmetic import as_tensor, cast_to
-from .boxes import Box, array_pointer, block_of, extents, offsets_of
+from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .structure import Membered, Structure
 from .tensor import Operand, shape_of, tensor
@@ -98,8 +98,8 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
         Raises TypeMismatch: another number of offsets than dimensions, an unknown modifier.
         """
-        box = self._box(offsets, "offsets of load")
-        return box.load(self._all_checked, self.padding, cache_modifier, eviction_policy)
+        block = self._block(offsets, "offsets of load")
+        return block.load(self._all_checked, self.padding, cache_modifier, eviction_policy)
 
     @builtin
     def store(self, offsets: object, value: Operand) -> None:
@@ -107,11 +107,11 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
         Raises TypeMismatch: another number of offsets than dimensions, a value that does not fit the block.
         """
-        self._box(offsets, "offsets of store").store(value, self._all_checked, "", "")
+        self._block(offsets, "offsets of store").store(value, self._all_checked, "", "")
 
-    def _box(self, offsets: object, what: str) -> Box:
+    def _block(self, offsets: object, what: str) -> ArrayBlock:
         places = offsets_of(offsets, len(self.block_shape), what)
-        return Box(self.base, self.sizes, self.steps, places, self.block_shape)
+        return ArrayBlock(self.base, self.sizes, self.steps, places, self.block_shape)
 
     @property
     def _all_checked(self) -> tuple[int, ...]:

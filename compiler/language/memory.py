@@ -7,7 +7,7 @@ from typing import Protocol
 from ..errors import TypeMismatch
 from ..tile import memory as mem
 from .arithmetic import as_condition, broadcast_all, broadcast_to_shape
-from .block_pointers import BlockPointer
+from .block_pointers import BlockPointer, load_block, store_block
 from .builtin import builtin
 from .context import current
 from .elements import cast_operand, extends_to, from_memory, memory_pointer, pointee_of, stored_as, to_memory
@@ -56,7 +56,7 @@ def load(
                 "mask, other and volatile belong to tiles of pointers",
                 hint="use boundary_check= and padding_option= with a block pointer",
             )
-        return pointer.box.load(boundary_check, padding_option, cache_modifier, eviction_policy)
+        return load_block(pointer, boundary_check, padding_option, cache_modifier, eviction_policy)
     pointee = pointee_of(pointer, "load")
     if other is not None and mask is None:
         raise TypeMismatch("'other' has no effect without a mask", hint="pass mask=...")
@@ -104,7 +104,7 @@ def store(
     if isinstance(pointer, BlockPointer):
         if mask is not None:
             raise TypeMismatch("mask belongs to tiles of pointers", hint="use boundary_check= with a block pointer")
-        pointer.box.store(value, boundary_check, cache_modifier, eviction_policy)
+        store_block(pointer, value, boundary_check, cache_modifier, eviction_policy)
         return
     pointee = pointee_of(pointer, "store")
     if boundary_check:

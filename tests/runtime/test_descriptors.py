@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import pickle
 from typing import Any
@@ -112,6 +113,14 @@ def test_attributes_may_be_set_and_are_checked():
         d.block_shape = [4, 2]
     assert d.block_shape == [4, 8]
     assert repr(d) == "TensorDescriptor(tensordesc<fp32[4, 8]>, shape=[4, 8], strides=[8, 1])"
+
+
+def test_copies_are_descriptors_of_the_same_kind():
+    d = described(array(4, 8), 2, 4)
+    for made in (copy.copy(d), pickle.loads(pickle.dumps(d))):
+        assert repr(made) == repr(d)
+        np.testing.assert_array_equal(made.base, d.base)
+    assert copy.copy(d).base is d.base
 
 
 def test_the_array_must_be_aligned():

@@ -115,10 +115,9 @@ def _read_torch(tensor: Any) -> Reading:
 
 
 def _read_descriptor(descriptor: TensorDescriptor) -> Reading:
-    key, address = readers[type(descriptor.base)](descriptor.base)
-    if not isinstance(key, str) or not key.startswith("*"):
-        raise LaunchError(f"a tensor descriptor of a {describe(descriptor.base)}", hint="make it of an array")
-    return descriptor.read(key, address)
+    base = descriptor.base
+    key, address = readers[type(base)](base)
+    return descriptor.keys[key], (address, *descriptor.numbers)
 
 
 def _read_numpy_scalar(value: Any) -> Reading:

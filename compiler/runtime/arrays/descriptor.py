@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from ...errors import LaunchError, SignatureError
@@ -25,16 +26,17 @@ class TensorDescriptor:
         LaunchError: the arguments are not like that.
     """
 
-    __slots__ = ("base", "shape", "strides", "block_shape", "padding", "_ready", "_keys", "_numbers")
+    __slots__ = ("base", "shape", "strides", "block_shape", "padding", "keys", "numbers")
 
     base: Any
     shape: Shape
     strides: Shape
     block_shape: Shape
     padding: str
-    _ready: bool
-    _keys: _Keys
-    _numbers: tuple[int, ...]
+    #: What a launch passes after the address: sizes, and strides but the last.
+    numbers: tuple[int, ...]
+    #: The array's type key -> the descriptor's.
+    keys: DescriptorKeys
 
     def __init__(
         self,
@@ -44,10 +46,12 @@ class TensorDescriptor:
         block_shape: Sequence[int],
         padding: str = "zero",
     ) -> None:
-        object.__setattr__(self, "_ready", False)
-        self.base, self.padding = base, padding
-        self.shape, self.strides, self.block_shape = _sizes(shape), _sizes(strides), _sizes(block_shape)
-        object.__setattr__(self, "_ready", True)
+        put = object.__setattr__
+        put(self, "base", base)
+        put(self, "shape", _sizes(shape))
+        put(self, "strides", _sizes(strides))
+        put(self, "block_shape", _sizes(block_shape))
+        put(self, "padding", padding)
         self._check()
 
     @staticmethod
@@ -59,14 +63,13 @@ class TensorDescriptor:
     def __setattr__(self, name: str, value: object) -> None:
         if name in ("shape", "strides", "block_shape"):
             value = _sizes(value)
-        before = getattr(self, name, None)
+        before = getattr(self, name)
         object.__setattr__(self, name, value)
-        if self._ready:
-            try:
-                self._check()
-            except LaunchError:
-                object.__setattr__(self, name, before)
-                raise
+        try:
+            self._check()
+        except LaunchError:
+            object.__setattr__(self, name, before)
+            raise
 
     def _check(self) -> None:
         _check_array(self.base, ("dtype",))
@@ -76,50 +79,46 @@ class TensorDescriptor:
                 f"a tensor descriptor has {rank} sizes, {len(self.strides)} strides and a block of "
                 f"{len(self.block_shape)} dimensions"
             )
-        dtype = canonical_dtype(self.base.dtype)
-        try:
-            kind = parse_argument_type(f"tensordesc<{dtype}{list(self.block_shape)}, {self.padding}>")
-        except SignatureError as error:
-            raise LaunchError(error.message, hint=error.hint) from error
-        if not all(0 <= size <= _LARGEST_SIZE for size in self.shape):
+        keys = _keys_of(self.base.dtype, self.block_shape, str(self.padding))
+        if not 0 <= min(self.shape) <= max(self.shape) <= _LARGEST_SIZE:
             raise LaunchError(f"a tensor descriptor of shape {list(self.shape)}", hint="sizes are 0 to 2**31 - 1")
-        bytes_ = item_bytes(dtype)
-        if self.strides[-1] != 1 or any(stride * bytes_ % ALIGNMENT for stride in self.strides[:-1]):
+        if self.strides[-1] != 1 or any(stride * keys.item_bytes % ALIGNMENT for stride in self.strides[:-1]):
             raise LaunchError(
-                f"a tensor descriptor of strides {list(self.strides)} (elements of {bytes_} bytes)",
+                f"a tensor descriptor of strides {list(self.strides)} (elements of {keys.item_bytes} bytes)",
                 hint=f"the last stride is 1, the others are multiples of {ALIGNMENT} bytes; pad or copy the array",
             )
-        object.__setattr__(self, "_keys", _Keys(kind))
-        object.__setattr__(self, "_numbers", (*self.shape, *self.strides[:-1]))
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "numbers", (*self.shape, *self.strides[:-1]))
 
     @property
     def kind(self) -> ArgumentType:
         """Its type in signatures."""
-        return self._keys.kind
-
-    def read(self, key: str, address: int) -> tuple[str, tuple[int, ...]]:
-        """What a launch passes, given what it would pass for the array alone: the type key, and address, sizes and
-        strides but the last. Raises LaunchError where the array is not aligned."""
-        return self._keys[key], (address, *self._numbers)
+        return self.keys.kind
 
     def arguments(self, name: str) -> dict[str, Any]:
         """The run-time arguments that a parameter called ``name`` becomes, the array itself first."""
         names = flattened(name, self.kind)
-        return dict(zip(names, (self.base, *self._numbers), strict=True))
+        return dict(zip(names, (self.base, *self.numbers), strict=True))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TensorDescriptor, (self.base, self.shape, self.strides, self.block_shape, self.padding)
 
     def __repr__(self) -> str:
         return f"TensorDescriptor({self.kind}, shape={list(self.shape)}, strides={list(self.strides)})"
 
 
-class _Keys(dict[str, str]):
-    """The type key of an array -> that of its descriptor, on the same device."""
+class DescriptorKeys(dict[object, str]):
+    """The type key of an array -> that of its descriptor, on the same device; LaunchError where it cannot have one."""
 
     def __init__(self, kind: ArgumentType) -> None:
         super().__init__()
         self.kind = kind
+        self.item_bytes = item_bytes(kind.dtype)
 
-    def __missing__(self, key: str) -> str:
-        text, at, device = key.partition("@")
+    def __missing__(self, key: object) -> str:
+        text, at, device = str(key).partition("@")
+        if not text.startswith("*"):
+            raise LaunchError("a tensor descriptor of something that is no array", hint="make it of an array")
         array = parse_argument_type(text)
         if array.divisibility < ALIGNMENT:
             raise LaunchError(
@@ -129,6 +128,17 @@ class _Keys(dict[str, str]):
         made = str(self.kind).replace("<", "<const ", 1) if array.const else str(self.kind)
         self[key] = made + at + device
         return self[key]
+
+
+@cache
+def _keys_of(dtype: object, block_shape: Shape, padding: str) -> DescriptorKeys:
+    """Shared, because programs make a descriptor for every launch."""
+    try:
+        return DescriptorKeys(
+            parse_argument_type(f"tensordesc<{canonical_dtype(dtype)}{list(block_shape)}, {padding}>")
+        )
+    except SignatureError as error:
+        raise LaunchError(error.message, hint=error.hint) from error
 
 
 def _check_array(base: object, attributes: tuple[str, ...]) -> None:
@@ -142,7 +152,7 @@ def _check_array(base: object, attributes: tuple[str, ...]) -> None:
 def _sizes(values: object) -> Shape:
     if not isinstance(values, Sequence):
         raise LaunchError(f"sizes and strides of a tensor descriptor are lists of integers, got {values!r}")
-    return Shape(int(n) for n in values)
+    return Shape(map(int, values))
 
 
 def element_strides(array: Any) -> tuple[int, ...]:
