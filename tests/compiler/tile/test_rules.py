@@ -218,6 +218,25 @@ def test_rule(body, expected):
     assert print_function(function) == text(expected[:-1], expected[-1])
 
 
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "%r = for %z %x %k inits=[%k] {num_stages = 0, unroll = 1} : i32 body=(%i: i32, %q: i32) {\n "
+        + i32("e", 2) + '\n store %p %q {cache = "", eviction = ""}\n yield values=[%e]\n}',
+        "%q, %r = while inits=[%y, %x] : i32, i32 before=(%a_1: i32, %b: i32) {\n"
+        ' %l = compare %b %a_1 {predicate = "lt"} : i1\n condition %l values=[%b, %b]\n}'
+        ' body=(%a_2: i32, %b_1: i32) {\n store %p %a_2 {cache = "", eviction = ""}\n'
+        " %n = add %b_1 %k : i32\n yield values=[%a_2, %n]\n}",
+    ],
+    ids=["another constant", "another value behind the condition"],
+)  # fmt: skip
+def test_what_a_loop_changes_stays_carried(loop):
+    text = "\n".join([HEAD + " {", i32("z", 0), i32("k", 1), loop, 'print values=[%r] {prefix = "", hex = False}', "}"])
+    before = parse_function(text)
+    carried = [len(op.inits) for op in before.walk() if hasattr(op, "inits")]
+    assert [len(op.inits) for op in verify(fold(before)).walk() if hasattr(op, "inits")] == carried
+
+
 def test_every_rule_has_a_case_and_a_law():
     rules = every_rule()
     assert {rule.__name__ for rule in rules} == set(CASES)
