@@ -89,6 +89,8 @@ class Emitter:
         return self.add(e.IntDiv(self.add(e.Add(span, last)), step))
 
     def _cast(self, value: Value, type: Scalar) -> Value:
+        if isinstance(value.op, e.Constant):  # loops do not repeat a division by a constant
+            return self._number(int(value.op.value), type)
         return value if value.type.elem == type else self.add(e.Cast(value, type))
 
     def _number(self, value: int, type: Scalar) -> Value:

@@ -46,6 +46,7 @@ class Unknowns:
                 self.loops[op.body] = op
 
     def __getitem__(self, index: int) -> Value | Trips:
+        """What the unknown ``index`` is; it is no coordinate, so not below zero."""
         return self._held[index]
 
     def scalar(self, value: Value) -> Polynomial:

@@ -50,7 +50,7 @@ def _block(block: Block, replaced: dict[Value, Value], facts: AxisFacts) -> None
 class _Expansion:
     """The operations that stand for one box. Addresses are 64 bits wide.
 
-    Indices that are compared with a size have the wider type of offset and size, which holds all indices of an array.
+    Indices are compared in the wider type of offset and size; what wraps there is below zero, outside the array.
     """
 
     def __init__(self, op: BlockLoad | BlockStore, facts: AxisFacts) -> None:
@@ -109,29 +109,29 @@ class _Expansion:
     def inside(self, dim: int) -> Value:
         """Which elements of the tile lie within the array along one of its dimensions."""
         offset, size = self.op.offsets[dim], self.op.sizes[dim]
-        wide = max(self.signed(offset.type.scalar), self.signed(size.type.scalar), key=lambda t: t.bits)
+        wide = max(_signed(offset.type.scalar), _signed(size.type.scalar), key=lambda t: t.bits)
         offset, size = self.cast(offset, wide), self.cast(size, wide)
+        known = self.facts[self.op.offsets[dim]].nonnegative
         tile_dim = dim - self.leading
-        nonnegative = self.facts[self.op.offsets[dim]].nonnegative
-        if nonnegative and tile_dim >= 0:
-            # What is left of the array from the offset on: offset + coordinate may wrap around to below the size.
-            room = self.add(e.Sub(self.add(e.Max(size, self.add(e.Constant(0, size.type)))), offset))
-            index = self.cast(self.coordinates(tile_dim), wide)
-            inside = self.add(e.Compare(index, self.add(s.Splat(room, index.type.shape)), "lt"))
-            return self.add(s.Broadcast(self.along(inside, tile_dim), self.shape))
-        if tile_dim >= 0:
-            n = self.shape[tile_dim]
-            index = self.add(e.Add(self.add(s.Splat(offset, (n,))), self.cast(self.coordinates(tile_dim), wide)))
-        else:
-            index = offset
-        size = self.add(s.Splat(size, index.type.shape)) if index.type.rank else size
-        inside = self.add(e.Compare(index, size, "lt"))
-        if not nonnegative:
-            zero = self.add(e.Constant(0, index.type))
-            inside = self.add(e.And(inside, self.add(e.Compare(index, zero, "ge"))))
         if tile_dim < 0:
-            return self.add(s.Splat(inside, self.shape)) if self.shape else inside
-        return self.add(s.Broadcast(self.along(inside, tile_dim), self.shape))
+            within = self.limited(offset, size, known)
+            return self.add(s.Splat(within, self.shape)) if self.shape else within
+        index = self.cast(self.coordinates(tile_dim), wide)
+        if known:  # a sum could wrap back into the array, this difference cannot: neither side is negative
+            held = self.add(e.Max(size, self.add(e.Constant(0, size.type))))
+            size = self.add(e.Sub(held, offset))
+        else:
+            index = self.add(e.Add(self.add(s.Splat(offset, index.type.shape)), index))
+        within = self.limited(index, self.add(s.Splat(size, index.type.shape)), known)
+        return self.add(s.Broadcast(self.along(within, tile_dim), self.shape))
+
+    def limited(self, index: Value, size: Value, known: bool) -> Value:
+        """``index < size``, and ``0 <= index`` unless that is known."""
+        below = self.add(e.Compare(index, size, "lt"))
+        if known:
+            return below
+        zero = self.add(e.Constant(0, index.type))
+        return self.add(e.And(below, self.add(e.Compare(index, zero, "ge"))))
 
     def coordinates(self, dim: int) -> Value:
         return self.add(s.Arange(0, self.shape[dim]))
@@ -147,7 +147,7 @@ class _Expansion:
     def cast(self, value: Value, to: Scalar) -> Value:
         return value if value.type.elem == to else self.add(e.Cast(value, to))
 
-    @staticmethod
-    def signed(scalar: Scalar) -> Scalar:
-        """A signed type of at least 32 bits that holds the integers of ``scalar`` (of u64: those that sizes reach)."""
-        return I32 if scalar.bits < 32 or scalar == I32 else I64
+
+def _signed(scalar: Scalar) -> Scalar:
+    """A signed type of at least 32 bits that holds the integers of ``scalar`` (of u64: those that sizes reach)."""
+    return I32 if scalar.bits < 32 or scalar == I32 else I64

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.errors import MemoryAccessError
 from deuteron.compiler.frontend import KernelSource
-from deuteron.compiler.ir import Function, verify
+from deuteron.compiler.ir import Function, parse_function, print_function, verify
 from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.runtime.variant.pipeline import Build, make_tile
 from deuteron.compiler.runtime.variant.variant import make_variant
@@ -317,3 +317,48 @@ def test_a_wrong_box_is_noticed(mutation):
         setattr(load, names, (changed.result, *held[1:]))
     expected = launch.run(launch.function())["y"]
     assert not np.array_equal(launch.run(verify(function))["y"], expected)
+
+
+# Whole kernels -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("ones", [(), ("stride_ak", "stride_bn", "stride_cn"), ("stride_am", "stride_bk", "stride_cn")])
+def test_the_example_of_a_matmul_is_all_boxes(element, ones):
+    names = ["M", "N", "K", "stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_cm", "stride_cn"]
+    signature = {f"{matrix}_ptr": f"*{element}:16" for matrix in "abc"}
+    signature |= {name: "i32:1" if name in ones else "i32:16" for name in names}
+    sizes = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "ACTIVATION": ""}
+    text = (Path(__file__).parents[3] / "examples" / "matmul.py").read_text()
+    variant = make_variant(KernelSource.from_text(text, "matmul_kernel"), signature, sizes, "cuda:90a", {})
+    function = make_tile(Build(variant))
+    guards = structure_accesses(function, lambda op: True)
+    assert guards == (Guard("M", "multiple", 128), Guard("N", "multiple", 128))
+    assert count(verify(dce(function))) == (3, 0)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_random_functions_keep_their_meaning(data, functions):
+    function, arguments = data.draw(functions())
+    expected = interpreted(function, arguments)
+    values = dict(zip((p.name for p in function.parameters), arguments, strict=True))
+    broken: frozenset[Guard] = frozenset()
+    while True:
+        changed = parse_function(print_function(function))
+        guards = structure_accesses(changed, lambda op: True, broken)
+        if all(guard.holds(values[guard.parameter]) for guard in guards):
+            break
+        broken |= {guard for guard in guards if not guard.holds(values[guard.parameter])}
+    for got, wanted in zip(interpreted(verify(changed), arguments), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    for got, wanted in zip(interpreted(verify(expand_blocks(changed)), arguments), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def interpreted(function: Function, arguments: list[np.ndarray | int]) -> list[np.ndarray]:
+    """The arrays afterwards, floats as f64. What masked loads leave undefined is 0, as in a box."""
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    run(function, (2,), copies)
+    arrays = [a for a in copies if isinstance(a, np.ndarray)]
+    return [a if a.dtype.kind in "iub" else a.astype(np.float64) for a in arrays]
