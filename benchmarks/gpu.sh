@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then kernels and
-# autotuning against Triton (and torch), the profiler against Proton, and the main job on cuda:0. Each step has its own
-# time-out, so that a kernel that hangs costs minutes, not the machine. Logs and JSON go to $OUT; a short table comes last.
+# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then rows,
+# products and attention against Triton and torch's libraries, compile times and autotuning against Triton, the profiler
+# against Proton, and the main job on cuda:0. Each step has its own time-out, so that a kernel that hangs costs minutes,
+# not the machine. STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table
+# comes last.
 set -u
 cd "$(dirname "$0")/.."
 OUT=${OUT:-gpu-results}
@@ -15,10 +17,13 @@ fi
 export PYTHONUNBUFFERED=1 DEUTERON_CACHE_DIR=${DEUTERON_CACHE_DIR:-$(mktemp -d)} DEUTERON_HOME=${DEUTERON_HOME:-$(mktemp -d)}
 
 summary=""
+ran=""
 failed=0
 step() { # name, seconds, command...
     local name=$1 limit=$2 begin rc
     shift 2
+    case " ${STEPS:-$name} " in *" $name "*) ;; *) return ;; esac
+    ran+=" $name"
     begin=$SECONDS
     timeout --kill-after=10 "$limit" "$@" >"$OUT/$name.log" 2>&1
     rc=$?
@@ -26,19 +31,25 @@ step() { # name, seconds, command...
     summary+=$(printf '%-10s exit %-4s %4ss   %s' "$name" $rc $((SECONDS - begin)) "$(tail -n 1 "$OUT/$name.log" | cut -c1-110)")$'\n'
 }
 
-step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; echo "commit ${COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"'
+STEPS= step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader; echo "commit ${COMMIT:-$(git rev-parse HEAD 2>/dev/null)}"'
 step tests 270 "$PYTHON" -P -m pytest -q -x --maxfail=20 -m gpu --require-gpu -p no:cacheprovider tests
-step kernels 200 "$PYTHON" benchmarks/gpu_kernels.py --out "$OUT/kernels.json" ${QUICK:+--quick}
+step rows 240 "$PYTHON" benchmarks/rows.py --limit 200 --out "$OUT/rows.json" ${QUICK:+--quick}
+step gemm 400 "$PYTHON" benchmarks/gemm.py --peers --limit 330 --out "$OUT/gemm.json" ${QUICK:+--quick}
+step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024,1024 4096,4096,4096 8192,8192,8192 --limit 100 --out "$OUT/gemm-fp8.json" ${QUICK:+--quick}
+step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
+step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
 step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 
-for name in tests kernels profiler launch autotune demo; do
+for name in ${STEPS:-}; do
+    case " $ran " in *" $name "*) ;; *) echo "there is no step $name"; failed=1 ;; esac
+done
+for name in $ran; do
     echo "== $name"
-    tail -n 45 "$OUT/$name.log"
+    tail -n 30 "$OUT/$name.log"
 done
 echo "== summary"
-cat "$OUT/machine.log"
 printf '%s' "$summary"
 exit $failed

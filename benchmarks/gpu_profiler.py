@@ -23,7 +23,7 @@ REPEATS = 7
 def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
     """Microseconds per launch of a tiny Triton-compiled kernel, median over repeats."""
     import torch
-    from gpu_kernels import load_kernels
+    from sources import load_kernels
 
     module = load_kernels("vector_add", "triton")
     x, y = (torch.randn(1024, device="cuda") for _ in range(2))
@@ -70,7 +70,7 @@ def child(who: str, mode: str) -> None:
 def profile_examples(name: str) -> dict[str, float]:
     """Profile three kernels under scopes; returns GPU milliseconds per scope by profiler and by CUDA events."""
     import torch
-    from gpu_kernels import load_kernels
+    from sources import load_kernels
 
     import deuteron.profiler as proton
 

@@ -1,11 +1,16 @@
 """Host time of one launch with four arguments, against torch and Triton where they are installed. Prints JSON.
 
+Launches are timed as users write them, bound (``kernel.bound``), with guards to check, and, on a GPU that has TMA, with
+two descriptors. What the compiler writes into a launch recipe is put there by hand for the last two, around an empty
+kernel, so that they are the launcher's and the driver's time for such a kernel and nothing else.
+
 python benchmarks/launch_overhead.py [--out FILE]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -17,6 +22,9 @@ import numpy as np
 
 import deuteron
 import deuteron.language as tl
+from deuteron.compiler.launch_recipe import Guard, LaunchRecipe, TensorMap
+from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 
 #: Fewer launches than a GPU's queue takes before a launch has to wait for the device.
 BATCH = 200
@@ -28,6 +36,33 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)
     tl.store(out + i, total, mask=i < n)
+
+
+#: As a product of matrices has them: divisible strides, sizes above zero.
+GUARDS = tuple(Guard("n", "multiple", value) for value in (8, 16, 128)) + (Guard("n", "positive"),)
+DESCRIPTORS = tuple(TensorMap(name, "f32", ("n", 128), ("n", 1), (8, 32), 128) for name in ("x", "y"))
+
+#: A kernel that takes what ``add`` does, and two descriptors, and ends at once.
+EMPTY = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry add(.param .u64 x, .param .u64 y, .param .u64 out, .param .u32 n DESCRIPTORS)
+{
+    ret;
+}
+"""
+
+
+def empty_kernel(arguments: tuple[Any, ...], recipe: LaunchRecipe) -> deuteron.JITFunction:
+    """``add``, with an empty kernel and this recipe in place of what would be compiled for these arguments."""
+    made = deuteron.JITFunction(add.fn)
+    launch = made.specialized(arguments, {})
+    key = launch.variant.key
+    parameters = "".join(f", .param .align 64 .b8 box{i}[128]" for i in range(len(recipe.descriptors)))
+    metadata = KernelMetadata("add", str(launch.variant.target), key, 4, 3, 1, recipe)
+    ptx = EMPTY.replace(" DESCRIPTORS", parameters)
+    made.cache[key] = CompiledKernel(metadata, launch.signature, {"ptx": ptx}, None)
+    return made
 
 
 def microseconds(launch: Callable[[], object], synchronize: Callable[[], object]) -> float:
@@ -51,12 +86,41 @@ def own(device: deuteron.compiler.Device, arrays: list[Any]) -> dict[str, float]
         return (deuteron.cdiv(meta["n"], meta["BLOCK"]),)
 
     ready = add[(1,)]
-    return {
+    found = {
         "grid tuple": microseconds(lambda: add[(1,)](x, y, out, 128, BLOCK=128), device.synchronize),
         "grid function": microseconds(lambda: add[grid](x, y, out, 128, BLOCK=128), device.synchronize),
         "with options": microseconds(lambda: add[(1,)](x, y, out, 128, BLOCK=128, num_warps=4), device.synchronize),
         "kernel[grid] kept": microseconds(lambda: ready(x, y, out, 128, 128), device.synchronize),
+        "bound": microseconds(add.bound((1,), x, y, out, 128, BLOCK=128), device.synchronize),
     }
+    return found | with_recipes(device, (x, y, out, 128, 128))
+
+
+def with_recipes(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -> dict[str, float]:
+    """Launches of an empty kernel that has something to check or to make at a launch; none without TMA."""
+    found: dict[str, float] = {}
+    if (device.properties.compute_capability or (0, 0))[0] != 9:
+        return found
+    recipes = {
+        "nothing to do": LaunchRecipe(128),
+        "four guards": LaunchRecipe(128, GUARDS),
+        "two descriptors": LaunchRecipe(128, (), DESCRIPTORS),
+        "four guards, two descriptors": LaunchRecipe(128, GUARDS, DESCRIPTORS),
+    }
+    for name, recipe in recipes.items():
+        kernel = empty_kernel(arguments, recipe)
+        found[f"empty, {name}"] = microseconds(lambda kernel=kernel: kernel[(1,)](*arguments), device.synchronize)
+        found[f"empty, {name}, bound"] = microseconds(kernel.bound((1,), *arguments), device.synchronize)
+    found["two new descriptors"] = _new_descriptors(device, arguments)
+    return found
+
+
+def _new_descriptors(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -> float:
+    """With descriptors that have to be made at every launch: the size is another one each time."""
+    x, y, out, _, block = arguments
+    kernel = empty_kernel(arguments, LaunchRecipe(128, (), DESCRIPTORS))
+    sizes = itertools.count(128, 16)
+    return microseconds(lambda: kernel[(1,)](x, y, out, next(sizes), block), device.synchronize)
 
 
 def others() -> dict[str, float]:
@@ -77,19 +141,33 @@ def others() -> dict[str, float]:
     except ImportError:
         return found
     names = {"triton": triton, "tl": triton.language}
-    kernel = triton.jit(_triton_add(names))
+    kernel = triton.jit(_for_triton(add.fn, names))
     found["triton, grid tuple"] = microseconds(lambda: kernel[(1,)](x, y, out, 128, BLOCK=128), torch.cuda.synchronize)
+    try:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+    except ImportError:
+        return found
+    matrix = torch.zeros(128, 128, device="cuda")
+    first, second = (TensorDescriptor.from_tensor(m, [8, 32]) for m in (matrix, torch.zeros_like(matrix)))
+    copy = triton.jit(_for_triton(copy_box, names))
+    found["triton, two descriptors"] = microseconds(
+        lambda: copy[(1,)](first, second, 128, BLOCK=128), torch.cuda.synchronize
+    )
     return found
 
 
-def _triton_add(names: dict[str, Any]) -> Any:
-    """The same kernel with Triton's names as its globals; Triton reads the source of ``add``."""
+def copy_box(x, y, n, BLOCK: tl.constexpr):
+    """One box from one descriptor to another; for Triton, where descriptors are arguments."""
+    y.store([0, 0], x.load([0, 0]))
+
+
+def _for_triton(original: Any, names: dict[str, Any]) -> Any:
+    """The same kernel with Triton's names as its globals; Triton reads the source of the function."""
     import types
 
-    original = add.fn
     if original is None:
-        raise TypeError("add is a function")
-    made = types.FunctionType(original.__code__, {**original.__globals__, **names}, "add")
+        raise TypeError("the kernel is a function")
+    made = types.FunctionType(original.__code__, {**original.__globals__, **names}, original.__name__)
     made.__annotations__ = {"BLOCK": names["tl"].constexpr}
     made.__module__, made.__qualname__ = original.__module__, original.__qualname__
     return made

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .language.inline import constexpr_function as constexpr_function
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
     from .options import Schedule as Schedule
+    from .runtime.arrays.reinterpret import reinterpret as reinterpret
     from .runtime.device import Device as Device
     from .runtime.device import DeviceProperties as DeviceProperties
     from .runtime.devices import get_device as get_device
@@ -48,6 +49,7 @@ _HOMES = {
     "language": "cdiv next_power_of_2",
     "language.inline": "constexpr_function",
     "options": "SCHEDULE_OPTIONS Schedule",
+    "runtime.arrays.reinterpret": "reinterpret",
     "runtime.tuning.autotuner": "Autotuner autotune",
     "runtime.tuning.benchmark": "do_bench",
     "runtime.launch.compile": "compile",

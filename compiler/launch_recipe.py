@@ -6,8 +6,9 @@ parameters instead of IR values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 #: An integer that the launcher computes: a number, the name of a kernel parameter, or an operation ("+", "*", "//",
 #: "max") on two such expressions.
@@ -16,22 +17,35 @@ HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A promise about an integer argument that the code relies on.
+    """A promise about an integer argument, or about the address of an array, that the code relies on.
 
-    ``multiple``: the value is a multiple of ``value``; ``nonnegative``: it is not below zero (``value`` is 0). Where an
-    argument breaks a guard, the launcher compiles the variant that does without it.
+    ``multiple``: the value is a multiple of ``value``; ``nonnegative``: it is not below zero; ``positive``: it is above
+    zero, as the sizes of a :class:`TensorMap` must be (``value`` is 0 for both). Where an argument breaks a guard, the
+    launcher compiles the variant that does without it.
     """
 
     parameter: str
-    kind: Literal["multiple", "nonnegative"]
+    kind: Literal["multiple", "nonnegative", "positive"]
     value: int = 0
 
     def holds(self, argument: int) -> bool:
         """Whether ``argument`` keeps the promise."""
-        return argument >= 0 if self.kind == "nonnegative" else argument % self.value == 0
+        match self.kind:
+            case "multiple":
+                return argument % self.value == 0
+            case "nonnegative":
+                return argument >= 0
+            case "positive":
+                return argument > 0
 
     def __str__(self) -> str:
-        return f"{self.parameter} >= 0" if self.kind == "nonnegative" else f"{self.parameter} % {self.value} == 0"
+        match self.kind:
+            case "multiple":
+                return f"{self.parameter} % {self.value} == 0"
+            case "nonnegative":
+                return f"{self.parameter} >= 0"
+            case "positive":
+                return f"{self.parameter} > 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +74,7 @@ class LaunchRecipe:
     ``threads``: of one program, helper warps included. ``descriptors`` follow the kernel's own parameters, 128 bytes
     each, aligned to 64. ``persistent``: the grid is at most one program a processor (times ``occupancy``), and the
     sizes of the grid that the user asked for follow as three i32 parameters. ``cluster``: programs of one cluster,
-    along the first grid axis.
+    along the first grid axis, whose size must be a multiple of it.
     """
 
     threads: int
@@ -69,3 +83,23 @@ class LaunchRecipe:
     persistent: bool = False
     occupancy: int = 1
     cluster: int = 1
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object; :meth:`from_json` reads it back."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> LaunchRecipe:
+        """Read what :meth:`to_json` wrote."""
+        values = {name: _tupled(value) for name, value in data.items()}
+        values["guards"] = tuple(Guard(**guard) for guard in values["guards"])
+        values["descriptors"] = tuple(
+            TensorMap(**{name: _tupled(value) for name, value in described.items()})
+            for described in values["descriptors"]
+        )
+        return LaunchRecipe(**values)
+
+
+def _tupled(value: Any) -> Any:
+    """JSON's lists as the tuples they were."""
+    return tuple(_tupled(item) for item in value) if isinstance(value, list | tuple) else value

@@ -12,11 +12,11 @@ from .errors import DeuteronError
 class Schedule:
     """Launch and code-generation choices of one variant, searched beside the kernel's own block sizes.
 
-    ``num_warps``: warps per program (power of two, 1-32). ``maxnreg``: register cap per thread, None for the
-    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_stages``
-    (depth of software pipelines) and ``num_ctas`` (programs per cluster, 1 only) are taken so that kernels written for
-    Triton run: no target pipelines loops or forms clusters, so neither changes any code. :func:`effective_options` has
-    the table.
+    ``num_warps``: warps per program (power of two, 1-32). ``num_stages``: slots of the rings that feed matrix products,
+    as far as shared memory goes; 1: no overlap of copies and products. ``persistent``: at most one program a processor
+    runs, and works on many tiles. ``maxnreg``: register cap per thread, None for the assembler's choice.
+    ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_ctas`` (programs per cluster, 1
+    only) is taken so that kernels written for Triton run. :func:`effective_options` says what changes code where.
 
     Raises:
         DeuteronError: a value is outside its range.
@@ -25,6 +25,7 @@ class Schedule:
     num_warps: int = 4
     num_stages: int = 3
     num_ctas: int = 1
+    persistent: bool = False
     maxnreg: int | None = None
     enable_fp_fusion: bool = True
     debug: bool = False
@@ -47,7 +48,7 @@ SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 #: compiles a kernel per option and target to keep it true.
 _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "cpu": ("enable_fp_fusion", "debug"),
-    "cuda": ("num_warps", "maxnreg", "enable_fp_fusion", "debug"),
+    "cuda": ("num_warps", "num_stages", "persistent", "maxnreg", "enable_fp_fusion", "debug"),
 }
 
 

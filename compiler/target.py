@@ -31,6 +31,11 @@ class Target:
         return int(self.arch.rstrip("af")) if self.arch else 0
 
     @property
+    def features(self) -> frozenset[str]:
+        """What the instruction set has beyond sm_80's, by the names of :data:`FEATURES`."""
+        return FEATURES.get(self.arch, frozenset())
+
+    @property
     def shared_bytes(self) -> int:
         """Shared memory one block may use (CUDA C++ Programming Guide, table of technical specifications)."""
         return _CUDA[self.arch] if self.arch else 0
@@ -38,6 +43,20 @@ class Target:
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
 
+
+#: ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine with mbarriers; ``wgmma``: products of warp
+#: groups; ``setmaxnreg``: registers that move between warp groups; ``fp8``: 8-bit floats in mma.sync (PTX ISA, "Target
+#: ISA Notes" of each instruction).
+FEATURES: dict[str, frozenset[str]] = {
+    "80": frozenset({"cp.async"}),
+    "86": frozenset({"cp.async"}),
+    "89": frozenset({"cp.async", "fp8"}),
+    "90": frozenset({"cp.async", "fp8", "tma"}),
+    "90a": frozenset({"cp.async", "fp8", "tma", "wgmma", "setmaxnreg"}),
+    "100": frozenset({"cp.async", "fp8", "tma"}),
+    "100a": frozenset({"cp.async", "fp8", "tma", "setmaxnreg"}),
+    "120": frozenset({"cp.async", "fp8", "tma"}),
+}
 
 # Opt-in shared memory per block in bytes.
 _CUDA = {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.devices import get_device
 
 
@@ -26,8 +27,7 @@ class Device:
 
     def empty(self, shape, dtype: str = "f32"):
         """An array to be filled; it starts as NaN so that an element that is never written shows."""
-        numpy_dtype = {"f16": np.float16, "f32": np.float32}[dtype]
-        return self.array(np.full(shape, np.nan, numpy_dtype))
+        return self.array(np.full(shape, np.nan, numpy_dtype(dtype)))
 
     def numpy(self, x) -> np.ndarray:
         """The contents of an array of this device."""

@@ -1,4 +1,4 @@
-"""Fused softmax: each row is read once and written once.
+"""Fused softmax and its gradient: each row is read once and written once, if it fits one block.
 
 python examples/softmax.py [--device cpu|cuda:0]
 """
@@ -38,15 +38,73 @@ def softmax_kernel(
         tl.store(output_ptrs, softmax_output, mask=mask)
 
 
-def softmax(x, output, num_programs: int = 512):
-    """output = softmax of every row of x; both of shape [n_rows, n_cols], C order."""
+@triton.jit
+def online_softmax_kernel(output_ptr, input_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
+    """A row longer than a block: the sum of exponentials is rescaled whenever a larger element is met."""
+    input_ptr += tl.program_id(0).to(tl.int64) * n_cols
+    output_ptr += tl.program_id(0).to(tl.int64) * n_cols
+    peak = -float("inf")
+    total = 0.0
+    for start in range(0, n_cols, BLOCK_SIZE):
+        columns = start + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(input_ptr + columns, mask=columns < n_cols, other=-float("inf")).to(tl.float32)
+        higher = tl.maximum(peak, tl.max(x, axis=0))
+        total = total * tl.exp(peak - higher) + tl.sum(tl.exp(x - higher), axis=0)
+        peak = higher
+    for start in range(0, n_cols, BLOCK_SIZE):
+        columns = start + tl.arange(0, BLOCK_SIZE)
+        x = tl.load(input_ptr + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
+        tl.store(output_ptr + columns, tl.exp(x - peak) / total, mask=columns < n_cols)
+
+
+@triton.jit
+def softmax_backward_kernel(dx_ptr, dy_ptr, y_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
+    """dx = y * (dy - sum(dy * y)), a row a program."""
+    offset = tl.program_id(0).to(tl.int64) * n_cols
+    products = tl.zeros([BLOCK_SIZE], tl.float32)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        columns = start + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
+        products += y * dy
+    total = tl.sum(products, axis=0)
+    for start in range(0, n_cols, BLOCK_SIZE):
+        columns = start + tl.arange(0, BLOCK_SIZE)
+        y = tl.load(y_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + offset + columns, y * (dy - total), mask=columns < n_cols)
+
+
+#: Elements of the longest row that is one block.
+LONGEST = 16384
+
+
+def warps_for(block: int) -> int:
+    """About eight elements of a block for each thread."""
+    return min(16, max(4, block // 256))
+
+
+def softmax(x, output, num_programs: int = 512, longest: int = LONGEST):
+    """output = softmax of every row of x; both of shape [n_rows, n_cols], C order. Rows beyond ``longest`` (a power of
+    two) elements are read twice, in blocks."""
     n_rows, n_cols = x.shape
     block = triton.next_power_of_2(n_cols)
-    warps = min(16, max(4, block // 256))
-    softmax_kernel[(min(num_programs, n_rows),)](
-        output, x, n_cols, n_cols, n_rows, n_cols, BLOCK_SIZE=block, num_stages=2, num_warps=warps
-    )
+    if block > longest:
+        block = min(longest, 4096)
+        online_softmax_kernel[(n_rows,)](output, x, n_cols, BLOCK_SIZE=block, num_warps=warps_for(block))
+    else:
+        softmax_kernel[(min(num_programs, n_rows),)](
+            output, x, n_cols, n_cols, n_rows, n_cols, BLOCK_SIZE=block, num_stages=2, num_warps=warps_for(block)
+        )
     return output
+
+
+def softmax_backward(dy, y, dx):
+    """dx = gradient of softmax for the output ``y`` and its gradient ``dy``; all [n_rows, n_cols], C order."""
+    n_rows, n_cols = y.shape
+    block = min(4096, triton.next_power_of_2(n_cols))
+    softmax_backward_kernel[(n_rows,)](dx, dy, y, n_cols, BLOCK_SIZE=block, num_warps=warps_for(block))
+    return dx
 
 
 def reference(x: np.ndarray) -> np.ndarray:
@@ -55,12 +113,23 @@ def reference(x: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
+def reference_backward(dy: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Its gradient in float64."""
+    dy, y = dy.astype(np.float64), y.astype(np.float64)
+    return y * (dy - (dy * y).sum(axis=1, keepdims=True))
+
+
 def main(device: Device, shape: tuple[int, int] = (1823, 781)) -> None:
-    """Softmax of a random matrix with rows that are no power of two."""
-    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    output = device.empty(shape)
-    softmax(device.array(x), output)
-    check("softmax", device.numpy(output), reference(x), tolerance=1e-6)
+    """Softmax of a random matrix with rows that are no power of two: in one block, in several, and the gradient."""
+    rng = np.random.default_rng(0)
+    x, dy = rng.standard_normal((2, *shape), dtype=np.float32)
+    for longest in (LONGEST, 256):
+        output = device.empty(shape)
+        softmax(device.array(x), output, longest=longest)
+        check("softmax", device.numpy(output), reference(x), tolerance=1e-6)
+    dx = device.empty(shape)
+    softmax_backward(device.array(dy), output, dx)
+    check("softmax backward", device.numpy(dx), reference_backward(dy, device.numpy(output)), tolerance=1e-5)
 
 
 if __name__ == "__main__":

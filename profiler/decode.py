@@ -63,6 +63,8 @@ def _decode_json(data: bytes, where: str) -> object:
         ) from error
     except UnicodeDecodeError as error:
         raise MalformedProfile(f"{where} is neither JSON nor MessagePack", hint=_HINT) from error
+    except ValueError as error:
+        raise MalformedProfile(f"{where} holds an integer of thousands of digits", hint=_HINT) from error
     except RecursionError as error:
         raise MalformedProfile(
             f"{where} nests deeper than this reader can follow",

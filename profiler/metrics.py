@@ -54,16 +54,23 @@ def normalise(name: str, value: object) -> Value:
     elif isinstance(value, (list, tuple)):
         plain = _vector(name, value)
     elif hasattr(value, "tolist"):
-        listed = value.tolist()
-        if isinstance(listed, list) and len(listed) == 1:
-            listed = listed[0]
-        return normalise(name, listed)
+        return normalise(name, listed(value))
     else:
         raise MetricError(
             f"metric {name!r} has a value of type {type(value).__name__}",
             hint="metrics are numbers, strings, or flat lists of numbers",
         )
     return _roofline(name, plain)
+
+
+def listed(value: object) -> object:
+    """An array or tensor as Python's numbers, one of a single element as that number; anything else as it is."""
+    if not hasattr(value, "tolist"):
+        return value
+    plain = value.tolist()
+    while isinstance(plain, list) and len(plain) == 1:
+        plain = plain[0]
+    return cast(object, plain)
 
 
 def _vector(name: str, values: list[object] | tuple[object, ...]) -> Vector:

@@ -14,6 +14,7 @@ from .contexts import METADATA_SCOPE, ThreadState, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
+from .metrics import listed
 from .place import OpenScope
 from .places import places
 from .session import Session, registry
@@ -63,7 +64,7 @@ class Recorder:
         """Add metrics to an open scope. GPU work that reading a tensor causes is booked as metadata."""
         if any(type(value) not in _PLAIN for value in metrics.values()):
             with self.metadata_state(""):
-                metrics = {key: _read(value) for key, value in metrics.items()}
+                metrics = {key: listed(value) for key, value in metrics.items()}
         for target in scope.place.targets:
             target.phase.profile.add_to(target.node, metrics)
             if target.phase.timeline is not None:
@@ -204,10 +205,6 @@ def _write_complete_phases(session: Session) -> None:
         if phase.complete:
             session.write_phase(number, suffix)
             del session.phases[number]
-
-
-def _read(value: object) -> object:
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 recorder = Recorder()

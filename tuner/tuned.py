@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,6 +13,7 @@ from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.arrays.arguments import readers
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import default_device, get_device
+from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
@@ -44,6 +45,7 @@ class TunedKernel:
 
         base = kernel if isinstance(kernel, JITFunction) else kernel.base_fn
         self._base = base
+        self.__name__ = base.__name__
         self.last_answer: Answer | None = None
         self._index = index
         self._strict = strict
@@ -68,6 +70,22 @@ class TunedKernel:
             return self.kernel[grid](*args, **constexprs)
         # Under @autotune the stored configuration takes the place of the search.
         return self._base[grid](*args, **{**constexprs, **answer.config})
+
+    @property
+    def arg_names(self) -> list[str]:
+        """Names of the kernel's parameters in order."""
+        return self._base.arg_names
+
+    def relauncher(self, grid: Grid | GridFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch with these arguments does once its configuration and everything else about it is known."""
+        answer = self.answer(*args, **kwargs)
+        if answer.record is None:
+            return self.kernel.relauncher(grid, args, kwargs)
+        return self._base.relauncher(grid, args, {**kwargs, **answer.config})
+
+    def bound(self, grid: Grid | GridFunction, /, *args: object, **constexprs: object) -> BoundLaunch:
+        """The launch of ``kernel[grid](*args, **constexprs)`` as an object that repeats it when called."""
+        return BoundLaunch(self, grid, args, constexprs)
 
     def answer(self, *args: object, **constexprs: object) -> Answer:
         """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict

@@ -12,6 +12,7 @@ from ..language.structure import Membered, Structure
 from ..language.tensor import tensor
 from ..source import constants
 from ..source.modules import LanguageModule, suggest
+from ..source.namespace import HelperModule
 from .calls import call
 from .dispatch import evaluate, expression
 from .frame import Frame
@@ -223,7 +224,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> object:
 
 def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule | Membered):
+    if isinstance(value, LanguageModule | HelperModule | Membered):
         return value.member(name)
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):

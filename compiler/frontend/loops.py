@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from ..errors import TypeMismatch
 from ..ir.core import Block, Value
-from ..ir.types import I32, Scalar
 from ..language import arithmetic
+from ..language.control import counting, static_range
 from ..language.control import range as dynamic_range
-from ..language.control import static_range
 from ..language.tensor import tensor
 from ..tile import control
 from .assignment import assign
@@ -128,21 +127,24 @@ def _counter(loop: dynamic_range) -> _Counter:
     for part in parts:
         if part.shape or not part.type.is_integer:
             raise TypeMismatch(f"loop bounds must be scalar integers, got {part.type}")
-    widest = I32
-    for part in parts:
-        if isinstance(part.dtype, Scalar) and part.dtype.bits > widest.bits:
-            widest = part.dtype
+    counted, shown = counting(loop.bounds)
+
+    def show(index: tensor) -> tensor:
+        return arithmetic.cast_to(index, shown)
+
     step = loop.bounds[2]
     if not isinstance(step, tensor) and step == 0:
         raise TypeMismatch("the step of a loop must not be zero")
-    lower, upper, stride = (arithmetic.cast_to(p, widest) for p in parts)
+    lower, upper, stride = (arithmetic.cast_to(p, counted) for p in parts)
     if isinstance(step, tensor) or step > 0:
-        return _Counter(lower, upper, stride, lambda index: index)
+        return _Counter(lower, upper, stride, show)
+    zero, one = arithmetic.constant(0, counted), arithmetic.constant(1, counted)
     distance = arithmetic.sub(lower, upper)
-    magnitude = arithmetic.constant(-int(step), widest)
+    if not counted.is_signed:  # below upper it wraps
+        distance = arithmetic.where(arithmetic.compare(lower, upper, "gt"), distance, zero)
+    magnitude = arithmetic.constant(-int(step), counted)
     count = arithmetic.floordiv(arithmetic.add(distance, -int(step) - 1), magnitude)
-    zero, one = arithmetic.constant(0, widest), arithmetic.constant(1, widest)
-    return _Counter(zero, count, one, lambda index: arithmetic.add(lower, arithmetic.mul(index, stride)))
+    return _Counter(zero, count, one, lambda index: show(arithmetic.add(lower, arithmetic.mul(index, stride))))
 
 
 def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block, exits: Exits) -> None:

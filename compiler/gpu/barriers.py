@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Block, Function, Op, Value
-from ..ir.types import Pointer
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
+from .arrays import Arrays
+from .asynchronous import Roles, SharedView
+from .ops import ConvertLayout
 from .scratch import Allocation, ByteRange, is_shared_by_threads
 
 #: Through which pointers an array was touched; None stands for any.
@@ -67,31 +69,7 @@ def insert_barriers(function: Function, allocation: Allocation) -> Function:
 class _Inserter:
     def __init__(self, function: Function, allocation: Allocation) -> None:
         self.places = allocation.places
-        self.arrays: dict[Value, Value | None] = {p.value: p.value for p in function.parameters}
-        self._trace(function.body)
-
-    # Which array a pointer points into -----------------------------------------------------------------------
-
-    def _trace(self, block: Block) -> None:
-        for op in block.ops:
-            match op:
-                case For():
-                    self._carry(op.inits, op.body.args[1:], op.results)
-                case While():
-                    self._carry(op.inits, op.before.args, op.body.args, op.results)
-                case _:
-                    bases = {self.arrays.get(v) for v in op.operands if v.type.is_pointer}
-                    for result in op.results:
-                        if isinstance(result.type.elem, Pointer):
-                            self.arrays[result] = bases.pop() if len(bases) == 1 else None
-            for inner in op.blocks:
-                self._trace(inner)
-
-    def _carry(self, inits: tuple[Value, ...], *groups: list[Value] | tuple[Value, ...]) -> None:
-        for group in groups:
-            for init, value in zip(inits, group, strict=True):
-                if value.type.is_pointer:
-                    self.arrays[value] = self.arrays.get(init)
+        self.arrays = Arrays(function)
 
     # Walking -------------------------------------------------------------------------------------------------
 
@@ -127,7 +105,7 @@ class _Inserter:
 
     def _conflict(self, pointer: Value, *touched: Touched) -> bool:
         """Whether another thread may have touched what ``pointer`` points to."""
-        array = self.arrays.get(pointer)
+        array = self.arrays.of(pointer)
         alone = not is_shared_by_threads(pointer)
         return any(
             (array is None or other is None or other is array) and not (alone and pointers == {pointer})
@@ -139,15 +117,19 @@ class _Inserter:
         if (place := self.places.get(op)) is not None:
             pending.clear()
             pending.scratch.add(place)
+        pending.scratch.update(self._read_places(op))
         match op:
             case Barrier():
                 pending.clear()
+            case Roles():
+                # The producer touches no memory that consumers write.
+                return self.block(op.consumer, pending, insert=insert)
             case Load():
-                pending.read.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+                pending.read.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
             case Store():
-                pending.written.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+                pending.written.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
             case AtomicRMW() | AtomicCAS():
-                pending.changed.setdefault(self.arrays.get(op.pointer), set()).add(op.pointer)
+                pending.changed.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
             case For():
                 return self._loop([op.body], pending, insert=insert)
             case While():
@@ -158,6 +140,17 @@ class _Inserter:
             case Yield() | Condition() | _:
                 pass
         return pending
+
+    def _read_places(self, op: Op) -> set[ByteRange]:
+        """Places of converted tiles in shared memory that ``op`` reads: nobody may write them before all have done."""
+        found = set()
+        for value in op.operands:
+            made = value.op
+            while isinstance(made, SharedView):
+                made = made.x.op
+            if isinstance(made, ConvertLayout) and made.to.shared is not None:
+                found.add(self.places[made])
+        return found
 
     def _loop(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
         entry = pending

@@ -36,6 +36,34 @@ class OperandPlan:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class LocalLoad:
+    """A tile in shared memory into registers: by ldmatrix where the fragments have its shape."""
+
+    read: SharedAccess | MatrixAccess
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """Registers into a tile in shared memory; ``bytes`` of it."""
+
+    write: SharedAccess
+    bytes: int
+
+
+def plan_local_load(shared: SharedLayout, result: LinearLayout, element_bits: int) -> LocalLoad:
+    """How the threads of ``result`` read a tile that lies in shared memory."""
+    return LocalLoad(
+        plan_matrix_access(result, shared, element_bits) or plan_shared_access(result, shared, element_bits)
+    )
+
+
+def plan_local_store(source: LinearLayout, shared: SharedLayout, element_bits: int) -> LocalStore:
+    """How the threads of ``source`` write a tile of shared memory."""
+    size = source.size * element_bytes_of(element_bits)
+    return LocalStore(plan_shared_access(source, shared, element_bits), size)
+
+
 @lru_cache(maxsize=1024)
 def plan_operand(source: LinearLayout, result: LinearLayout, element_bits: int) -> OperandPlan | None:
     """How to convert by ldmatrix; None where fragments or rows do not have its shape."""

@@ -8,14 +8,15 @@ from ..tile.memory import Load, Store
 
 
 class ConvertLayout(Op, mnemonic="gpu.convert"):
-    """The same tile in the layout of ``to``; how the data moves is ``layout.plan_conversion``'s choice."""
+    """The same tile in the place of ``to``, registers or shared memory; :mod:`.scratch` chooses how the data moves."""
 
     x: Value
     to: Tile
 
     def infer(self) -> tuple[Tile, ...]:
-        if self.to.with_layout(None) != self.x.type.with_layout(None) or self.to.layout is None:
-            raise self.fail(f"cannot convert to {self.to}: only the layout may differ")
+        nowhere = self.to.layout is None and self.to.shared is None
+        if nowhere or self.to.with_layout(None) != self.x.type.with_layout(None):
+            raise self.fail(f"cannot convert to {self.to}: only the place may differ")
         return (self.to,)
 
 

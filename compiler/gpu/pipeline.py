@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
+from ..errors import OutOfResources
 from ..ir.core import Function
+from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
-from ..tile.passes import expand_blocks
 from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Costs, Homes
+from .overlap import Overlapped, overlap
 from .relayout import Relayout
+from .roles import GROUP_WARPS
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
 
+#: More slots than any schedule asks for.
+MOST_SLOTS = 64
 
-def lower_to_gpu(function: Function, target: Target, schedule: Schedule) -> GpuFunction:
-    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is,
-    but for block operations, which become pointers.
+
+def lower_to_gpu(
+    function: Function, target: Target, schedule: Schedule, denied: frozenset[Guard] = frozenset()
+) -> GpuFunction:
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+
+    ``denied``: guards that the launch's arguments break. Streams get ``schedule.num_stages`` slots, or as many as fit.
 
     Raises:
         OutOfResources: an operation needs more shared memory than ``target`` has.
         UnsupportedOp: an operation has no form on GPUs.
     """
-    made = assign_layouts(expand_blocks(function), target, schedule)
+    limit = MOST_SLOTS
+    while True:
+        streamed = overlap(function, target, schedule, limit, denied)
+        try:
+            return _place(streamed, target, schedule)
+        except OutOfResources:
+            if not streamed.slots:
+                raise
+        limit = streamed.slots - 1
+
+
+def _place(streamed: Overlapped, target: Target, schedule: Schedule) -> GpuFunction:
+    """Layouts for every tile, places in shared memory, barriers."""
+    made = assign_layouts(streamed.function, target, schedule)
     allocation = allocate(made, target)
     insert_barriers(made, allocation)
-    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation)
+    threads = 32 * (schedule.num_warps + (GROUP_WARPS if streamed.has_roles else 0))
+    recipe = LaunchRecipe(threads, streamed.guards, streamed.descriptors, streamed.persistent)
+    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
     return verify_gpu(placed) if schedule.debug else placed
 
 

@@ -84,6 +84,23 @@ class Relayout:
         """Append an operation that stands for none of the tile function's."""
         self._blocks[-1].ops.append(op)
 
+    def depth_of(self, value: Value) -> int:
+        """How many regions are around the block that defines ``value``."""
+        return self._depth[value]
+
+    @property
+    def depth(self) -> int:
+        """How many regions are around the block under construction."""
+        return len(self._blocks) - 1
+
+    def append_beside(self, value: Value, op: Op) -> None:
+        """Append an operation to the block that defines ``value``, so that a loop around the demand repeats nothing."""
+        self._blocks[self._depth[value]].ops.append(op)
+
+    def made(self, value: Value) -> Value | None:
+        """What stands for ``value`` in the place where it was made; None for what is made on demand."""
+        return self._made.get(value)
+
     def nested(self, block: Block, arguments: Sequence[Tile], leaving: Sequence[Tile]) -> Block:
         """Re-emit ``block`` into a new one that takes ``arguments`` and hands on ``leaving``."""
         made = Block()

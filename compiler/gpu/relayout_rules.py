@@ -15,11 +15,13 @@ from ..tile.elementwise import Cast
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.reduction import Reduce, Scan
+from .asynchronous import Fetch, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
 from .reduction import scan_layout
 from .relayout import RULES, Relayout, Rule
-from .tensorcore import choose, multiply_add_layout, needs_wide_accumulator
+from .shared_operands import first_operand, shared_operand
+from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -129,21 +131,29 @@ def _scan(state: Relayout, scan: Scan) -> None:
 
 @_rule(Dot)
 def _dot(state: Relayout, dot: Dot) -> None:
-    if (core := choose(dot, state.target, state.warps)) is None:
-        accumulator = multiply_add_layout(dot.acc.type.shape, state.warps)
-    else:
+    group = choose_warp_group(dot, state.target, state.warps)
+    core = None if group else choose(dot, state.target, state.warps)
+    if group is not None:
+        accumulator = group.accumulator
+    elif core is not None:
         accumulator = core.accumulator
+    else:
+        accumulator = multiply_add_layout(dot.acc.type.shape, state.warps)
     acc = state.demand(dot.acc, accumulator)
     narrow = acc.type.elem
     if needs_wide_accumulator(dot):
         acc = _cast(state, acc, dot.acc.type.with_layout(accumulator).with_elem(F32))
-    if core is None:
-        a = state.demand(dot.a, state.natural(dot.a))
-        b = state.demand(dot.b, state.natural(dot.b))
-        made: Dot | Mma = Dot(a, b, acc, dot.precision)
-    else:
+    made: Dot | Mma | Wgmma
+    if group is not None:
+        b = shared_operand(state, dot.b, k_axis=0)
+        made = Wgmma(first_operand(state, dot.a, group.a), b, acc, group.columns)
+    elif core is not None:
         a, b = state.demand(dot.a, core.a), state.demand(dot.b, core.b)
         made = Mma(a, b, acc, core.instruction, dot.precision)
+    else:
+        a = state.demand(dot.a, state.natural(dot.a))
+        b = state.demand(dot.b, state.natural(dot.b))
+        made = Dot(a, b, acc, dot.precision)
     if acc.type.elem == narrow:
         state.emit(made, dot)
         return
@@ -156,6 +166,37 @@ def _cast(state: Relayout, value: Value, to: Tile) -> Value:
     cast = Cast(value, to.elem)
     state.append(cast)
     return cast.result
+
+
+# Rings and roles ---------------------------------------------------------------------------------------------
+
+
+@_rule(RingBuffer)
+def _ring(state: Relayout, op: RingBuffer) -> None:
+    state.emit(RingBuffer(op.tile, op.slots), op)
+
+
+@_rule(Slot)
+def _slot(state: Relayout, op: Slot) -> None:
+    state.emit(Slot(state.demand(op.ring, None), state.demand(op.pipe, None)), op)
+
+
+@_rule(Fetch)
+def _fetch(state: Relayout, op: Fetch) -> None:
+    state.emit(op.clone({v: state.demand(v, None) for v in op.operands}), op)
+
+
+@_rule(Put)
+def _put(state: Relayout, op: Put) -> None:
+    env = {v: state.demand(v, None) for v in op.operands if v is not op.value}
+    state.emit(op.clone({**env, op.value: state.demand(op.value, state.natural(op.value))}), op)
+
+
+@_rule(Roles)
+def _roles(state: Relayout, op: Roles) -> None:
+    producer = state.nested(op.producer, [], [])
+    consumer = state.nested(op.consumer, [], [])
+    state.emit(Roles(op.producer_registers, op.consumer_registers, producer, consumer), op)
 
 
 # Control flow ------------------------------------------------------------------------------------------------

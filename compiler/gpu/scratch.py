@@ -1,6 +1,7 @@
-"""Shared memory that operations use for themselves: how much each needs, and where it lies.
+"""Shared memory: how much each operation needs, and where it lies.
 
-Scratch lives as long as its operation, so all of it could start at 0; operations that follow each other get different
+Rings, pipes and tiles that later operations read keep their place for the whole program; they come first. Scratch lives
+as long as its operation, so all of it could start at the same byte; operations that follow each other get different
 places as long as that costs nothing, because then no barrier is needed between them (see :mod:`.barriers`).
 """
 
@@ -10,13 +11,15 @@ from dataclasses import dataclass, field
 
 from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
+from ..launch_recipe import LaunchRecipe
 from ..layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ..layout.access import element_bytes_of
 from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce
-from .operands import OperandPlan, plan_operand
+from .asynchronous import Pipe, Put, RingBuffer
+from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
 
@@ -24,6 +27,10 @@ from .reduction import bits_of, plan_reduction
 SMALL_BYTES = 2 * 1024
 ROTATION_BYTES = 32 * 1024
 ALIGNMENT = 16
+#: Alignment of tiles that the copy engine writes or wgmma reads: a swizzle repeats every 1024 bytes (PTX ISA).
+TILE_ALIGNMENT = 1024
+#: Bytes of one mbarrier.
+BARRIER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +55,66 @@ class Allocation:
 
 @dataclass(eq=False)
 class GpuFunction(Function):
-    """A function whose tiles have layouts and whose scratch has its place: what back ends lower."""
+    """A function whose tiles have layouts and whose scratch has its place: what back ends lower.
+
+    ``recipe``: what a launch has to do.
+    """
 
     allocation: Allocation = field(default_factory=lambda: Allocation({}, 0))
+    recipe: LaunchRecipe = field(default_factory=lambda: LaunchRecipe(0))
 
 
 def allocate(function: Function, target: Target) -> Allocation:
-    """Place all scratch of ``function``; raises OutOfResources when the largest does not fit ``target``."""
+    """Place all shared memory of ``function``; raises OutOfResources when it does not fit ``target``."""
     used = uses(function)
-    needs = [(op, size) for op in function.walk() if (size := scratch_bytes(op, used))]
+    places, first = _lasting(function)
+    needs = [(op, size) for op in function.walk() if op not in places and (size := scratch_bytes(op, used))]
     largest = max((size for _, size in needs), default=0)
-    if largest > target.shared_bytes:
-        raise OutOfResources("shared memory", largest, target.shared_bytes)
+    if first + largest > target.shared_bytes:
+        raise OutOfResources("shared memory", first + largest, target.shared_bytes)
     roomy = max(largest, SMALL_BYTES, min(2 * largest, ROTATION_BYTES))
-    limit = min(roomy, target.shared_bytes)
-    places: dict[Op, ByteRange] = {}
-    cursor = total = 0
+    limit = min(first + roomy, target.shared_bytes)
+    cursor = total = first
     for op, size in needs:
-        start = cursor if cursor + size <= limit else 0
+        start = cursor if cursor + size <= limit else first
         cursor = -(-(start + size) // ALIGNMENT) * ALIGNMENT
         places[op] = ByteRange(start, start + size)
         total = max(total, start + size)
     return Allocation(places, total)
+
+
+def _lasting(function: Function) -> tuple[dict[Op, ByteRange], int]:
+    """What keeps its place, tiles first, and where that ends."""
+    places: dict[Op, ByteRange] = {}
+    cursor = shared = 0
+    for op in function.walk():
+        if size := _tile_bytes(op):
+            if isinstance(op, Put) and op.reuses:
+                places[op] = ByteRange(0, size)
+                shared = max(shared, size)
+                continue
+            places[op] = ByteRange(cursor, cursor + size)
+            cursor += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
+    cursor = max(cursor, shared)
+    for op in function.walk():
+        if isinstance(op, Pipe):
+            size = BARRIER_BYTES * op.slots * (2 if op.readers else 1)
+            places[op] = ByteRange(cursor, cursor + size)
+            cursor += size
+    return places, -(-cursor // ALIGNMENT) * ALIGNMENT
+
+
+def _tile_bytes(op: Op) -> int:
+    """Bytes of the tile in shared memory that ``op`` makes and others read."""
+    match op:
+        case RingBuffer():
+            return op.slots * op.tile.size * element_bytes_of(bits_of(op.tile))
+        case Put():
+            return op.place.size * element_bytes_of(bits_of(op.place)) // op.parts
+        case ConvertLayout() if op.to.shared is not None:
+            return op.to.size * element_bytes_of(bits_of(op.to))
+        case _:
+            return 0
 
 
 def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
@@ -93,9 +138,14 @@ def _conversion_bytes(op: ConvertLayout) -> int:
     return plan.bytes if isinstance(plan, SharedMemory | OperandPlan) else 0
 
 
-def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan:
+def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad | LocalStore:
     """How ``op`` moves its tile; by ldmatrix where that is possible and shared memory is needed anyway."""
-    source, result, bits = _layout(op.x), _layout(op.result), bits_of(op.x.type)
+    bits = bits_of(op.x.type)
+    if op.x.type.shared is not None:
+        return plan_local_load(op.x.type.shared, _layout(op.result), bits)
+    if op.to.shared is not None:
+        return plan_local_store(_layout(op.x), op.to.shared, bits)
+    source, result = _layout(op.x), _layout(op.result)
     plan = plan_conversion(source, result, bits)
     if isinstance(plan, SharedMemory):
         return plan_operand(source, result, bits) or plan

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
-from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator
+from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
+from ..layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
 from ..target import Target
 from ..tile.matmul import Dot
 
@@ -20,7 +21,21 @@ class TensorCore:
     b: LinearLayout
 
 
+@dataclass(frozen=True, slots=True)
+class WarpGroupCore:
+    """wgmma, with the layouts of the accumulator and of an operand A that comes from registers.
+
+    ``columns``: N of one instruction.
+    """
+
+    columns: int
+    accumulator: LinearLayout
+    a: LinearLayout
+
+
 _EIGHT_BIT_FLOATS = (F8E4M3, F8E5M2)
+#: Rows of one wgmma instruction, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
+WGMMA_ROWS, WGMMA_DEPTH_BYTES = 64, 32
 
 
 def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
@@ -31,7 +46,7 @@ def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
         return 8
     if elem in (I8, U8):
         return 32
-    if elem in _EIGHT_BIT_FLOATS and target.capability >= 89:
+    if elem in _EIGHT_BIT_FLOATS and "fp8" in target.features:
         return 32
     return None
 
@@ -50,6 +65,21 @@ def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
         dot_operand((m, depth), 0, counts, elem.bits),
         dot_operand((depth, n), 1, counts, elem.bits),
     )
+
+
+def choose_warp_group(dot: Dot, target: Target, warps: int) -> WarpGroupCore | None:
+    """wgmma for ``dot``, if the target has it and the tile is large enough for a group of four warps."""
+    elem = dot.a.type.scalar
+    (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
+    if "wgmma" not in target.features or warps < WARPS_PER_GROUP or m < WGMMA_ROWS:
+        return None
+    fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
+    counts = wgmma_warps((m, n), warps)
+    columns = min(WGMMA_MAX_N, n // counts[1])
+    if not fits or columns < 8 or depth * elem.bytes < WGMMA_DEPTH_BYTES:
+        return None
+    accumulator = wgmma_accumulator((m, n), counts, columns)
+    return WarpGroupCore(columns, accumulator, dot_operand((m, depth), 0, counts, elem.bits))
 
 
 def _spread(m: int, n: int, warps: int) -> tuple[int, int]:
@@ -80,7 +110,7 @@ def multiply_add_layout(shape: tuple[int, ...], warps: int) -> LinearLayout:
 
 def accumulator_layout(dot: Dot, target: Target, warps: int) -> LinearLayout:
     """The layout in which ``dot`` accumulates."""
-    chosen = choose(dot, target, warps)
+    chosen = choose_warp_group(dot, target, warps) or choose(dot, target, warps)
     return chosen.accumulator if chosen else multiply_add_layout(dot.acc.type.shape, warps)
 
 

@@ -37,7 +37,7 @@ def verify_gpu(function: FunctionT) -> FunctionT:
 
 def _check_value(op: Op, value: Value, warps: int) -> None:
     layout = value.type.layout
-    if not value.type.rank:
+    if not value.type.rank or value.type.shared is not None:
         return
     if layout is None:
         raise IRError(f"{op!r} at {op.location}: {value!r} has no layout")

@@ -262,6 +262,13 @@ class Function:
         """Every operation of the body, outer before inner, in program order."""
         return self.body.walk()
 
+    def clone(self) -> Function:
+        """A copy that passes may change."""
+        env: dict[Value, Value] = {}
+        body = self.body.clone(env)
+        parameters = [FunctionParameter(p.name, env[p.value], p.divisibility) for p in self.parameters]
+        return Function(self.name, parameters, body, self.num_warps)
+
 
 def _kind(hint: object) -> FieldKind:
     if hint is Value:

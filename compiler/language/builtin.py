@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
+from ..errors import TypeMismatch
 from .constexpr import constexpr, unwrap
+from .tensor import tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -15,7 +17,10 @@ _builtins: set[object] = set()
 
 
 def builtin(function: Callable[P, R]) -> Callable[P, R]:
-    """Register ``function`` as callable from kernels. Its arguments arrive as tensors or plain Python values."""
+    """Register ``function`` as callable from kernels. Its arguments arrive as tensors or plain Python values; where a
+    parameter is annotated as a tensor, anything else raises TypeMismatch.
+    """
+    tensors = _tensor_parameters(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -23,10 +28,39 @@ def builtin(function: Callable[P, R]) -> Callable[P, R]:
             args = tuple(unwrap(a) for a in args)  # type: ignore[assignment]
         if kwargs and any(type(a) is constexpr for a in kwargs.values()):
             kwargs = {k: unwrap(v) for k, v in kwargs.items()}  # type: ignore[assignment]
+        if tensors:
+            _check(function.__name__, tensors, args, kwargs)
         return function(*args, **kwargs)
 
     _builtins.add(call)
     return call
+
+
+def _tensor_parameters(function: Callable[..., object]) -> list[tuple[int, str, bool]]:
+    """Place and name of each parameter that takes tensors and no numbers, and whether it may be None."""
+    code, annotations = function.__code__, function.__annotations__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    kinds = {"tensor": False, "tensor | None": True}
+    return [(i, n, kinds[annotations[n]]) for i, n in enumerate(names) if annotations.get(n) in kinds]
+
+
+def _check(
+    function: str, tensors: list[tuple[int, str, bool]], args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
+    for place, name, optional in tensors:
+        if place < len(args):
+            value = args[place]
+        elif name in kwargs:
+            value = kwargs[name]
+        else:
+            continue
+        if not isinstance(value, tensor) and not (optional and value is None):
+            hint = (
+                "a number is no tensor; tl.full(shape, value, dtype) makes a tile of one"
+                if isinstance(value, int | float)
+                else None
+            )
+            raise TypeMismatch(f"{function} takes a tensor as {name!r}, got {value!r}", hint=hint)
 
 
 def is_builtin(candidate: object) -> bool:

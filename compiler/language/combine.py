@@ -45,13 +45,17 @@ def smaller(a, b):
 
 @library
 def larger_first(value_a, index_a, value_b, index_b):
-    """The pair with the larger value; of equal ones the smaller index."""
-    first = (value_a > value_b) | ((value_a == value_b) & (index_a < index_b))
+    """The pair with the larger value; of equal ones the smaller index. NaN is less than every number."""
+    above = ~(value_a <= value_b) & (value_a == value_a)
+    not_below = (value_b <= value_a) | (value_b != value_b)
+    first = above | (not_below & (index_a < index_b))
     return where(first, value_a, value_b), where(first, index_a, index_b)
 
 
 @library
 def smaller_first(value_a, index_a, value_b, index_b):
-    """The pair with the smaller value; of equal ones the smaller index."""
-    first = (value_a < value_b) | ((value_a == value_b) & (index_a < index_b))
+    """The pair with the smaller value; of equal ones the smaller index. NaN is more than every number."""
+    below = ~(value_a >= value_b) & (value_a == value_a)
+    not_above = (value_b >= value_a) | (value_b != value_b)
+    first = below | (not_above & (index_a < index_b))
     return where(first, value_a, value_b), where(first, index_a, index_b)

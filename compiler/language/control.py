@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import TypeMismatch
-from ..ir.types import I32, I64
+from ..ir.types import I32, I64, U32, Scalar
 from .arithmetic import constant
+from .promotion import scalar_of
 from .tensor import Operand, tensor
 
 #: Keywords of :class:`range` that change no code on any target.
-HINTS_WITHOUT_EFFECT = ("num_stages", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
+HINTS_WITHOUT_EFFECT = ("disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
 
 
 @dataclass(frozen=True, slots=True)
 class range:  # noqa: A001 -- the language's own name
     """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
 
-    ``loop_unroll_factor`` unrolls the loop. The other hints, :data:`HINTS_WITHOUT_EFFECT`, are accepted and change no
-    code: loops are not pipelined yet.
+    ``loop_unroll_factor`` unrolls the loop. ``num_stages``: slots of the rings that feed matrix products in this loop,
+    on GPUs; 1: copies and products do not overlap. The other hints, :data:`HINTS_WITHOUT_EFFECT`, are accepted and
+    change no code.
     """
 
     arg1: Operand
@@ -45,10 +47,21 @@ class range:  # noqa: A001 -- the language's own name
             if isinstance(part, float) or (isinstance(part, tensor) and not _is_integer(part)):
                 shown = part.type if isinstance(part, tensor) else part
                 raise TypeMismatch(f"loop bounds must be scalar integers, got {shown}")
-        widths = [b.dtype.bits for b in self.bounds if isinstance(b, tensor)]
-        type = I64 if builtins.max(widths, default=32) > 32 else I32
+        _, type = counting(self.bounds)
         for number in builtins.range(*(int(b) for b in self.bounds)):
-            yield constant(number, type)
+            yield constant(number if type.is_signed else number % (1 << type.bits), type)
+
+
+def counting(bounds: Sequence[Operand]) -> tuple[Scalar, Scalar]:
+    """The type that a loop counts in, and the type of its index: C's common type of bounds and step, 32 bits at least.
+
+    Where that is u32 the loop counts in i64, which holds every bound, negative ones and steps too.
+    """
+    index = I32
+    for type in (scalar_of(b) for b in bounds):
+        if type.bits > index.bits or (type.bits == index.bits and not type.is_signed):
+            index = type
+    return (I64 if index == U32 else index), index
 
 
 def _is_integer(bound: tensor) -> bool:

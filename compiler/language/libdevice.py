@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from ..ir.types import I64
 from .arithmetic import mod as fmod
 from .arithmetic import mul as mul_rn
 from .arithmetic import to_tensor, where
@@ -58,6 +59,18 @@ def round(x):
     """Nearest integer, halves away from zero."""
     nearest = trunc(x)
     return where(abs(x - nearest) >= 0.5, nearest + copysign(x * 0 + 1.0, x), nearest)
+
+
+@library
+def llrint(x):
+    """Nearest integer as int64, halves to even."""
+    return rint(x).to(I64)
+
+
+@library
+def llround(x):
+    """Nearest integer as int64, halves away from zero."""
+    return round(x).to(I64)
 
 
 @library
@@ -147,6 +160,8 @@ __all__ = [
     "isinfd",
     "isnan",
     "isnand",
+    "llrint",
+    "llround",
     "log",
     "log10",
     "log1p",

@@ -187,7 +187,7 @@ def min(  # noqa: A001 -- the language's own name
 
 @builtin
 def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
-    """Position of the largest element along ``axis``, i32: the first of equal ones.
+    """Position of the largest element along ``axis``, i32: the first of equal ones. A number wins over NaN.
 
     ``tie_break_left`` is accepted and changes nothing.
     """
@@ -198,7 +198,7 @@ def argmax(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
 
 @builtin
 def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: bool = False) -> tensor:
-    """Position of the smallest element along ``axis``, i32: the first of equal ones.
+    """Position of the smallest element along ``axis``, i32: the first of equal ones. A number wins over NaN.
 
     ``tie_break_left`` is accepted and changes nothing.
     """

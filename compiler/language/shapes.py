@@ -258,8 +258,13 @@ def _reshape_or_scalar(x: tensor, shape: tuple[int, ...]) -> tensor:
 
 
 def index(x: tensor, key: object) -> tensor:
-    """``x[key]``: only None (a new dimension) and ``:`` (an old one) are indices of a tile; else TypeMismatch."""
+    """``x[key]``: only None (a new dimension) and ``:`` (an old one) are indices of a tile; else TypeMismatch.
+
+    As in Triton a scalar may be indexed with ``:``, which then stands for nothing: ``scalar[:, None]`` has shape (1,).
+    """
     items = key if isinstance(key, tuple | list) else (key,)
+    if not x.shape and None in items:
+        items = tuple(item for item in items if item != slice(None))
     axis = 0
     for place, item in enumerate(items):
         if item is None:

@@ -8,6 +8,7 @@ follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how 
 from .access import SharedAccess, bank_conflicts, plan_shared_access
 from .construct import blocked, coalesced, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
+from .descriptor import MatrixDescriptor, matrix_descriptor, widest_swizzle
 from .f2 import LayoutError, LinearMap, ShiftTerm, shift_terms
 from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from .linear import TOKEN_PATTERN, HardwareIndex, LinearLayout
@@ -43,6 +44,7 @@ __all__ = [
     "LinearLayout",
     "LinearMap",
     "MatrixAccess",
+    "MatrixDescriptor",
     "HardwareIndex",
     "RegisterPermute",
     "SharedAccess",
@@ -62,6 +64,7 @@ __all__ = [
     "mma_accumulator",
     "permute_layout",
     "plan_conversion",
+    "matrix_descriptor",
     "plan_matrix_access",
     "plan_shared_access",
     "remove_register_broadcast",
@@ -76,5 +79,6 @@ __all__ = [
     "unbroadcast_layout",
     "unique_registers",
     "wgmma_accumulator",
+    "widest_swizzle",
     "wgmma_warps",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from .. import knobs
 from ..errors import DeviceError
 from .cpu.device import CpuDevice
@@ -11,14 +9,20 @@ from .cuda.device import CudaDevice
 from .cuda.driver import cuda_device_count, why_no_cuda
 from .device import Device
 
+_known: dict[str, Device] = {}
 
-@cache
+
 def get_device(name: str) -> Device:
     """The device called ``cpu`` or ``cuda:0`` (``cuda`` is ``cuda:0``).
 
     Raises:
         DeviceError: there is no such device here; the message lists those that are.
     """
+    found = _known.get(name)
+    return found or _known.setdefault(name, _find(name))
+
+
+def _find(name: str) -> Device:
     kind, _, index = name.partition(":")
     if name == "cpu":
         return CpuDevice()

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.inline import Inlinable, LibraryFunction
 from .modules import suggest
-from .namespace import LiveNamespace, Namespace, TextNamespace
+from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
 MAX_SOURCE_BYTES = 256 * 1024
@@ -190,12 +190,29 @@ class KernelSource:
                 yield f"{name}={value!r}"
 
     def captured(self) -> Iterator[tuple[str, object]]:
-        """Free names of the kernel that resolve, with what they stand for."""
+        """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""
         for name in sorted(self._free_names):
             try:
-                yield name, self.namespace.lookup(name)
+                value = self.namespace.lookup(name)
             except (KeyError, UnknownName):
                 continue  # a Python builtin, or an error that the compilation will locate
+            if isinstance(value, HelperModule):
+                yield from self._members(name, value)
+            else:
+                yield name, value
+
+    def _members(self, path: str, module: HelperModule) -> Iterator[tuple[str, object]]:
+        """The members that the kernel uses of a module that it calls ``path``, and of modules inside."""
+        attributes = (n for n in ast.walk(self.node) if isinstance(n, ast.Attribute))
+        for attribute in sorted({n.attr for n in attributes if ast.unparse(n.value) == path}):
+            try:
+                value = module.member(attribute)
+            except UnknownName:
+                continue  # an error that the compilation will locate
+            if isinstance(value, HelperModule):
+                yield from self._members(f"{path}.{attribute}", value)
+            else:
+                yield f"{path}.{attribute}", value
 
     @cached_property
     def _free_names(self) -> set[str]:

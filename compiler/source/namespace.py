@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import UnknownName, UnsupportedSyntax
@@ -18,7 +19,7 @@ from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
 from . import constants
-from .modules import LANGUAGE_TYPES, LanguageModule, language_module
+from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 
 
 class Namespace(Protocol):
@@ -30,19 +31,14 @@ class Namespace(Protocol):
 
 
 def admit(name: str, value: object) -> object:
-    """A live global as kernels may use it; raises UnknownName for what does not belong in a kernel."""
+    """A live global, or member of a live module, as kernels may use it; raises UnknownName for what does not belong in
+    a kernel."""
     if isinstance(value, constexpr):
         return value.value
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
         return value
     if isinstance(value, types.ModuleType):
-        module = language_module(value.__name__)
-        if module is not None:
-            return module
-        raise UnknownName(
-            f"the module {name!r} cannot be used inside a kernel",
-            hint="kernels use deuteron.language; under TRITON_INTERPRET=1 they run as Python",
-        )
+        return language_module(value.__name__) or HelperModule(value)
     if isinstance(value, type) or callable(value):
         if value in LANGUAGE_TYPES:
             return value
@@ -52,8 +48,22 @@ def admit(name: str, value: object) -> object:
         )
     raise UnknownName(
         f"the global {name!r} is not known at compile time",
-        hint=f"write {name} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
+        hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HelperModule:
+    """A module of the running program that is not the language: kernels may use its jit functions and constants."""
+
+    module: types.ModuleType
+
+    def member(self, name: str) -> object:
+        """What ``module.name`` means in a kernel; raises UnknownName."""
+        whole = f"{self.module.__name__}.{name}"
+        if not hasattr(self.module, name):
+            raise UnknownName(f"{self.module.__name__} has no {name!r}", hint=suggest(name, dir(self.module)))
+        return admit(whole, getattr(self.module, name))
 
 
 class LiveNamespace:
@@ -70,7 +80,17 @@ class LiveNamespace:
         return admit(name, self.raw(name))
 
     def raw(self, name: str) -> object:
-        """The Python object itself; KeyError if there is none."""
+        """The Python object itself, of a name or of a path such as ``helpers.WIDTH``; KeyError if there is none."""
+        name, *path = name.split(".")
+        value = self._global(name)
+        for attribute in path:
+            try:
+                value = getattr(value, attribute)
+            except AttributeError:
+                raise KeyError(attribute) from None
+        return value
+
+    def _global(self, name: str) -> object:
         code = self.function.__code__
         if name in code.co_freevars and self.function.__closure__:
             return self.function.__closure__[code.co_freevars.index(name)].cell_contents

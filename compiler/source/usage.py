@@ -222,10 +222,10 @@ class _Reader:
 
     def _inlined(self, call: ast.Call) -> None:
         """Carry over what a called jit function does with its parameters."""
-        if not isinstance(call.func, ast.Name) or self.depth >= _MAX_DEPTH:
+        if self.depth >= _MAX_DEPTH:
             return
         try:
-            callee = self.source.namespace.lookup(call.func.id)
+            callee = dict(self.source.captured()).get(ast.unparse(call.func))
         except Exception:
             return  # not a function of this text; the compilation says so at its place
         if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction):

@@ -38,7 +38,7 @@ class For(Op, mnemonic="for", effect=Effect.CONTROL):
     """for i in range(lower, upper, step), with loop-carried values.
 
     ``body`` takes (i, carried...) and yields the next carried values; the results are the last ones. ``num_stages``
-    (0: the kernel's; no target reads it yet) and ``unroll`` (1: none) are the author's schedule hints.
+    (0: the kernel's) and ``unroll`` (1: none) are the author's schedule hints.
     """
 
     lower: Value

@@ -44,16 +44,14 @@ def round_to(value: float, type: Scalar) -> float:
     return math.copysign(size, value)
 
 
-def byte_of(value: float, type: Scalar) -> int:
-    """The code, 0 to 255, of ``value`` rounded to one of the 8-bit formats (OCP 8-bit floating point, revision 1.0)."""
-    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+def f8_bits(value: float, type: Scalar) -> int:
+    """The byte that stands for ``value`` in an 8-bit float format (OCP OFP8, revision 1.0), rounded as by
+    :func:`round_to`."""
     if value != value:
         return 0x7F if type.name == "f8e4m3" else 0x7E
-    size, (precision, smallest, _, _) = abs(round_to(value, type)), FORMATS[type.name]
-    if size < math.ldexp(1.0, smallest + precision - 1):
-        return sign | int(math.ldexp(size, -smallest))  # subnormal: a multiple of the smallest
-    exponent = math.frexp(size)[1] - precision - smallest
-    # Exponent field 1 begins where the hidden bit is the subnormals' next multiple, so the code is the mantissa with
-    # its hidden bit, plus one field for each doubling.
-    mantissa = int(math.ldexp(size, -smallest - exponent))
-    return sign | (exponent << (precision - 1)) + mantissa
+    precision, smallest, _, _ = FORMATS[type.name]
+    mantissa = precision - 1
+    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
+    quanta = math.ldexp(abs(round_to(value, type)), -smallest)  # a subnormal's code is its multiple of the smallest
+    exponent = max(math.frexp(quanta)[1] - precision, 0)
+    return sign | (exponent << mantissa) + int(math.ldexp(quanta, -exponent))

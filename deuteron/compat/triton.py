@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 #: Triton's module -> ours. The root is deuteron itself: ``triton.jit`` is ``deuteron.jit``.
 ALIASES = {
     "triton": "deuteron",
+    "triton.compiler": "deuteron.compiler",
+    "triton.compiler.compiler": "deuteron.compiler",
     "triton.language": "deuteron.language",
     "triton.language.core": "deuteron.language.core",
     "triton.language.math": "deuteron.language.math",
@@ -49,17 +51,45 @@ def install() -> None:
         raise DeuteronError("triton is imported already", hint="call deuteron.compat.triton.install() before that")
     for name, ours in ALIASES.items():
         sys.modules[name] = importlib.import_module(ours)
-    runtime = _runtime()
-    sys.modules["triton.runtime"] = runtime
-    vars(sys.modules["deuteron"])["runtime"] = runtime
+    vars(sys.modules["deuteron.compiler"])["compiler"] = sys.modules["deuteron.compiler"]
+    for name, module in _made_modules().items():
+        sys.modules[name] = module
+        parent, _, attribute = name.rpartition(".")
+        vars(sys.modules[parent])[attribute] = module
 
 
-def _runtime() -> ModuleType:
-    """triton.runtime as programs use it: which device is active and what it has."""
-    runtime = ModuleType("triton.runtime")
-    runtime.__doc__ = "The part of triton.runtime that programs outside Triton use."
-    vars(runtime)["driver"] = SimpleNamespace(active=ActiveDriver())
-    return runtime
+def _made_modules() -> dict[str, ModuleType]:
+    """Triton's modules that have no counterpart here, parents first, with the names that programs and PyTorch's own
+    packages import from them."""
+    from deuteron import compiler  # lazy: the alias is installed before the compiler is used
+    from deuteron.compiler.runtime.launch.runner import Runner  # lazy: as above
+
+    def made(name: str, names: str = "", **more: object) -> tuple[str, ModuleType]:
+        module = ModuleType(name, f"The part of {name} that programs outside Triton use.")
+        vars(module).update({n: getattr(compiler, n) for n in names.split()}, **more)
+        return name, module
+
+    tuning = "Autotuner Config Heuristics OutOfResources autotune heuristics"
+    active = SimpleNamespace(active=ActiveDriver())
+    return dict(
+        (
+            made("triton.runtime", f"JITFunction reinterpret {tuning}", driver=active, KernelInterface=Runner),
+            made("triton.runtime.autotuner", tuning),
+            made("triton.runtime.cache", triton_key=triton_key),
+            made("triton.runtime.errors", "OutOfResources"),
+            made("triton.runtime.jit", "JITFunction jit reinterpret", KernelInterface=Runner),
+            made("triton.backends", backends={}),
+            made("triton.backends.compiler", GPUTarget=GPUTarget),
+        )
+    )
+
+
+def triton_key() -> str:
+    """What compiled code depends on besides the kernel, as a text."""
+    from deuteron.compiler import Target  # lazy: the alias is installed before the compiler is used
+    from deuteron.compiler.runtime.variant.toolchain import toolchain  # lazy: as above
+
+    return ", ".join(f"{name} {version}" for name, version in toolchain(Target.parse("cpu")).items())
 
 
 @dataclass(frozen=True, slots=True)

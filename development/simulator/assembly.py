@@ -3,41 +3,98 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
+from . import copies, matrices, synchronisation, tma, wgmma
 from .parse import Step, split_commas
+from .statements import Assembly, Statement, active_lanes, split_statements
 from .tensorcore import multiply
-from .values import Array, Operand, SimulationError, operand, unsigned
+from .values import LANES, Array, Operand, SimulationError, held_operand, operand, split_type, unsigned
+from .warp import CLUSTER_SHIFT, Lanes, Warp
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from .barriers import Wait
+    from .memory import SimulatedMemory
 
-_ASM = re.compile(r'call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: convergent)?$')
-_MEMORY = re.compile(r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) ")
+_ASM = re.compile(
+    r'(?:tail )?call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: (?:convergent|nounwind|#\d+))*$'
+)
+_MAKERS = {
+    **tma.MAKERS, **copies.MAKERS, **wgmma.MAKERS, **matrices.MAKERS, **synchronisation.MAKERS
+}  # fmt: skip
+_MEMORY = re.compile(
+    r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
+)
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
-_MATRICES = re.compile(r"ldmatrix\.sync\.aligned\.m8n8\.x(\d)(\.trans)?\.shared\.b16 .*\[\$\d+ \+ (\d+)\]")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
-def parse_assembly(name: str, body: str) -> Step:
-    """The step for one inline assembly call."""
+def parse_assembly(name: str, body: str) -> list[Step]:
+    """The steps of one inline assembly call."""
     match = _ASM.match(body)
     if match is None:
         raise SimulationError(f"cannot read the assembly {body!r}")
     returns, text, constraints, arguments = match.groups()
     outputs = sum(c.startswith("=") for c in constraints.split(","))
-    inputs = [_typed(part) for part in split_commas(arguments)]
-    compute = _compute(text, outputs, inputs)
+    compute = _compute(text, outputs, [_typed(part) for part in split_commas(arguments)])
+    types = [split_type(type)[1] for type in split_commas(returns.strip("{}"))] if outputs else []
+    if compute is None:
+        return _statements(name, text, constraints.split(","), split_commas(arguments))
 
     def step(warp: Warp) -> None:
-        made = compute(warp)
+        # A register has the type of the result, whatever the instruction took it for.
+        made = [x.view(type) for x, type in zip(compute(warp), types, strict=True)]
         if outputs:
             warp.env[name] = made[0] if outputs == 1 else tuple(made)
+
+    return [step]
+
+
+def _statements(name: str, text: str, constraints: list[str], arguments: list[str]) -> list[Step]:
+    """One step for each instruction, and one that takes the results out of their registers."""
+    outputs = [number for number, c in enumerate(constraints) if c.startswith("=")]
+    inputs = [c for c in constraints if not c.startswith(("=", "~"))]
+    tied = {int(c): place for place, c in enumerate(inputs) if c.isdecimal()}
+    operands = [held_operand(*argument.rsplit(" ", 1)) for argument in arguments]
+    assembly = Assembly(len(outputs), operands, tied)
+    statements = split_statements(text)
+    _check_loop(statements, text)
+    steps = [_statement(s, assembly) for s in statements if s.opcode != "bra"]
+    if not outputs:
+        return steps
+
+    # What no instruction writes keeps the value of the input that shares its register.
+    results = [(f"${number}", assembly.held(f"${number}")) for number in outputs]
+
+    def finish(warp: Warp) -> None:
+        written = warp.registers
+        made = [written.pop(register) if register in written else keep(warp) for register, keep in results]
+        warp.env[name] = made[0] if len(made) == 1 else tuple(made)  # type: ignore[arg-type]
+
+    return [*steps, finish]
+
+
+def _check_loop(statements: list[Statement], text: str) -> None:
+    """Branches are understood in the loop around a wait alone, and such a wait in its loop."""
+    branches = any(s.opcode == "bra" for s in statements)
+    if branches != any("_wait." in s.opcode and s.opcode.startswith("mbarrier") for s in statements):
+        raise SimulationError(f"the simulator knows the loop that waits for an mbarrier, not {text!r}")
+
+
+def _statement(statement: Statement, assembly: Assembly) -> Step:
+    maker = next((maker for start, maker in _MAKERS.items() if statement.opcode.startswith(start)), None)
+    if maker is None:
+        raise SimulationError(f"the simulator does not know the instruction {statement.opcode!r}")
+    run, lanes = maker(statement, assembly), active_lanes(statement, assembly)
+
+    def step(warp: Warp) -> Wait | None:
+        here = lanes(warp)
+        return run(warp, here) if here.any() else None
 
     return step
 
@@ -51,30 +108,35 @@ Compute = Callable[["Warp"], Sequence[Array]]
 Inputs = list[tuple[str, Operand]]
 
 
-def _compute(text: str, outputs: int, inputs: Inputs) -> Compute:
+def _compute(text: str, outputs: int, inputs: Inputs) -> Compute | None:
+    """Instructions that stand alone and are computed on the spot; None for others."""
     if match := _MEMORY.match(text):
         return _memory(match, outputs, inputs)
     if match := _ATOM.match(text):
         return _atomic(match, inputs)
     if match := _MMA.match(text):
         shape, kind = match[1], match[3]
-        return lambda warp: multiply(shape, kind, [x(warp.env) for _, x in inputs])
-    if match := _MATRICES.match(text):
-        return _matrices(match, inputs)
+        return lambda warp: _multiply(warp, shape, kind, inputs)
     for pattern, convert in _CONVERSIONS.items():
         if text.startswith(pattern):
             return _applied(convert, inputs)
-    raise SimulationError(f"the simulator does not know the instruction {text!r}")
+    return None
+
+
+def _multiply(warp: Warp, shape: str, kind: str, inputs: Inputs) -> Sequence[Array]:
+    warp.require_all_lanes("mma.sync")
+    return multiply(shape, kind, [x(warp.env) for _, x in inputs])
 
 
 def _applied(convert: Callable[..., Array], inputs: Inputs) -> Compute:
     return lambda warp: [convert(*(x(warp.env) for _, x in inputs))]
 
 
-def _predicate(match: re.Match[str], outputs: int, inputs: Inputs) -> Operand:
+def _predicate(match: re.Match[str], outputs: int, inputs: Inputs) -> Callable[[Warp], Lanes]:
     if match[1] is None:
-        return lambda env: np.ones(32, np.bool_)
-    return inputs[int(match[1]) - outputs][1]
+        return lambda warp: warp.active
+    predicate = inputs[int(match[1]) - outputs][1]
+    return lambda warp: warp.active & predicate(warp.env).astype(np.bool_)
 
 
 def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
@@ -82,12 +144,14 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
     count = int(match[4][2:]) if match[4] else 1
     size = int(match[5]) // 8 * count
     address = inputs[0][1]
-    is_shared = match[3] == "shared"
+    space = match[3]
 
     def load(warp: Warp) -> Sequence[Array]:
-        where, mask = address(warp.env), active(warp.env).astype(np.bool_)
-        raw = warp.memory.load(where, np.dtype(np.uint8), size, size, mask, warp.threads)
-        words = raw.reshape(32, count, -1)
+        mask = active(warp)
+        raw = np.zeros((LANES, size), np.uint8)
+        for memory, where, lanes in _memories(warp, space, address(warp.env), mask):
+            raw |= memory.load(where, np.dtype(np.uint8), size, size, lanes, warp.agents)
+        words = raw.reshape(LANES, count, -1)
         made = []
         for i in range(count):
             preset = inputs[-count + i][1](warp.env) if match[1] is not None else None
@@ -96,14 +160,25 @@ def _memory(match: re.Match[str], outputs: int, inputs: Inputs) -> Compute:
         return made
 
     def store(warp: Warp) -> Sequence[Array]:
-        memory = warp.shared if is_shared else warp.memory
-        mask = active(warp.env).astype(np.bool_)
         parts = [x(warp.env) for _, x in inputs[1 : 1 + count]]
         raw = [np.ascontiguousarray(p).view(np.uint8).reshape(32, -1)[:, : size // count] for p in parts]
-        memory.store(address(warp.env), np.concatenate(raw, axis=1), size, mask, warp.threads)
+        for memory, where, lanes in _memories(warp, space, address(warp.env), active(warp)):
+            memory.store(where, np.concatenate(raw, axis=1), size, lanes, warp.agents)
         return []
 
     return load if match[2] == "ld" else store
+
+
+def _memories(warp: Warp, space: str, addresses: Array, lanes: Lanes) -> Iterator[tuple[SimulatedMemory, Array, Lanes]]:
+    """The memories that ``lanes`` access, where, and which lanes: there may be one in each program of a cluster."""
+    if space != "shared::cluster":
+        yield warp.memory if space == "global" else warp.shared, addresses, lanes
+        return
+    for first in np.unique(addresses[lanes] >> CLUSTER_SHIFT):
+        here = lanes & (addresses >> CLUSTER_SHIFT == first)
+        program, _ = warp.program.reach(int(first) << CLUSTER_SHIFT)
+        warp.visit(program, here)
+        yield program.shared, addresses - (int(first) << CLUSTER_SHIFT), here
 
 
 def _widen(raw: Array, preset: Array | None) -> Array:
@@ -113,25 +188,6 @@ def _widen(raw: Array, preset: Array | None) -> Array:
     if size < dtype.itemsize:
         raw = np.concatenate([raw, np.zeros((32, dtype.itemsize - size), np.uint8)], axis=1)
     return np.ascontiguousarray(raw).view(dtype)[:, 0]
-
-
-def _matrices(match: re.Match[str], inputs: Inputs) -> Compute:
-    """PTX ISA, ldmatrix: row j of matrix m is at the address that lane 8m + j gives."""
-    count, offset = int(match[1]), int(match[3])
-
-    def load(warp: Warp) -> Sequence[Array]:
-        where = inputs[0][1](warp.env).astype(np.int64) + offset
-        active = np.arange(32) < 8 * count
-        rows = warp.shared.load(where, np.dtype(np.int16), 8, 16, active, warp.threads)
-        made = []
-        for number in range(count):
-            matrix = rows[8 * number : 8 * number + 8]
-            if match[2]:
-                matrix = matrix.T
-            made.append(np.ascontiguousarray(matrix.reshape(32, 2)).view(np.int32)[:, 0])
-        return made
-
-    return load
 
 
 _ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
@@ -165,13 +221,13 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     operation = match[4]
 
     def atom(warp: Warp) -> Sequence[Array]:
-        where, mask = inputs[0][1](warp.env), active(warp.env).astype(np.bool_)
+        where, mask = inputs[0][1](warp.env), active(warp)
         values = [x(warp.env) for _, x in inputs[1:3]]
         made = np.zeros(32, dtype)
         for lane in np.flatnonzero(mask):
             operands = [v.view(dtype)[lane] for v in values if v.dtype.itemsize == dtype.itemsize]
             update = partial(_updated, operation, operands)
-            made[lane] = warp.memory.change(int(where[lane]), dtype, update, int(warp.threads[lane]))
+            made[lane] = warp.memory.change(int(where[lane]), dtype, update, int(warp.agents[lane]))
         return [made.view(values[0].dtype)]
 
     return atom

@@ -11,10 +11,10 @@ import numpy as np
 from .assembly import parse_assembly
 from .intrinsics import parse_call
 from .parse import Step, split_commas
-from .values import Array, SimulationError, operand, split_type, unsigned
+from .values import LANES, Array, Held, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from .warp import Warp
 
 _FLAGS = re.compile(r"\b(nuw|nsw|exact|disjoint|contract|fast|nnan|ninf|nsz|arcp|afn|reassoc|inbounds|volatile) ")
 _TYPE = re.compile(r"(ptr(?: addrspace\(\d\))?|<[^>]+>|\{[^}]+\}|\w+) (.+)")
@@ -28,48 +28,53 @@ def typed(text: str) -> tuple[str, str]:
     return match[1], match[2].strip()
 
 
-def parse_instruction(name: str, body: str) -> Step | None:
-    """The step for ``name = body``; None for a barrier."""
+def parse_instruction(name: str, body: str) -> list[Step]:
+    """The steps of ``name = body``."""
     if "asm " in body.split('"')[0]:
         return parse_assembly(name, body)
     if body.startswith(("call ", "tail call ")):
-        return parse_call(name, body)
+        return [parse_call(name, body)]
     opcode, rest = _FLAGS.sub("", body).split(" ", 1)
     maker = _MAKERS.get(opcode)
     if maker is None:
         raise SimulationError(f"the simulator does not know {body!r}")
     compute = maker(opcode, rest)
     if not name:
-        return lambda warp: _ignore(compute(warp))
+        return [lambda warp: _ignore(compute(warp))]
 
     def step(warp: Warp) -> None:
         warp.env[name] = compute(warp)
 
-    return step
+    return [step]
 
 
 def _ignore(value: object) -> None:
     del value
 
 
-Compute = Callable[["Warp"], Array]
+Compute = Callable[["Warp"], Held]
 
 
 # Arithmetic --------------------------------------------------------------------------------------------------
 
 
-def _truncated_division(x: Array, y: Array) -> Array:
-    """Division by zero is undefined; the simulator gives 0 (remainders too), as the interpreter does."""
-    divisor = np.where(y == 0, 1, y)
-    quotient = x // divisor
-    inexact = quotient * divisor != x
-    towards_zero = quotient + (inexact & ((x < 0) != (divisor < 0)))
-    return np.where(y == 0, 0, towards_zero).astype(x.dtype)
+def _defined(x: Array, y: Array, overflow: bool) -> None:
+    """Division by 0, and of the minimum by -1, is undefined in LLVM, whatever becomes of the result."""
+    if np.any(y == 0) or (overflow and np.any((y == -1) & (x == np.iinfo(x.dtype).min))):
+        raise SimulationError("an integer division is undefined: by 0, or of the minimum by -1")
+
+
+def _signed_division(x: Array, y: Array) -> Array:
+    _defined(x, y, overflow=True)
+    quotient: Array = x // y
+    towards_zero: Array = quotient + ((quotient * y != x) & ((x < 0) != (y < 0)))
+    return towards_zero.astype(x.dtype)
 
 
 def _unsigned_division(x: Array, y: Array) -> Array:
-    divisor = np.where(y == 0, 1, unsigned(y)).astype(unsigned(y).dtype)
-    return np.where(y == 0, 0, unsigned(x) // divisor).astype(divisor.dtype).view(x.dtype)
+    _defined(x, y, overflow=False)
+    quotient: Array = unsigned(x) // unsigned(y)
+    return quotient.view(x.dtype)
 
 
 def _shift_amount(y: Array) -> Array:
@@ -80,10 +85,10 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
-    "sdiv": _truncated_division,
+    "sdiv": _signed_division,
     "udiv": _unsigned_division,
-    "srem": lambda x, y: np.where(y == 0, 0, x - _truncated_division(x, y) * y),
-    "urem": lambda x, y: np.where(y == 0, 0, x - _unsigned_division(x, y) * y),
+    "srem": lambda x, y: x - _signed_division(x, y) * y,
+    "urem": lambda x, y: x - _unsigned_division(x, y) * y,
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
@@ -94,7 +99,6 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "fsub": lambda x, y: x - y,
     "fmul": lambda x, y: x * y,
     "fdiv": lambda x, y: x / y,
-    "frem": np.fmod,
 }
 
 
@@ -203,13 +207,15 @@ def _load(opcode: str, rest: str) -> Compute:
     type, place, *others = split_commas(rest)
     lanes, dtype = split_type(type)
     pointer_type, token = typed(place)
+    if pointer_type == "ptr":
+        return lambda warp: warp.env[token]  # a variable's value stands under the name of its address
     address, align = operand(pointer_type, token), _align(others)
     is_shared = "addrspace(3)" in pointer_type
 
     def load(warp: Warp) -> Array:
         where = address(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        loaded = memory.load(where, dtype, max(1, lanes), align, np.ones(len(where), np.bool_), warp.threads)
+        loaded = memory.load(where, dtype, max(1, lanes), align, warp.active, warp.agents)
         return loaded if lanes else loaded[:, 0]
 
     return load
@@ -219,16 +225,30 @@ def _store(opcode: str, rest: str) -> Compute:
     value, place, *others = split_commas(rest)
     held = operand(*typed(value))
     pointer_type, token = typed(place)
+    if pointer_type == "ptr":
+
+        def assign(warp: Warp) -> Array:
+            value = held(warp.env)
+            warp.env[token] = value
+            return value
+
+        return assign
     address, align = operand(pointer_type, token), _align(others)
     is_shared = "addrspace(3)" in pointer_type
 
     def store(warp: Warp) -> Array:
         where, data = address(warp.env), held(warp.env)
         memory = warp.shared if is_shared else warp.memory
-        memory.store(where, data.reshape(len(where), -1), align, np.ones(len(where), np.bool_), warp.threads)
+        memory.store(where, data.reshape(len(where), -1), align, warp.active, warp.agents)
         return where
 
     return store
+
+
+def _variable(opcode: str, rest: str) -> Compute:
+    """A variable of every thread; nothing but loads and stores uses its address."""
+    kind = split_type(rest)[1]
+    return lambda warp: np.zeros(LANES, kind)
 
 
 def _element_pointer(opcode: str, rest: str) -> Compute:
@@ -257,7 +277,14 @@ def _extract(opcode: str, rest: str) -> Compute:
 def _extract_value(opcode: str, rest: str) -> Compute:
     held, place = split_commas(rest)
     name, index = held.rsplit(" ", 1)[1], int(place)
-    return lambda warp: warp.env[name][index]
+
+    def extract(warp: Warp) -> Held:
+        struct = warp.env[name]
+        if not isinstance(struct, tuple):
+            raise SimulationError(f"{name} is no struct")
+        return struct[index]
+
+    return extract
 
 
 _MAKERS: dict[str, Callable[[str, str], Compute]] = {
@@ -265,7 +292,7 @@ _MAKERS: dict[str, Callable[[str, str], Compute]] = {
     **dict.fromkeys(
         (
             "trunc", "zext", "sext", "fptrunc", "fpext", "fptosi", "fptoui", "sitofp", "uitofp",
-            "bitcast", "inttoptr", "ptrtoint",
+            "bitcast", "inttoptr", "ptrtoint", "addrspacecast",
         ),
         _convert,
     ),
@@ -273,6 +300,7 @@ _MAKERS: dict[str, Callable[[str, str], Compute]] = {
     "icmp": _compare,
     "fcmp": _compare,
     "select": _select,
+    "alloca": _variable,
     "load": _load,
     "store": _store,
     "getelementptr": _element_pointer,

@@ -13,13 +13,13 @@ from deuteron.compiler.ir.types import BF16, F16, F32, F64
 from deuteron.compiler.targets.interpreter.numbers import fused
 
 from .parse import Step, split_commas
-from .values import Array, SimulationError, operand, split_type, unsigned
+from .values import LANES, Array, SimulationError, operand, split_type, unsigned
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from .barriers import Wait
+    from .warp import Warp
 
-_CALL = re.compile(r"(?:tail )?call (?:[\w]+ )*?(?:range\([^)]*\) )?([\w<> ]+|ptr.*?) @([\w.]+)\((.*)\)")
-_AXES = "xyz"
+_CALL = re.compile(r"(?:tail )?call (?:[\w]+ )*?(?:range\([^)]*\) )?([\w<> ]+|ptr.*?|\{.*?\}) @([\w.]+)\((.*)\)")
 
 
 def _round_even(x: Array) -> Array:
@@ -66,46 +66,112 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "deuteron_cos_f32": lambda x: np.cos(x.astype(np.float64)),
     "deuteron_sin_f64": np.sin,
     "deuteron_cos_f64": np.cos,
+    "deuteron_fmod_f32": np.fmod,
+    "deuteron_fmod_f64": np.fmod,
+}
+# Those in which lanes exchange values.
+_SHUFFLES: dict[str, Callable[..., Array]] = {
     "llvm.nvvm.shfl.sync.bfly": lambda _, x, lane, __: x[np.arange(32) ^ lane],
     "llvm.nvvm.shfl.sync.idx": lambda _, x, lane, __: x[lane & 31],
 }
-_BARRIERS = ("llvm.nvvm.barrier.cta.sync.aligned.all",)
 _NOTHING = ("llvm.assume",)
 
 
-def parse_call(name: str, body: str) -> Step | None:
-    """The step for a call; None for a barrier."""
+def parse_call(name: str, body: str) -> Step:
+    """The step for a call."""
     match = _CALL.match(body)
     if match is None:
         raise SimulationError(f"cannot read the call {body!r}")
     returns, callee = match[1].split()[-1] if "<" not in match[1] else match[1], match[2]
-    if callee in _BARRIERS:
-        return None
     if callee in _NOTHING:
         return lambda warp: None
     if callee.startswith("llvm.nvvm.read.ptx.sreg."):
         return _special_register(name, callee.removeprefix("llvm.nvvm.read.ptx.sreg."))
-    function = _FUNCTIONS.get(callee) or _FUNCTIONS.get(callee.rsplit(".", 1)[0])
+    inputs = [operand(*part.rsplit(" ", 1)) for part in split_commas(match[3])]
+    # Every barrier needs whole warps here, as the aligned ones do.
+    if order := _SYNCHRONISATION.get(callee.removeprefix("llvm.nvvm.").replace(".aligned", "")):
+        return _synchronisation(name, order, inputs)
+    together = callee.rsplit(".", 1)[0] in _SHUFFLES
+    function = {**_FUNCTIONS, **_SHUFFLES}.get(callee.rsplit(".", 1)[0]) or _FUNCTIONS.get(callee)
     if function is None:
         raise SimulationError(f"the simulator does not know @{callee}")
-    inputs = [operand(*part.rsplit(" ", 1)) for part in split_commas(match[3])]
     dtype = split_type(returns)[1]
 
     def step(warp: Warp) -> None:
+        if together:
+            warp.require_all_lanes("a shuffle")
         warp.env[name] = function(*(x(warp.env) for x in inputs)).astype(dtype)
 
     return step
 
 
-def _special_register(name: str, register: str) -> Step:
-    kind, axis = register.split(".")
-    place = _AXES.index(axis)
+def _number(values: Array) -> int:
+    return int(values[0])
 
-    def step(warp: Warp) -> None:
-        if kind == "tid":
-            warp.env[name] = warp.threads
-        else:
-            number = (warp.program if kind == "ctaid" else warp.grid)[place]
-            warp.env[name] = np.full(len(warp.threads), number, np.int32)
+
+def elect(warp: Warp) -> tuple[Array, Array]:
+    """elect.sync: the lowest lane, and whether a lane is that one."""
+    leader = int(np.flatnonzero(warp.active)[0])
+    return np.full(LANES, leader, np.int32), np.arange(LANES) == leader
+
+
+def synchronise_warp(warp: Warp) -> None:
+    """bar.warp.sync of the lanes that are here."""
+    warp.clocks.join(warp.agents[warp.active])
+
+
+# What they take after the warp, and what the warp waits for or gets.
+_SYNCHRONISATION: dict[str, Callable[..., Wait | tuple[Array, ...] | None]] = {
+    "barrier.cta.sync.all": lambda warp, number: warp.program.barriers.arrive(warp, number, None),
+    "barrier.cta.sync.count": lambda warp, *two: warp.program.barriers.arrive(warp, *two),
+    "barrier.cta.arrive.count": lambda warp, *two: warp.program.barriers.arrive(warp, *two, waits=False),
+    "bar.warp.sync": lambda warp, mask: synchronise_warp(warp),
+    "elect.sync": lambda warp, mask: elect(warp),
+    "barrier.cluster.arrive": lambda warp: warp.program.cluster.barrier.arrive(warp),
+    "barrier.cluster.wait": lambda warp: warp.program.cluster.barrier.wait(warp),
+}
+
+
+def _synchronisation(
+    name: str, run: Callable[..., Wait | tuple[Array, ...] | None], inputs: list[Callable[..., Array]]
+) -> Step:
+    def step(warp: Warp) -> Wait | None:
+        made = run(warp, *(_number(x(warp.env)) for x in inputs))
+        if isinstance(made, tuple):
+            warp.env[name] = made
+            return None
+        return made
 
     return step
+
+
+def _program_id(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.ids[axis]
+
+
+def _grid_size(axis: int) -> Callable[[Warp], int]:
+    return lambda warp: warp.program.grid[axis]
+
+
+_REGISTERS: dict[str, Callable[[Warp], int]] = {
+    "ntid.x": lambda warp: warp.program.num_warps * LANES,
+    "cluster.ctarank": lambda warp: warp.program.rank,
+    "cluster.ctaid.x": lambda warp: warp.program.rank,
+    "cluster.nctarank": lambda warp: len(warp.program.cluster.programs),
+    "cluster.nctaid.x": lambda warp: len(warp.program.cluster.programs),
+    "clusterid.x": lambda warp: warp.program.ids[0] // len(warp.program.cluster.programs),
+    "nclusterid.x": lambda warp: warp.program.grid[0] // len(warp.program.cluster.programs),
+    "warpid": lambda warp: warp.number,
+    **{f"ctaid.{axis}": _program_id(place) for place, axis in enumerate("xyz")},
+    **{f"nctaid.{axis}": _grid_size(place) for place, axis in enumerate("xyz")},
+}
+
+
+def _special_register(name: str, register: str) -> Step:
+    if register in ("tid.x", "laneid"):
+        lanes = np.arange(LANES, dtype=np.int32)
+        return lambda warp: warp.env.__setitem__(name, warp.threads if register == "tid.x" else lanes)
+    if register not in _REGISTERS:
+        raise SimulationError(f"the simulator does not know the register {register}")
+    read = _REGISTERS[register]
+    return lambda warp: warp.env.__setitem__(name, np.full(LANES, read(warp), np.int32))

@@ -1,31 +1,21 @@
-"""Launches: grids of programs, programs of warps, warps from barrier to barrier."""
+"""Launches: grids of clusters, clusters of programs, programs of warps."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from .memory import GlobalMemory, SimulatedMemory
+from .clocks import Clocks
+from .memory import GlobalMemory
 from .parse import Kernel, parse_kernel
-from .values import LANES, Array, Held, SimulationError, split_type
+from .schedule import Order, run_cluster
+from .tensor_map import SimulatedTensorMap
+from .values import LANES, Array, SimulationError, split_type
+from .warp import Cluster, Program
 
-Argument = np.ndarray | int | float
-
-
-class Warp:
-    """The state of one warp of one program."""
-
-    def __init__(self, number: int, program: tuple[int, ...], grid: tuple[int, ...]) -> None:
-        self.number = number
-        self.program = program
-        self.grid = grid
-        self.env: dict[str, Held] = {}
-        self.threads = np.arange(LANES, dtype=np.int32) + number * LANES
-        self.shared: SimulatedMemory
-        self.memory: GlobalMemory
-        self.waiting = False
+Argument = np.ndarray | int | float | SimulatedTensorMap
 
 
 def simulate(
@@ -34,67 +24,54 @@ def simulate(
     arguments: Sequence[Argument],
     num_warps: int,
     shared_bytes: int = 0,
-    order: Callable[[int], Sequence[int]] = range,
+    order: Order = range,
+    cluster: int = 1,
 ) -> None:
     """Run the kernel in ``llvm`` for every program of ``grid``; arrays among ``arguments`` are changed in place.
 
-    ``order(num_warps)``: in which order warps run between two barriers.
+    ``arguments``: arrays for pointers (one that is given twice is one), tensor maps for descriptors, and numbers.
+    ``order(n)``: in which order n warps run, asked for every round of turns (and which of n asynchronous operations
+    ends first). ``cluster``: programs that run together, along the first axis of the grid; other programs run one
+    after the other.
 
     Raises:
         SimulationError: an access outside the arrays, not aligned, or to shared memory that was never written; two
-            threads that touch the same byte with no barrier between; warps that do not meet at a barrier; branches
-            that diverge inside a warp.
+            accesses to the same byte with nothing to order them; warps that wait for each other; barriers and
+            asynchronous operations that are not used as PTX demands.
     """
     kernel = parse_kernel(llvm)
     whole = (*grid, 1, 1, 1)[:3]
-    memory = GlobalMemory([a for a in arguments if isinstance(a, np.ndarray)])
+    if whole[0] % cluster:
+        raise SimulationError(f"{whole[0]} programs cannot be split into clusters of {cluster}")
+    clocks = Clocks(num_warps * LANES * cluster)
+    memory = GlobalMemory([array for a in arguments for array in _arrays(a)], clocks)
     values = _argument_values(kernel, arguments, memory)
     with np.errstate(all="ignore"):
-        for program in itertools.product(*(range(n) for n in whole)):
-            shared = SimulatedMemory("shared memory", shared_bytes, initialised=False)
-            shared.valid[:] = True
-            warps = []
-            for number in range(num_warps):
-                warp = Warp(number, program, whole)
-                warp.shared, warp.memory = shared, memory
-                warp.env.update(values)
-                warps.append(warp)
-            _run_program(kernel, warps, list(order(num_warps)))
+        for first in itertools.product(range(0, whole[0], cluster), *(range(n) for n in whole[1:])):
+            clocks.begin(num_warps * LANES * cluster)
+            together = Cluster(memory, clocks)
+            for rank in range(cluster):
+                ids = (first[0] + rank, *first[1:])
+                together.programs.append(Program(together, rank, ids, whole, num_warps, shared_bytes))
+            for program in together.programs:
+                for warp in program.warps:
+                    warp.env.update(values)
+            run_cluster(kernel, together, order)
     memory.read_back()
 
 
+def _arrays(argument: Argument) -> list[np.ndarray]:
+    if isinstance(argument, SimulatedTensorMap):
+        return [argument.array]
+    return [argument] if isinstance(argument, np.ndarray) else []
+
+
 def _argument_values(kernel: Kernel, arguments: Sequence[Argument], memory: GlobalMemory) -> dict[str, Array]:
-    starts = iter(memory.starts)
     values: dict[str, Array] = {}
     for (name, type), argument in zip(kernel.parameters, arguments, strict=True):
-        number = next(starts) if isinstance(argument, np.ndarray) else argument
+        if isinstance(argument, SimulatedTensorMap):
+            number: int | float = memory.add_tensor_map(argument)
+        else:
+            number = memory.start(argument) if isinstance(argument, np.ndarray) else argument
         values[name] = np.full(LANES, number, split_type(type)[1])
     return values
-
-
-def _run_program(kernel: Kernel, warps: list[Warp], order: list[int]) -> None:
-    runs = [_run_warp(kernel, warp) for warp in warps]
-    alive = set(order)
-    while alive:
-        ended = {number for number in order if number in alive and next(runs[number], None) is None}
-        if ended and ended != alive:
-            raise SimulationError("some warps wait at a barrier that others never reach")
-        alive -= ended
-        for memory in (warps[0].shared, warps[0].memory):
-            memory.log.barrier()
-
-
-def _run_warp(kernel: Kernel, warp: Warp) -> Iterator[bool]:
-    """Run to the end, yielding at each barrier."""
-    label, before = "entry", ""
-    while label:
-        block = kernel.blocks[label]
-        chosen = [phi(warp, before) for phi in block.phis]
-        for (name, _), value in zip(block.phi_names, chosen, strict=True):
-            warp.env[name] = value
-        for step in block.steps:
-            if step is None:
-                yield True
-            else:
-                step(warp)
-        before, label = label, block.next(warp)

@@ -5,27 +5,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .values import Array, SimulationError, operand
+from .values import Held, SimulationError, held_operand, operand
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from .barriers import Wait
+    from .warp import Lanes, Warp
 
-Step = Callable[["Warp"], None]
-Phi = Callable[["Warp", str], Array]
+#: Does one thing; what it returns the warp has to wait for.
+Step = Callable[["Warp"], "Wait | None"]
+Phi = Callable[["Warp", str], Held]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A branch that the lanes in ``taken`` take to ``yes``, others to ``no``."""
+
+    taken: Lanes
+    yes: str
+    no: str
 
 
 @dataclass
 class SimulatedBlock:
-    """One basic block; a step of None is a barrier."""
+    """One basic block; ``next`` is where the warp goes from here, "" at the end."""
 
     phi_names: list[tuple[str, str]] = field(default_factory=list)
     phis: list[Phi] = field(default_factory=list)
-    steps: list[Step | None] = field(default_factory=list)
-    next: Callable[[Warp], str] = lambda warp: ""
+    steps: list[Step] = field(default_factory=list)
+    next: Callable[[Warp], str | Split] = lambda warp: ""
+    successors: tuple[str, ...] = ()
 
 
 @dataclass
@@ -34,6 +47,25 @@ class Kernel:
 
     parameters: list[tuple[str, str]]
     blocks: dict[str, SimulatedBlock]
+
+    def meeting_point(self, label: str) -> str:
+        """The immediate post-dominator of a block: the next one that all paths from it pass; "" is the end."""
+        after = self._post_dominators[label] - {label}
+        return max(after, key=lambda other: len(self._post_dominators.get(other, ())), default="")
+
+    @cached_property
+    def _post_dominators(self) -> dict[str, frozenset[str]]:
+        every = frozenset(self.blocks)
+        found = dict.fromkeys(self.blocks, every)
+        changed = True
+        while changed:
+            changed = False
+            for label in reversed(self.blocks):
+                after = [found[s] for s in self.blocks[label].successors]
+                new = frozenset.intersection(*after) | {label} if after else frozenset({label})
+                changed |= new != found[label]
+                found[label] = new
+        return found
 
 
 _DEFINE = re.compile(r"define ptx_kernel void @[\w.$]+\((.*)\) #0 \{")
@@ -61,13 +93,13 @@ def parse_kernel(llvm: str) -> Kernel:
         if text.endswith(":") and not line.startswith(" "):
             block = kernel.blocks[text[:-1]] = SimulatedBlock()
         elif text.startswith(("br ", "ret ")):
-            block.next = _terminator(text)
+            block.next, block.successors = _terminator(text)
         elif "= phi " in text:
             _add_phi(block, text)
         else:
             match = _RESULT.fullmatch(text)
             name, body = (match[1], match[2]) if match else ("", text)
-            block.steps.append(parse_instruction(name, body))
+            block.steps += parse_instruction(name, body)
     return kernel
 
 
@@ -97,24 +129,25 @@ def _add_phi(block: SimulatedBlock, text: str) -> None:
     parts = _PHI.fullmatch(match[2]) if match else None
     if match is None or parts is None:
         raise SimulationError(f"cannot read the phi {text!r}")
-    arms = {label: operand(parts[1], value) for value, label in _ARM.findall(parts[2])}
+    arms = {label: held_operand(parts[1], value) for value, label in _ARM.findall(parts[2])}
     block.phi_names.append((match[1], parts[1]))
     block.phis.append(lambda warp, before: arms[before](warp.env))
 
 
-def _terminator(text: str) -> Callable[[Warp], str]:
+def _terminator(text: str) -> tuple[Callable[[Warp], str | Split], tuple[str, ...]]:
     if text.startswith("ret"):
-        return lambda warp: ""
+        return lambda warp: "", ()
     match = _BRANCH.match(text)
     if match is None:
         target = text.split("%")[1].split(",")[0]
-        return lambda warp: target
+        return lambda warp: target, (target,)
     condition, yes, no = operand("i1", match[1]), match[2], match[3]
 
-    def choose(warp: Warp) -> str:
+    def choose(warp: Warp) -> str | Split:
         taken = condition(warp.env).astype(np.bool_)
-        if taken.any() != taken.all():
-            raise SimulationError(f"a branch diverges inside a warp: {text}")
-        return yes if taken.all() else no
+        here = taken[warp.active]
+        if here.all():
+            return yes
+        return Split(taken, yes, no) if here.any() else no
 
-    return choose
+    return choose, (yes, no)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .values import LANES, Array
 
-_TYPES = {
+ELEMENTS = {
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "tf32": np.float32,
@@ -27,16 +27,11 @@ _GROUP, _IN_GROUP = _LANE >> 2, _LANE & 3
 
 def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
     """The four D registers: operands are four words of A, two of B, four elements of C."""
-    dtype = np.dtype(_TYPES[kind])
+    dtype = np.dtype(ELEMENTS[kind])
     per_word = 4 // dtype.itemsize
     depth = int(shape.split("k")[1])
     exact = np.int64 if dtype.kind in "iu" else np.float64
-    a, b = np.zeros((16, depth), exact), np.zeros((depth, 8), exact)
-    for register in range(4):
-        elements = _elements(operands[register], dtype, per_word)
-        rows = _GROUP + 8 * (register & 1)
-        for i in range(per_word):
-            a[rows, _IN_GROUP * per_word + i + (register >> 1) * 4 * per_word] = elements[:, i]
+    a, b = gather_rows(operands[:4], kind).astype(exact), np.zeros((depth, 8), exact)
     for register in range(2):
         elements = _elements(operands[4 + register], dtype, per_word)
         for i in range(per_word):
@@ -48,6 +43,18 @@ def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
         acc = operands[6 + register]
         made.append((product[rows, columns] + acc).astype(acc.dtype))
     return made
+
+
+def gather_rows(words: Sequence[Array], kind: str) -> Array:
+    """The 16 rows of A whose elements are in four words of each lane, for mma.sync and for each warp of a wgmma."""
+    dtype = np.dtype(ELEMENTS[kind])
+    per_word = 4 // dtype.itemsize
+    a = np.zeros((16, 8 * per_word), dtype)
+    for register, word in enumerate(words):
+        elements = _elements(word, dtype, per_word)
+        for i in range(per_word):
+            a[_GROUP + 8 * (register & 1), _IN_GROUP * per_word + i + (register >> 1) * 4 * per_word] = elements[:, i]
+    return a
 
 
 def _elements(word: Array, dtype: np.dtype[np.generic], per_word: int) -> Array:

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -16,9 +16,19 @@ from deuteron.compiler.errors import DeuteronError
 
 LANES = 32
 Array = npt.NDArray[Any]  # the element type is known when the code runs
-#: What a name stands for: an array of shape (32,), a vector (32, n), or a struct as a tuple.
-Held = Array | tuple[Array, ...]
+
+
+class Pending(Protocol):
+    """A register that an asynchronous operation writes."""
+
+    def read(self) -> Array:
+        """The value; raises SimulationError before the operation was waited for."""
+
+
+#: What a name stands for: an array of shape (32,), a vector (32, n), a register in flight, or a struct as a tuple.
+Held = Array | Pending | tuple["Array | Pending", ...]
 Operand = Callable[[dict[str, Held]], Array]
+HeldOperand = Callable[[dict[str, Held]], Held]
 
 _SCALARS = {
     "i1": np.dtype(np.bool_),
@@ -66,13 +76,24 @@ def operand(type: str, token: str) -> Operand:
 
         def look_up(env: dict[str, Held]) -> Array:
             held = env[token]
-            if isinstance(held, tuple):
-                raise SimulationError(f"{token} is a struct")
-            return held
+            return held if isinstance(held, np.ndarray) else _settled(token, held)
 
         return look_up
     value = constant(type, token)
     return lambda env: value
+
+
+def held_operand(type: str, token: str) -> HeldOperand:
+    """As ``operand``, for what only passes a register on: it may be in flight."""
+    if token.startswith("%"):
+        return lambda env: env[token]
+    return operand(type, token)
+
+
+def _settled(token: str, held: Pending | tuple[Array | Pending, ...]) -> Array:
+    if isinstance(held, tuple):
+        raise SimulationError(f"{token} is a struct")
+    return held.read()
 
 
 def constant(type: str, token: str) -> Array:
@@ -91,7 +112,7 @@ def _number(type: str, token: str, dtype: np.dtype[np.generic]) -> object:
     if type == "i1":
         return token in ("true", "1", "-1")
     if not is_float(type):
-        return int(token)
+        return np.array(int(token) % (1 << 8 * dtype.itemsize)).astype(unsigned(np.empty(0, dtype)).dtype).view(dtype)
     if token.startswith("0xH"):
         return np.uint16(int(token[3:], 16)).view(np.float16)
     if token.startswith("0xR"):

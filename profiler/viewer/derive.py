@@ -136,11 +136,13 @@ class _Deriver:
                 hint="use another metric",
             )
         seconds = self.seconds("time")
+        quantities = {"bytes", *(f"flops{width}" for width in FLOPS_WIDTHS)} & set(frame.columns)
+        for quantity in sorted(quantities):
+            self.column(quantity)
         flops = get_min_time_flops(frame, self.devices)["min_time"]
         traffic = get_min_time_bytes(frame, self.devices)["min_time"]
         util = np.fmax(flops, traffic) / seconds
-        quantities = {"bytes", *(f"flops{width}" for width in FLOPS_WIDTHS)}
-        if not quantities & set(frame.columns):
+        if not quantities:
             util = util * np.nan
         return util.mask(frame["device_id"].isna())
 
@@ -209,7 +211,7 @@ def _rows_of(df: pd.DataFrame, kind: str, index: str) -> pd.Series:
     rows = df["device_id"] == index
     if "device_type" in df.columns:
         # Without this, kernels of CPU 0 would be held against the peaks of GPU 0.
-        rows &= df["device_type"].map(lambda given: _DEVICE_TYPES.get(given, given)) == kind
+        rows &= df["device_type"].map(lambda given: _DEVICE_TYPES.get(str(given), given)) == kind
     return rows
 
 

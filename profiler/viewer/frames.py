@@ -26,6 +26,7 @@ DeviceInfo = dict[str, dict[str, dict[str, object]]]
 
 # hatchet keeps these columns beside the metrics.
 _TAKEN_COLUMNS = frozenset({"name", "node", "_hatchet_nid", "_missing_node"})
+_WHOLE = 1 << 63
 # file:line@function, and file:function@line of older files.
 _PYTHON_FRAME = re.compile(r"^(?P<file>.+?):(?:(?P<line>\d+)@(?P<function>.+)|.+@\d+)$")
 
@@ -104,7 +105,7 @@ def get_raw_metrics(database: Literal) -> tuple[ht.GraphFrame, list[str], list[s
     require_extras("viewer", by="the profile viewer")
     database = remove_frames(database)
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
-    depth = _check_columns(database[0])
+    depth = _check_frames(database[0])
     import hatchet as ht
 
     with recursion_for(depth):
@@ -118,21 +119,48 @@ def get_raw_metrics(database: Literal) -> tuple[ht.GraphFrame, list[str], list[s
     return gf, inclusive, exclusive, devices
 
 
-def _check_columns(root: dict[str, object]) -> int:
-    """Refuse metric names that hatchet uses itself; returns the depth of the tree."""
+def _check_frames(root: dict[str, object]) -> int:
+    """Refuse what hatchet cannot hold, and make numbers beyond 64 bits floats; returns the depth of the tree."""
     deepest = 0
     pending = [(root, 1)]
     while pending:
         node, depth = pending.pop()
         deepest = max(deepest, depth)
-        clash = _TAKEN_COLUMNS & cast(dict[str, object], node["metrics"]).keys()
+        _check_description(node)
+        metrics = cast(dict[str, object], node["metrics"])
+        clash = _TAKEN_COLUMNS & metrics.keys()
         if clash:
             raise MalformedProfile(
                 f"frame {_name(node)!r} has a metric called {sorted(clash)[0]!r}, a name the viewer uses itself",
                 hint="rename the metric",
             )
+        node["metrics"] = {name: _shown(node, name, value) for name, value in metrics.items()}
         pending.extend((child, depth + 1) for child in _children(node))
     return deepest
+
+
+def _check_description(node: dict[str, object]) -> None:
+    frame = cast(dict[str, object], node["frame"])
+    if not frame["name"]:
+        raise MalformedProfile("a frame has an empty name", hint="give every scope a name")
+    for key, value in frame.items():
+        if not isinstance(value, str | int | float | None):
+            raise MalformedProfile(
+                f"frame {_name(node)!r} has the {key} {value!r}, which is no text", hint='write "type": "function"'
+            )
+
+
+def _shown(node: dict[str, object], name: str, value: object) -> object:
+    """A column takes integers of 64 bits; a larger one is shown as the nearest float."""
+    if not isinstance(value, int) or -_WHOLE <= value < _WHOLE:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise MalformedProfile(
+            f"metric {name!r} of frame {_name(node)!r} is a number of more than 308 digits",
+            hint="metrics are numbers up to 1.8e308",
+        ) from None
 
 
 @contextmanager

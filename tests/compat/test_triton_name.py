@@ -59,6 +59,36 @@ def test_program_runs_with_its_arguments(tmp_path: Path):
     assert done.stdout.strip() == "['a', '--b'] __main__"
 
 
+MODULES = """
+import triton
+import triton.backends.compiler
+import triton.compiler.compiler
+from triton.compiler import CompiledKernel
+from triton.runtime.autotuner import OutOfResources
+from triton.runtime.cache import triton_key
+from triton.runtime.jit import JITFunction, KernelInterface
+
+@triton.autotune([triton.Config({})], [])
+@triton.jit
+def kernel(x_ptr):
+    pass
+
+assert isinstance(kernel, KernelInterface) and isinstance(kernel.fn, JITFunction)
+assert triton.compiler.compiler.CompiledKernel is CompiledKernel
+assert OutOfResources is triton.OutOfResources
+target = triton.runtime.driver.active.get_current_target()
+assert isinstance(target, triton.backends.compiler.GPUTarget) and not triton.backends.backends
+assert triton_key() == triton_key() != ""
+"""
+
+
+def test_modules_that_libraries_import(tmp_path: Path):
+    script = tmp_path / "program.py"
+    script.write_text(MODULES)
+    done = run(str(script))
+    assert done.returncode == 0, done.stderr
+
+
 def test_missing_script_is_a_message():
     done = run("nowhere.py")
     assert done.returncode == 2

@@ -27,7 +27,7 @@ from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
 from deuteron.compiler.tile.passes import optimize
-from simulator import simulate
+from simulator import simulate_launch
 
 ELEMENTS = {
     np.dtype(name): scalar
@@ -114,7 +114,7 @@ def _ptx_program(function: Function, target: Target, schedule: Schedule) -> nvpt
 def _run_simulated(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
     schedule = Schedule(num_warps=2, enable_fp_fusion=False)
     program = _ptx_program(function, Target.parse("cuda:90a"), schedule)
-    simulate(program.llvm, grid, arguments, program.num_warps, program.shared_bytes)
+    simulate_launch(lambda denied: program, grid, arguments)
 
 
 def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
@@ -122,7 +122,7 @@ def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Arg
     target = Target.parse(device.target)
     program = _ptx_program(function, target, schedule)
     metadata = KernelMetadata(
-        program.name, device.target, "", program.num_warps, 1, 1, shared_bytes=program.shared_bytes
+        program.name, device.target, "", program.num_warps, 1, 1, program.recipe, shared_bytes=program.shared_bytes
     )
     signature = {q.name: parse_argument_type(str(q.value.type.elem)) for q in function.parameters}
     ptx = nvptx.emit_ptx(program, target, schedule)

@@ -29,7 +29,7 @@ class Kernel:
     tags: set[str] = field(default_factory=set)
 
 
-F32, F16, INT = "*fp32:16", "*fp16:16", "i32:16"
+F32, F16, BF16, F8, INT = "*fp32:16", "*fp16:16", "*bf16:16", "*fp8e4nv:16", "i32:16"
 STRIDES = {f"stride_{n}": INT for n in ("am", "bk", "cm")} | {f"stride_{n}": "i32:1" for n in ("ak", "bn", "cn")}
 KERNELS = [
     Kernel(
@@ -47,10 +47,78 @@ KERNELS = [
         num_warps=8,
     ),
     Kernel(
+        "softmax",
+        "online_softmax_kernel",
+        dict.fromkeys(("output_ptr", "input_ptr"), F32) | {"n_cols": INT},
+        {"BLOCK_SIZE": 4096},
+        num_warps=16,
+    ),
+    Kernel(
+        "softmax",
+        "softmax_backward_kernel",
+        dict.fromkeys(("dx_ptr", "dy_ptr", "y_ptr"), F32) | {"n_cols": INT},
+        {"BLOCK_SIZE": 4096},
+        num_warps=16,
+    ),
+    Kernel(
         "layer_norm",
         "layer_norm_fwd",
         dict.fromkeys(("X", "Y", "W", "B", "Mean", "Rstd"), F32) | {"stride": INT, "N": "i32", "eps": "fp32"},
         {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "layer_norm",
+        "layer_norm_dx",
+        dict.fromkeys(("DX", "DY", "X", "W", "Mean", "Rstd"), F32) | {"N": INT},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "layer_norm",
+        "layer_norm_partials",
+        dict.fromkeys(("DW", "DB", "DY", "X", "Mean", "Rstd"), F32) | {"M": "i32", "N": INT, "rows_each": "i32"},
+        {"BLOCK_M": 16, "BLOCK_N": 64},
+    ),
+    Kernel(
+        "rms_norm",
+        "rms_norm_fwd",
+        dict.fromkeys(("X", "Y", "W", "Rstd"), BF16) | {"Rstd": F32, "N": INT, "eps": "fp32"},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "rms_norm",
+        "rms_norm_dx",
+        dict.fromkeys(("DX", "DY", "X", "W"), BF16) | {"Rstd": F32, "N": INT},
+        {"BLOCK_SIZE": 1024},
+    ),
+    Kernel(
+        "rms_norm",
+        "rms_norm_partials",
+        {"DW": F32, "DY": BF16, "X": BF16, "Rstd": F32, "M": "i32", "N": INT, "rows_each": "i32"},
+        {"BLOCK_M": 16, "BLOCK_N": 64},
+    ),
+    Kernel(
+        "rms_norm",
+        "sum_groups",
+        {"Out": F32, "Partials": F32, "groups": "i32", "N": INT},
+        {"BLOCK_M": 32, "BLOCK_N": 64},
+    ),
+    Kernel(
+        "split_k",
+        "partial_products",
+        {"a_ptr": BF16, "b_ptr": BF16, "parts_ptr": F32, "M": "i32", "N": INT, "K": INT},
+        {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT_K": 8},
+    ),
+    Kernel(
+        "split_k",
+        "sum_parts",
+        {"parts_ptr": F32, "c_ptr": BF16, "size": "i32"},
+        {"SPLIT_K": 8, "BLOCK": 1024},
+    ),
+    Kernel(
+        "attention",
+        "row_products",
+        {"Out": F16, "DOut": F16, "Delta": F32, "N": "i32"},
+        {"HEAD": 128, "BLOCK_M": 64},
     ),
     Kernel(
         "matmul",
@@ -86,6 +154,40 @@ KERNELS = [
 ]
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One of the attention kernels: its pointers beside Q, K and V, and its scalars."""
+
+    name: str
+    pointers: dict[str, str]
+    scalars: tuple[str, ...]
+    blocks: dict[str, int]
+
+
+ROW = {"Lse": F32, "Delta": F32}
+PASSES = [
+    Pass("attention_forward", {"Out": "*", "Lse": F32}, ("scale",), {"BLOCK_M": 64, "BLOCK_N": 64}),
+    Pass(
+        "attention_dkdv",
+        {"DOut": "*", **ROW, "DK": "*", "DV": "*"},
+        ("scale", "sm_scale"),
+        {"BLOCK_M": 32, "BLOCK_N": 64},
+    ),
+    Pass("attention_dq", {"DOut": "*", **ROW, "DQ": "*"}, ("scale", "sm_scale"), {"BLOCK_M": 64, "BLOCK_N": 32}),
+]
+
+
+def compile_attention(kernel: Pass, target: str, data: str, head: int, causal: bool):
+    result = BF16 if data == F8 else data
+    pointers = {"Q": data, "K": data, "V": data} | {n: result if t == "*" else t for n, t in kernel.pointers.items()}
+    return compile(
+        KernelSource.from_file(EXAMPLES / "attention.py", kernel.name),
+        signature=pointers | {"N": INT} | dict.fromkeys(kernel.scalars, "fp32"),
+        constexprs=kernel.blocks | {"HEAD": head, "CAUSAL": causal},
+        target=target,
+    )
+
+
 def run(script: str, *options: str, stdin: str = "", **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, f"{script}.py", *options],
@@ -112,7 +214,7 @@ def test_example_runs_on_the_gpu(script: str):
     assert run(script, "--device", "cuda:0")
 
 
-@pytest.mark.parametrize("script", ["vector_add", "heuristics"])
+@pytest.mark.parametrize("script", ["vector_add", "heuristics", "attention", "layer_norm", "rms_norm", "split_k"])
 def test_example_runs_under_the_interpreter(script: str):
     assert run(script, TRITON_INTERPRET="1")
 
@@ -144,3 +246,23 @@ def test_kernel_assembles_without_spills(kernel: Kernel, target: str):
     assert len(compiled.asm["cubin"]) > 0
     assert compiled.metadata.spills == 0
     assert compiled.metadata.registers
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("data", [F16, BF16])
+@pytest.mark.parametrize("kernel", PASSES, ids=lambda k: k.name)
+def test_attention_assembles_without_spills(kernel: Pass, data: str, causal: bool, target: str):
+    compiled = compile_attention(kernel, target, data, 64, causal)
+    assert len(compiled.asm["cubin"]) > 0
+    assert compiled.metadata.spills == 0
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize("kernel", PASSES, ids=lambda k: k.name)
+def test_attention_of_wide_heads_assembles(kernel: Pass, target: str):
+    assert len(compile_attention(kernel, target, BF16, 128, True).asm["cubin"]) > 0
+
+
+def test_fp8_attention_assembles():
+    assert len(compile_attention(PASSES[0], "cuda:90a", F8, 128, True).asm["cubin"]) > 0

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,7 @@ def load(name: str) -> ModuleType:
 
 HARNESS = load("harness")
 ADD, SOFTMAX, NORM, MATMUL, DROPOUT = (load(n) for n in ("vector_add", "softmax", "layer_norm", "matmul", "dropout"))
+ATTENTION, RMS, SPLIT_K = (load(n) for n in ("attention", "rms_norm", "split_k"))
 
 on_devices = pytest.mark.parametrize(
     "device",
@@ -76,6 +78,112 @@ def test_layer_norm(device, rows: int, columns: int, seed: int):
     inputs = (device.array(v.copy()) for v in (x, weight, bias))
     NORM.layer_norm(*inputs, out, mean, rstd)
     assert error(device.numpy(out), NORM.reference(x, weight, bias)) <= 1e-4
+
+
+@on_devices
+@given(rows=st.integers(1, 20), columns=st.integers(1, 3000), longest=st.sampled_from([64, 256]), seed=seeds)
+@settings(max_examples=12)
+def test_softmax_of_rows_longer_than_a_block(device, rows: int, columns: int, longest: int, seed: int):
+    x = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32) * 5
+    out = device.empty((rows, columns))
+    SOFTMAX.softmax(device.array(x), out, longest=longest)
+    assert error(device.numpy(out), SOFTMAX.reference(x)) <= 1e-5
+
+
+@on_devices
+@given(rows=st.integers(1, 20), columns=st.integers(2, 6000), seed=seeds)
+@settings(max_examples=12)
+def test_softmax_backward(device, rows: int, columns: int, seed: int):
+    x, dy = np.random.default_rng(seed).standard_normal((2, rows, columns), dtype=np.float32)
+    y = SOFTMAX.reference(x).astype(np.float32)
+    dx = device.empty((rows, columns))
+    SOFTMAX.softmax_backward(device.array(dy), device.array(y), dx)
+    assert error(device.numpy(dx), SOFTMAX.reference_backward(dy, y)) <= 1e-5
+
+
+@on_devices
+@given(rows=st.integers(1, 90), columns=st.integers(16, 6000), seed=seeds)
+@settings(max_examples=12)
+def test_layer_norm_backward(device, rows: int, columns: int, seed: int):
+    """From 16 columns on: in rows of one or two the terms of dx cancel, and nothing but rounding is left."""
+    rng = np.random.default_rng(seed)
+    x, dy = rng.standard_normal((2, rows, columns), dtype=np.float32) * 3 + 1
+    weight = rng.standard_normal(columns, dtype=np.float32)
+    statistics = (x.mean(axis=1), 1 / np.sqrt(x.astype(np.float64).var(axis=1) + 1e-5).astype(np.float32))
+    inputs = (device.array(v) for v in (dy, x, weight, *statistics))
+    outputs = [device.empty((rows, columns)), device.empty(columns), device.empty(columns)]
+    partials = [device.empty((NORM.groups_of_rows(columns), columns)) for _ in range(2)]
+    NORM.layer_norm_backward(*inputs, *outputs, partials)
+    for found, wanted in zip(outputs, NORM.reference_backward(dy, x, weight).values(), strict=True):
+        assert error(device.numpy(found), wanted) <= 1e-4
+
+
+@on_devices
+@given(rows=st.integers(1, 90), columns=st.integers(16, 6000), seed=seeds)
+@settings(max_examples=12)
+def test_rms_norm(device, rows: int, columns: int, seed: int):
+    """From 16 columns on: in rows of one or two the terms of dx cancel, and nothing but rounding is left."""
+    rng = np.random.default_rng(seed)
+    x, dy = rng.standard_normal((2, rows, columns), dtype=np.float32) * 3 + 1
+    weight = rng.standard_normal(columns, dtype=np.float32)
+    x_, dy_, weight_ = (device.array(v) for v in (x, dy, weight))
+    y, dx = device.empty((rows, columns)), device.empty((rows, columns))
+    rstd, dweight = device.empty(rows), device.empty(columns)
+    RMS.rms_norm(x_, weight_, y, rstd)
+    RMS.rms_norm_backward(dy_, x_, weight_, rstd, dx, dweight, device.empty((RMS.groups_of_rows(columns), columns)))
+    assert error(device.numpy(y), RMS.reference(x, weight)) <= 1e-5
+    for found, wanted in zip((dx, dweight), RMS.reference_backward(dy, x, weight).values(), strict=True):
+        assert error(device.numpy(found), wanted) <= 1e-4
+
+
+#: Blocks small enough that short sequences have whole and cut ones.
+SMALL = {"BLOCK_M": 32, "BLOCK_N": 16}
+
+
+@on_devices
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f16", 4e-3), ("bf16", 3e-2)])
+@given(heads=st.integers(1, 3), length=st.integers(1, 130), d=st.sampled_from([64, 128]), seed=seeds)
+@settings(max_examples=6)
+def test_attention(device, dtype: str, tolerance: float, causal: bool, heads: int, length: int, d: int, seed: int):
+    rng = np.random.default_rng(seed)
+    kind = device.numpy(device.empty(1, dtype)).dtype
+    q, k, v, d_out = rng.standard_normal((4, heads, length, d)).astype(kind)
+    inputs = [device.array(x.copy()) for x in (q, k, v)]
+    out, dq, dk, dv = (device.empty((heads, length, d), dtype) for _ in range(4))
+    lse, delta = (device.empty((heads, length)) for _ in range(2))
+    ATTENTION.forward(*inputs, out, lse, causal, SMALL)
+    swapped = {"BLOCK_M": 16, "BLOCK_N": 32}
+    ATTENTION.backward(*inputs, out, lse, device.array(d_out.copy()), delta, dq, dk, dv, causal, swapped, SMALL)
+    wanted = ATTENTION.reference(q, k, v, d_out, causal)
+    # One key has a constant probability: the gradients of its query and of itself are 0 but for rounding.
+    scale = max(np.abs(w).max() for w in wanted.values())
+    for name, found in {"out": out, "dq": dq, "dk": dk, "dv": dv}.items():
+        difference = np.abs(device.numpy(found).astype(np.float64) - wanted[name]).max()
+        assert difference <= tolerance * max(np.abs(wanted[name]).max(), scale / 8), name
+
+
+@on_devices
+@given(length=st.integers(1, 130), causal=st.booleans(), seed=seeds)
+@settings(max_examples=6)
+def test_fp8_attention(device, length: int, causal: bool, seed: int):
+    """Probabilities are rounded to the four bits of e4m3 before they meet the values."""
+    q, k, v = np.random.default_rng(seed).standard_normal((3, 2, length, 64)).astype(ml_dtypes.float8_e4m3fn)
+    out, lse = device.empty((2, length, 64), "bf16"), device.empty((2, length))
+    ATTENTION.forward(*(device.array(x.copy()) for x in (q, k, v)), out, lse, causal, SMALL)
+    assert error(device.numpy(out), ATTENTION.reference(q, k, v, v, causal)["out"]) <= 0.1
+
+
+@on_devices
+@given(m=st.integers(1, 40), n=st.integers(1, 150), k=st.integers(1, 900), split=st.sampled_from([1, 3, 8]), seed=seeds)
+@settings(max_examples=10)
+def test_split_k(device, m: int, n: int, k: int, split: int, seed: int):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((m, k)).astype(np.float16)
+    b = rng.standard_normal((k, n)).astype(np.float16)
+    c = device.empty((m, n), "f16")
+    SPLIT_K.matmul(device.array(a), device.array(b), c, device.empty((split, m, n)))
+    assert error(device.numpy(c), a.astype(np.float64) @ b.astype(np.float64)) <= 2e-3
 
 
 @on_devices

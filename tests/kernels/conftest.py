@@ -14,15 +14,17 @@ import pytest
 import deuteron
 from deuteron.compiler import knobs
 from deuteron.compiler.ir import verify
+from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.runtime.arrays.descriptor import spread
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
+from deuteron.compiler.targets.nvptx import PtxProgram
 from deuteron.compiler.tile.passes import dce, structure_accesses
 from deuteron.tools.tensor_descriptor import TensorDescriptor
-from simulator import simulate
+from simulator import simulate_launch
 
 Launch = Callable[..., list[Any]]
 
@@ -86,11 +88,16 @@ def as_blocks(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str
 def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
     """Assembled for two generations of GPUs without spills; the LLVM text for the newer one is simulated."""
     launch, shape, passed = specialized(kernel, grid, args, options)
-    for target in map(Target.parse, ("cuda:80", "cuda:90a")):
-        made = build(replace(launch.variant, target=target))
-        assert made.facts["spills"] == 0, (target, made.facts)
-    text, warps = str(made.artifacts["llvm"]), launch.variant.schedule.num_warps
-    simulate(text, shape, passed, warps, made.facts["shared_bytes"])
+
+    def compiled(denied: frozenset[Guard], arch: str = "cuda:90a") -> PtxProgram:
+        variant = replace(launch.variant, target=Target.parse(arch), denied=tuple(denied))
+        made = build(variant)
+        assert made.facts["spills"] == 0, (arch, made.facts)
+        text, shared, recipe = str(made.artifacts["llvm"]), made.facts["shared_bytes"], made.recipe
+        return PtxProgram(text, variant.source.name, tuple(variant.signature), shared, recipe.threads // 32, recipe)
+
+    compiled(frozenset(), "cuda:80")
+    simulate_launch(compiled, shape, passed)
 
 
 def specialized(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> tuple[Any, Any, list[Any]]:

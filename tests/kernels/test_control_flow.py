@@ -182,3 +182,87 @@ def test_zeros_of_both_signs_meet_as_different_values():
     for sign in (1, -1):
         signed_zero[(1,)](np.array([sign], np.int32), out)
         assert out[0] == -sign * np.inf
+
+
+# Counting ----------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def counted(lower, upper, out, STEP: tl.constexpr, LAST: tl.constexpr):
+    """How often it went around, the last index and the sum of all; it stops after ten."""
+    rounds = 0
+    last = tl.full((), 0, tl.int64)
+    total = tl.full((), 0, tl.int64)
+    for i in tl.range(tl.load(lower), tl.load(upper), STEP):
+        rounds += 1
+        last = i.to(tl.int64)
+        total += i.to(tl.int64)
+        if rounds == LAST:
+            break
+    tl.store(out, rounds)
+    tl.store(out + 1, last)
+    tl.store(out + 2, total)
+
+
+@triton.jit
+def counted_to_the_end(lower, upper, out, STEP: tl.constexpr):
+    rounds = 0
+    total = tl.full((), 0, tl.int64)
+    for i in range(tl.load(lower), tl.load(upper), STEP):
+        rounds += 1
+        total += i.to(tl.int64)
+    tl.store(out, rounds)
+    tl.store(out + 1, total)
+
+
+BIG = 1 << 31
+
+
+@pytest.mark.parametrize(
+    ("types", "lower", "upper", "step"),
+    [
+        (("uint32", "uint32"), BIG - 3, BIG + 3, 1),
+        (("uint32", "uint32"), BIG + 5, BIG + 12, 3),
+        (("uint32", "uint32"), 2 * BIG - 4, 2 * BIG - 1, 2),  # past the end u32 would begin again
+        (("uint32", "uint32"), BIG + 3, BIG - 3, 1),
+        (("uint32", "uint32"), BIG + 3, BIG - 3, -1),
+        (("uint32", "uint32"), BIG - 3, BIG + 3, -1),
+        (("uint32", "uint32"), 5, 0, -2),
+        (("int32", "uint32"), 3, BIG + 2, 1 << 30),
+        (("int64", "uint32"), BIG - 1, BIG + 1, 1),
+        (("uint64", "uint64"), 2 * BIG, 2 * BIG + 3, 1),
+        (("uint64", "uint64"), (1 << 63) - 1, (1 << 63) + 2, 1),
+        (("uint64", "uint64"), 9, 3, -4),
+        (("uint64", "uint64"), 3, 9, -4),
+        (("int64", "int64"), -2, 2, 1),
+    ],
+)
+def test_bounds_of_every_integer_type(launch, types, lower, upper, step):
+    bounds = [np.array([v], t) for v, t in zip((lower, upper), types, strict=True)]
+    wanted = list(range(lower, upper, step))
+    total = (sum(wanted) + (1 << 63)) % (1 << 64) - (1 << 63)
+    *_, out = launch(counted_to_the_end, (1,), *bounds, np.zeros(2, np.int64), STEP=step)
+    assert out.tolist() == [len(wanted), total]
+
+
+def test_large_unsigned_bounds_and_a_break(launch):
+    bounds = [np.array([v], "uint32") for v in (0, BIG + 100)]
+    *_, out = launch(counted, (1,), *bounds, np.zeros(3, np.int64), STEP=1 << 27, LAST=17)
+    assert out.tolist() == [17, BIG, sum(range(0, BIG + 1, 1 << 27))]
+
+
+@triton.jit
+def index_type(n, out):
+    for i in range(n):
+        tl.static_assert(i.dtype == tl.int32)
+        for k in range(i, tl.load(out).to(tl.uint32)):
+            tl.static_assert(k.dtype == tl.uint32)
+    for i in range(0, 3_000_000_000, 1_500_000_000):
+        tl.static_assert(i.dtype == tl.uint32)
+        tl.store(out, i)
+
+
+def test_the_index_has_the_common_type(launch):
+    """A literal between 2**31 and 2**32 is a u32."""
+    _, out = launch(index_type, (1,), 2, np.zeros(1, np.int64))
+    assert out.tolist() == [1_500_000_000]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 import pytest
 
@@ -431,3 +433,91 @@ def test_autotune_over_heuristics(normal, n) -> None:
     out = np.zeros_like(x)
     tuned_add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
     np.testing.assert_array_equal(out, x + np.float32(1))
+
+
+@triton.jit
+def rounded(x_ptr, even_ptr, away_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.store(even_ptr + i, libdevice.llrint(x))
+    tl.store(away_ptr + i, libdevice.llround(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rounding_to_int64(launch, dtype):
+    x = np.array([0.5, 1.5, -2.5, 2.49, -0.5, 3e9, -4294967296.0, 7], dtype)
+    x[5] = np.rint(x[5])
+    out = np.full(8, 99, np.int64)
+    _, even, away, *_ = launch(rounded, (1,), x, out, out, N=8)
+    np.testing.assert_array_equal(even, np.rint(x).astype(np.int64))
+    np.testing.assert_array_equal(away, np.trunc(x + np.copysign(0.5, x)).astype(np.int64))
+
+
+@triton.jit
+def masked_by_a_scalar(x_ptr, o_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    wanted = (tl.load(x_ptr) > 0)[:, None]
+    tl.store(o_ptr + i, 1.0, mask=(i < n) & wanted)
+    tl.static_assert(wanted[None, :].shape == (1, 1))
+
+
+@pytest.mark.parametrize("first", [1.0, -1.0])
+def test_a_scalar_takes_new_dimensions(launch, first):
+    out = launch(masked_by_a_scalar, (1,), np.full(1, first, np.float32), np.zeros(8, np.float32), 5, N=8)[1]
+    np.testing.assert_array_equal(out, np.float32((np.arange(8) < 5) & (first > 0)))
+
+
+toolbox = types.ModuleType("toolbox")
+toolbox.inner = types.ModuleType("toolbox.inner")
+toolbox.two = _two
+toolbox.inner.WIDTH = tl.constexpr(3)
+toolbox.PLAIN = 4
+toolbox.python = abs
+
+
+@triton.jit
+def with_a_module(x_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    up, down = toolbox.two(tl.load(x_ptr + i), 1.0)
+    tl.store(x_ptr + i, up * down + toolbox.inner.WIDTH)
+
+
+def test_functions_and_constants_of_a_module(launch):
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(launch(with_a_module, (1,), x, N=8)[0], x * x - 1 + 3)
+
+
+def test_what_a_kernel_uses_of_a_module_is_part_of_its_identity(monkeypatch):
+    x = np.zeros(8, np.float32)
+    before = with_a_module.source.hash
+    with_a_module[(1,)](x, N=8)
+    monkeypatch.setattr(toolbox, "PLAIN", 5)
+    assert with_a_module.source.hash == before
+    monkeypatch.setattr(toolbox.inner, "WIDTH", tl.constexpr(4))
+    assert with_a_module.source.hash != before
+    with pytest.raises(triton.DeuteronError, match=r"toolbox.inner.WIDTH.* was constexpr\(3\)"):
+        with_a_module[(1,)](x, N=8)
+
+
+@triton.jit
+def calls_python(x_ptr):
+    tl.store(x_ptr, toolbox.python(1.0))
+
+
+@triton.jit
+def reads_a_number(x_ptr):
+    tl.store(x_ptr, toolbox.PLAIN)
+
+
+@triton.jit
+def misspells(x_ptr):
+    tl.store(x_ptr, toolbox.towo(1.0))
+
+
+@pytest.mark.parametrize(
+    "kernel, message",
+    [(calls_python, "jit to call it"), (reads_a_number, r"PLAIN = tl.constexpr\(4\)"), (misspells, "did you mean two")],
+)
+def test_nothing_else_of_a_module_is_there(kernel, message):
+    with pytest.raises(triton.CompilationError, match=message):
+        kernel[(1,)](np.zeros(1, np.float32))

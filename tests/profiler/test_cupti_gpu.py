@@ -70,6 +70,13 @@ def test_our_launches_with_metadata(run_add: Callable, tree: Callable[..., dict]
     proton.finalize()
     device = Profile.read("p.hatchet").devices["CUDA"]["0"]
     assert int(device["arch"]) >= 70 and device["num_sms"] > 0 and device["bus_width"] > 0
+
+
+def test_utilisation_of_our_launches(run_add: Callable) -> None:
+    pytest.importorskip("hatchet", reason="the viewer's extra is not installed")
+    proton.start("p", hook="triton", backend="cupti")
+    run_add()
+    proton.finalize()
     util = proton_viewer.render("p.hatchet", ["util"])
     value = next(float(line.split()[-2]) for line in util.splitlines() if line.endswith(f"add_{N}"))
     assert 0.1 < value < 1.1

@@ -51,6 +51,10 @@ CASES = {
     ),
     "bad devices": (json.dumps([GOOD, {"CUDA": 3}]).encode(), "the device section is damaged"),
     "devices are a list": (json.dumps([GOOD, []]).encode(), "the device section is damaged"),
+    "thousands of digits": (
+        b'[{"frame": {"name": "ROOT"}, "metrics": {"a": ' + b"9" * 5000 + b"}}, {}]",
+        "holds an integer of thousands of digits",
+    ),
     "chrome trace": (b'{"displayTimeUnit":"us","traceEvents":[]}', "is a chrome trace"),
     "two traces": (b'{"traceEvents":[]}\n{"traceEvents":[]}', "is a chrome trace"),
     "too deep": (b"[" * 200_000, "deeper than this reader can follow"),
@@ -106,3 +110,41 @@ def test_null_is_nan_and_devices_may_be_absent(tmp_path: Path) -> None:
     value = profile.root.metrics["time (ns)"]
     assert value != value
     assert profile.devices == {}
+
+
+KERNEL = {"time (ns)": 5, "count": 1, "device_id": "0", "device_type": "CUDA"}
+DEVICES = {"CUDA": {"0": {"arch": "90", "num_sms": 132, "clock_rate": 1980000}}}
+UNSHOWN = {
+    "a type that is a dict": ({"frame": {"name": "k", "type": {}}}, "frame 'k' has the type {}, which is no text"),
+    "a type that is a list": ({"frame": {"name": "k", "type": [1]}}, "frame 'k' has the type [1], which is no text"),
+    "no name": ({"frame": {"name": "", "type": "function"}}, "a frame has an empty name"),
+    "text as bytes": ({"metrics": KERNEL | {"bytes": "x"}}, "metric 'bytes' holds text"),
+    "a list of flops": ({"metrics": KERNEL | {"flops8": [1, 2]}}, "metric 'flops8' holds lists"),
+    "text as a time": ({"metrics": KERNEL | {"time (ns)": "x"}}, "metric 'time' holds text"),
+    "beyond floats": ({"metrics": KERNEL | {"count": 10**400}}, "metric 'count' of frame 'k' is a number of more than"),
+}
+
+
+@pytest.mark.parametrize("case", UNSHOWN)
+def test_what_cannot_be_shown_is_an_error(case: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    changes, message = UNSHOWN[case]
+    child = {"frame": {"name": "k", "type": "function"}, "metrics": KERNEL, "children": []} | changes
+    path = tmp_path / "p.hatchet"
+    path.write_text(json.dumps([GOOD | {"children": [child]}, DEVICES]))
+    assert viewer_main(["-m", "util", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_integers_beyond_64_bits_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "p.hatchet"
+    path.write_text(with_child(metrics={"time (ns)": 1 << 63}))
+    assert viewer_main(["-m", "time/ns", str(path)]) == 0
+    assert "9223372036854775808.000 k" in capsys.readouterr().out
+
+
+def test_a_device_type_that_is_a_list_is_no_device(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "p.hatchet"
+    child = {"frame": {"name": "k"}, "metrics": KERNEL | {"device_type": [1], "bytes": 8}, "children": []}
+    path.write_text(json.dumps([GOOD | {"children": [child]}, DEVICES]))
+    assert viewer_main(["-m", "util", str(path)]) == 0
+    assert " k\n" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import deuteron.profiler as proton
@@ -102,6 +103,15 @@ def test_bad_metrics_do_not_leave_a_scope_open() -> None:
     assert proton.context.depth() == 0
     with pytest.raises(proton.UsageError, match="cannot be called"), proton.scope(""):
         pass
+
+
+def test_an_array_of_one_element_is_a_number(tree: Callable[..., dict]) -> None:
+    """So that visits add up; a list of the user's stays a list."""
+    proton.start("p")
+    for _ in range(2):
+        with proton.scope("A", {"loss": np.array([1.5]), "deep": np.array([[2]]), "own": [3], "two": np.array([1, 2])}):
+            pass
+    assert tree("A")["metrics"] == {"loss": 3.0, "deep": 4, "own": [6], "two": [2, 4]}
 
 
 def test_cpu_timed_scope(tree: Callable[..., dict]) -> None:

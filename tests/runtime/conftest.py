@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 from deuteron.compiler.runtime.variant.variant import Variant
+
+sys.path.insert(0, str(Path(__file__).parent))
+from fake_driver import FakeDriver  # noqa: E402 - beside this file
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +40,9 @@ class FakeLoaded:
     def launch(self, grid: tuple[int, int, int], values: tuple[Any, ...], stream: Any) -> None:
         self.kernel.log.append((self.kernel.variant, grid, values))
 
+    def bound(self, grid: tuple[int, int, int], values: tuple[Any, ...]) -> Any:
+        return lambda stream: self.launch(grid, values, stream)
+
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: Any) -> None:
         event.start_ns, event.end_ns = 1, 2
         self.launch(event.grid, values, stream)
@@ -54,7 +62,9 @@ class FakeKernel:
 
     def __post_init__(self) -> None:
         schedule = self.variant.schedule
-        self.metadata = KernelMetadata(self.name, str(self.variant.target), self.variant.key, schedule.num_warps, 1, 1)
+        recipe = LaunchRecipe(32 * schedule.num_warps)
+        target, key = str(self.variant.target), self.variant.key
+        self.metadata = KernelMetadata(self.name, target, key, schedule.num_warps, 1, 1, recipe)
 
     @property
     def name(self) -> str:
@@ -94,3 +104,11 @@ def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             value._variants.clear()
     monkeypatch.setattr(launcher, "compile_variant", made.compile)
     yield made
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """A CUDA driver that notes what it is asked, with one GPU, ``cuda:0``."""
+    made = FakeDriver()
+    made.install(monkeypatch)
+    return made

@@ -11,6 +11,8 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.arrays.arguments import readers
+from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
 
 
 @deuteron.jit
@@ -108,3 +110,36 @@ def test_dlpack_data_begin_at_the_byte_offset(recorder: Any, offset: int) -> Non
     _, _, values = recorder.launches[-1]
     assert values == (array.ctypes.data + offset, out.ctypes.data)
     assert recorder.types()["x"].startswith("*f32")
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_reinterpreted_bytes_are_elements_of_another_type(recorder: Any, device: str | None) -> None:
+    base = np.zeros(64, np.uint8)
+    array = base if device is None else deuteron.get_device(device).array(base)
+    seen = deuteron.reinterpret(array, tl.float8e5)
+    copy[(1,)](seen, np.zeros(1, np.float32))
+    _, _, values = recorder.launches[-1]
+    assert recorder.types()["x"].startswith("*f8e5m2")
+    assert seen.shape == array.shape
+    copy[(1,)](array, np.zeros(1, np.float32))
+    assert recorder.launches[-1][2][0] == values[0]
+
+
+def test_reinterpreting_back_gives_the_array_itself() -> None:
+    array = np.zeros(64, np.int8)
+    as_fp8 = deuteron.reinterpret(array, "float8_e5m2")
+    assert deuteron.reinterpret(as_fp8, tl.int8) is array
+    assert deuteron.reinterpret(as_fp8, tl.float8e4nv).base is array
+    assert deuteron.reinterpret(array, tl.int8) is array
+
+
+def test_reinterpreted_keeps_the_promise_not_to_write() -> None:
+    array = np.zeros(64, np.int8)
+    array.flags.writeable = False
+    key, _ = readers[Reinterpreted](deuteron.reinterpret(array, tl.float8e5))
+    assert str(key).startswith("*const f8e5m2")
+
+
+def test_only_arrays_are_reinterpreted() -> None:
+    with pytest.raises(LaunchError, match="neither a number nor an array"):
+        deuteron.reinterpret([1, 2], tl.float8e5)

@@ -302,6 +302,40 @@ def test_torch_streams_order_launches(torch: Any) -> None:
     assert torch.equal(x, torch.full_like(x, 50))
 
 
+def test_launches_are_captured_and_replayed(torch: Any) -> None:
+    """After one launch of the variant, on the capturing stream, whichever way it is launched."""
+    n = 10_000
+    x = torch.ones(n, device="cuda")
+    again = add.bound(grid, x, x, x, n, BLOCK=256)
+    again()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        again()
+        add[grid](x, x, x, n, BLOCK=256)
+    assert torch.equal(x, torch.full_like(x, 2))
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(x, torch.full_like(x, 2 * 4**3))
+
+
+def test_bound_launches_follow_the_current_stream(torch: Any) -> None:
+    n = 1 << 22
+    x = torch.zeros(n, device="cuda")
+    again = add.bound(grid, x, x, x, n, BLOCK=1024)
+    for stream in [torch.cuda.Stream() for _ in range(3)]:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(20):
+                x.add_(1)
+                again()
+                x.mul_(0.5)
+        torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    assert torch.equal(x, torch.full_like(x, 60))
+
+
 def test_torch_tensors_under_the_interpreter(torch: Any) -> None:
     from deuteron.compiler import knobs
 

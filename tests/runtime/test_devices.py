@@ -16,7 +16,7 @@ import deuteron
 import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
-from deuteron.compiler.runtime.cuda.launch import bf16_bits, packing
+from deuteron.compiler.runtime.cuda.packing import bf16_bits, packing
 from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
 

@@ -177,11 +177,13 @@ def test_batch(client: TestClient, make_record: MakeRecord) -> None:
     body = {
         "lookups": [
             {**question, "shape": {"M": 64, "N": 64}},
+            {**question, "shape": {"M": 8, "N": 64}},
             {**question, "shape": {"M": 1, "N": 64}},
         ]
     }
     answers = client.post("/v1/configs/lookup", json=body).json()["answers"]
-    assert [answer["match"] for answer in answers] == ["exact", "nearest_shape"]
+    assert [answer["match"] for answer in answers] == ["exact", "nearest_shape", "default"]
+    assert "no record near enough" in answers[2]["reason"]
     assert client.post("/v1/configs/lookup", json={**body, "strict": True}).status_code == 404
     assert client.post("/v1/configs/lookup", json={"lookups": []}).status_code == 422
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import knobs
+from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime.devices import get_device
+from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem
 from deuteron.tuner.evaluate.compilation import compile_variant
@@ -61,6 +64,26 @@ def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
         assert [checker.check(config).ok for config in configs] == [True, False, False, False]
     assert "1 of 1000 elements are wrong; the worst at [3]" in str(checker.check(configs[1]).message)
     assert "never written" in str(checker.check(configs[3]).message)
+
+
+@pytest.mark.parametrize(("n", "fits"), [(1024, True), (1000, False)])
+def test_what_is_measured_is_what_launches_at_these_sizes_run(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, n: int, fits: bool
+) -> None:
+    guard = Guard("n", "multiple", 64)
+    build_cpu = pipeline._build_cpu
+
+    def with_guard(work: pipeline.Build, *rest: object) -> None:
+        build_cpu(work, *rest)  # type: ignore[arg-type]
+        work.recipe = LaunchRecipe(128, () if guard in work.variant.denied else (guard,))
+
+    monkeypatch.setattr(pipeline, "_build_cpu", with_guard)
+    sized = Problem(problem.spec, {"n": n}, "f32")
+    with knobs.cache_bytes.scope(0):
+        kernel = compile_variant(sized, sized.variant({"WRONG": 0, "BLOCK": 64}), "cpu")
+    assert kernel.variant is not None
+    assert kernel.variant.denied == (() if fits else (guard,))
+    assert kernel.metadata.recipe.guards == ((guard,) if fits else ())
 
 
 @pytest.mark.parametrize("size", [1, 16, 100, 112, 113, 1000, 1024, 4099, 1 << 20])

@@ -233,7 +233,7 @@ def test_other_dims_are_never_near(make_record, h100) -> None:  # type: ignore[n
         [make_record({"n": 4}, config={"BLOCK": 1}), make_record({"m": 4, "k": 1}, config={"BLOCK": 2})]
     )
     assert lookup(index, HASH, h100, {"n": 8}, "f32").config == {"BLOCK": 1}
-    assert lookup(index, HASH, h100, {"m": 8, "k": 8}, "f32").config == {"BLOCK": 2}
+    assert lookup(index, HASH, h100, {"m": 8, "k": 4}, "f32").config == {"BLOCK": 2}
 
 
 def test_nearest_agrees_with_brute_force_for_few_and_many(make_record, h100) -> None:  # type: ignore[no-untyped-def]
@@ -244,12 +244,25 @@ def test_nearest_agrees_with_brute_force_for_few_and_many(make_record, h100) -> 
         for _ in range(50):
             wanted = {"M": rng.randint(1, 5000), "N": rng.randint(1, 5000)}
             answer = lookup(index, HASH, h100, wanted, "f32")
-            assert answer.record is not None
 
             def distance(shape: dict[str, int], wanted: dict[str, int] = wanted) -> float:
                 return math.dist([math.log2(shape[d]) for d in "MN"], [math.log2(wanted[d]) for d in "MN"])
 
-            assert distance(dict(answer.record.shape)) == pytest.approx(min(map(distance, shapes)))
+            least = min(map(distance, shapes))
+            assert answer.match == ("nearest_shape" if least <= 3 else "default")
+            assert answer.record is None or distance(dict(answer.record.shape)) == pytest.approx(least)
+
+
+def test_far_shapes_are_not_near(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+    """8 times in one size, or 4.3 times in two: farther away the kernel's default is the answer, and says why."""
+    index = RecordIndex([make_record({"M": 512, "N": 512})])
+    for shape in ({"M": 4096, "N": 512}, {"M": 512, "N": 64}, {"M": 2200, "N": 2200}):
+        assert lookup(index, HASH, h100, shape, "f32").match == "nearest_shape"
+    for shape in ({"M": 4097, "N": 512}, {"M": 512, "N": 63}, {"M": 2300, "N": 2300}, {"M": 4096, "N": 8192}):
+        answer = lookup(index, HASH, h100, shape, "f32")
+        assert (answer.match, answer.record, answer.config) == ("default", None, {})
+        assert answer.reason.startswith(f"no record near enough: M={shape['M']},N={shape['N']} was not tuned on ")
+        assert "the nearest shape, M=512,N=512, is farther" in answer.reason
 
 
 def test_ties_are_broken_by_the_key(make_record, h100) -> None:  # type: ignore[no-untyped-def]

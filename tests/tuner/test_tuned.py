@@ -152,6 +152,32 @@ def test_a_record_of_another_compiler_is_used_and_flagged(make_record, monkeypat
         tuned(jit, index, strict=True).answer(*arguments)
 
 
+def test_bound_launches_take_the_stored_configuration(make_record) -> None:  # type: ignore[no-untyped-def]
+    from deuteron.compiler import get_device
+
+    cpu = get_device("cpu")
+    jit = JITFunction(KernelSource.from_text(builtin_workload("vector_add").kernel.source, "vector_add_kernel"))
+    record = make_record(
+        {"n": 100},
+        kernel_hash=jit.source.hash,
+        device=DeviceFingerprint.of(cpu.properties),
+        toolchain=current_toolchain(cpu),
+        dims_from_arguments={"n": "x_ptr.shape[0]"},
+        dtype_argument="x_ptr",
+        config={"BLOCK_SIZE": 128},
+    )
+    launcher = tuned(jit, RecordIndex([record]))
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    again = launcher.bound(lambda meta: (-(-100 // meta["BLOCK_SIZE"]),), x, x, out, 100)
+    assert launcher.last_answer is not None and launcher.last_answer.match == "exact"
+    made = again()
+    np.testing.assert_array_equal(out, 2 * x)
+    assert made is not None and made.variant is not None and made.variant.constants["BLOCK_SIZE"] == 128
+    y = np.ones(100, np.float32)
+    again.rebind(y_ptr=y)()
+    np.testing.assert_array_equal(out, x + 1)
+
+
 def test_record_without_dims_cannot_serve_launches(make_record) -> None:  # type: ignore[no-untyped-def]
     jit = kernel()
     index = RecordIndex([make_record({"M": 6}, kernel_hash=jit.source.hash)])

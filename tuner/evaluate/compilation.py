@@ -15,10 +15,10 @@ from ..workloads import LaunchPlan, Problem
 
 
 def compile_variant(problem: Problem, variant: LaunchPlan, target: str) -> CompiledKernel:
-    """Compile, through the disk cache that all processes share; raises the compiler's errors."""
-    return compiled.compile_variant(
-        make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
-    )
+    """The kernel that a launch at the problem's sizes runs, compiled through the disk cache that all processes share;
+    raises the compiler's errors."""
+    made = make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
+    return compiled.compile_variant(made).fitting(problem.scalars)
 
 
 def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:
@@ -28,7 +28,7 @@ def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:
         digest.update(kernel.code())
     except TargetError:
         digest.update(str(kernel.asm["ptx"]).encode())  # no assembler on this machine
-    for name in ("num_warps", "shared_bytes"):
+    for name in ("num_warps", "shared_bytes", "recipe"):
         digest.update(str(getattr(kernel.metadata, name, None)).encode())
     return digest.hexdigest()
 

@@ -150,7 +150,10 @@ class LocalEvaluator:
         if self._kind == "cpu" and memory is not None:
             self._child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
         request = replace(self._prepare, seed=self._seed)
-        answer = self._child.request("prepare", request.to_json(), PREPARE_SECONDS)
+        try:
+            answer = self._child.request("prepare", request.to_json(), PREPARE_SECONDS)
+        except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
+            return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
         if answer.get("status") == "ok":
             return None
         self._child.kill()

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 Match: TypeAlias = Literal["exact", "nearest_shape", "other_toolchain", "default"]
 
+#: Farthest shape_distance at which a record answers for another shape: one size 8 times larger or smaller, or two sizes
+#: 4.3 times each. A choice, not a measurement: what was tuned farther away is no better founded than the default.
+FARTHEST = 9.0
+
 # Below this many shapes a plain loop is faster than calling NumPy.
 _VECTOR_FROM = 64
 
@@ -168,7 +172,8 @@ def lookup(
     strict: bool = False,
     toolchain: Mapping[str, str] | None = None,
 ) -> Answer:
-    """The configuration for a launch: for exactly this shape; else for the nearest one; else the default. Of two
+    """The configuration for a launch: for exactly this shape; else for the nearest one, if it is no farther than
+    :data:`FARTHEST`; else the default. Of two
     records for one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another
     toolchain is a better guess than a far one of this. Kernel, device and dtype always have to fit.
 
@@ -198,8 +203,16 @@ def lookup(
         )
     near = [record for group in (fitting, others) if (record := _nearest(group, shape)) is not None]
     best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
-    if best is not None:
+    if best is not None and shape_distance(best.shape, shape) <= FARTHEST:
         return _answer(best, wanted, toolchain)
+    if best is not None:
+        return Answer(
+            None,
+            {},
+            "default",
+            f"no record near enough: {wanted} was not tuned on {best.device.key}, and the nearest shape, "
+            f"{best.shape_key}, is farther than 8 times in one size or 4.3 times in two",
+        )
     return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
 
 

@@ -85,6 +85,11 @@ def pointer_keys(device_index: int) -> PointerKeys:
     return _GPU[device_index]
 
 
+def pointee(key: str) -> str:
+    """The element type in the key of a pointer argument: ``*const f32:16@cuda:0`` -> ``f32``."""
+    return key.removeprefix("*").removeprefix("const ").partition("@")[0].partition(":")[0]
+
+
 def _numpy_reader() -> Reader:
     address_of = numpy_address_function()
 
@@ -105,6 +110,11 @@ def _read_host_array(array: Any) -> Reading:
 def _read_cuda_array(array: Any) -> Reading:
     address = array.address
     return pointer_keys(array.device.index)[array.dtype][1 if address & 15 == 0 else 0], address
+
+
+def _read_reinterpreted(array: Any) -> Reading:
+    key, address = readers[type(array.base)](array.base)
+    return str(key).replace(pointee(str(key)), array.dtype, 1), address
 
 
 def _read_torch(tensor: Any) -> Reading:
@@ -187,7 +197,7 @@ class Readers(dict[type, Reader]):
             return _read_ctypes_scalar
         if issubclass(kind, TensorDescriptor):
             return _read_descriptor
-        own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array}
+        own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array, "Reinterpreted": _read_reinterpreted}
         if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]
         if ConstantKey.accepts(kind):

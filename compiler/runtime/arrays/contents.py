@@ -7,10 +7,13 @@ from typing import Any
 
 from ...errors import LaunchError
 from .arguments import describe
+from .reinterpret import Reinterpreted
 
 
 def zero(value: Any) -> None:
     """Set every element to zero; raises LaunchError for what is not an array that can be written."""
+    if isinstance(value, Reinterpreted):
+        value = value.base
     if hasattr(value, "zero_"):  # torch, CudaArray
         value.zero_()
     elif hasattr(value, "numpy") and not callable(value.numpy):  # HostArray
@@ -23,6 +26,8 @@ def zero(value: Any) -> None:
 
 def saved(value: Any) -> Callable[[], object]:
     """Copy the contents now; the function returned puts them back."""
+    if isinstance(value, Reinterpreted):
+        value = value.base
     if hasattr(value, "clone") and hasattr(value, "copy_"):  # torch, CudaArray
         clone = value.clone()
         return lambda: value.copy_(clone)

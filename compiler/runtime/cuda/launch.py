@@ -4,70 +4,33 @@ Launch configuration and arguments are packed by one ``struct`` call into a buff
 launch returns. Buffers are taken from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads
 never share one. What ctypes passes is made once: converting a Python number costs it more than passing an object of its
 own.
+
+Once a kernel is loaded, a launch asks the driver for nothing but the launch (and, with several GPUs, to make the
+context current), so a stream may be captured in a CUDA graph after one launch of the same variant. Descriptors are made
+on the host and copied, as all parameters are, when the driver reads the launch.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
-from ...signature import ArgumentType
+from ...launch_recipe import LaunchRecipe
 from ...target import Target
 from ..device import Device
 from ..launch.hooks import LaunchEvent
 from ..launch.loaded import GridShape, Loadable
 from . import driver as cuda
+from .descriptors import Descriptors
 from .device import CudaDevice
+from .packing import ArgumentPack, bf16_bits, cluster_attribute, packing
 
-# struct's letters for kernel parameters; i1 travels as a byte.
-_LETTERS = {
-    "i1": "?",
-    "i8": "b",
-    "i16": "h",
-    "i32": "i",
-    "i64": "q",
-    "u8": "B",
-    "u16": "H",
-    "u32": "I",
-    "u64": "Q",
-    "f16": "e",
-    "f32": "f",
-    "f64": "d",
-}
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
-
-
-# cuda.h, CUlaunchConfig: three grid sizes, three block sizes, shared bytes, stream, attributes, number of attributes.
-_CONFIG = "7I4xQQI4x"
-_CONFIG_BYTES = struct.calcsize("@" + _CONFIG)
-
-
-class ArgumentPack:
-    """Memory for one launch: its CUlaunchConfig, the arguments after it, and pointers to each argument, which the
-    driver takes as an array."""
-
-    __slots__ = ("buffer", "config", "pointers", "arguments")
-
-    def __init__(self, size: int, offsets: list[int]) -> None:
-        self.buffer = ctypes.create_string_buffer(size)
-        base = ctypes.addressof(self.buffer)
-        self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
-        self.config = ctypes.c_void_p(base)
-        self.arguments = ctypes.c_void_p(ctypes.addressof(self.pointers))
-
-
-def packing(signature: list[ArgumentType]) -> tuple[struct.Struct, list[int]]:
-    """The struct that packs a launch configuration and arguments of these types, and the offset of each argument in
-    it."""
-    letters = ["Q" if kind.pointer else _LETTERS.get(kind.dtype, "H") for kind in signature]
-    offsets = [
-        struct.calcsize("@" + _CONFIG + "".join(letters[: i + 1])) - struct.calcsize(letters[i])
-        for i in range(len(letters))
-    ]
-    return struct.Struct("@" + _CONFIG + "".join(letters)), offsets
+_STREAMS_OF_A_BOUND_LAUNCH = 64
 
 
 def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
@@ -105,18 +68,33 @@ def _check_architecture(kernel: Loadable, device: CudaDevice) -> None:
 
 
 class LoadedOnCuda:
-    """A kernel in a GPU's memory."""
+    """A kernel in a GPU's memory.
+
+    Its parameters are the arguments of the signature, the descriptors of its recipe, and, where it is persistent, the
+    grid that the user asked for.
+    """
 
     def __init__(self, kernel: Loadable, device: CudaDevice) -> None:
         lib = cuda.library()
         if lib is None:
             raise DeviceError(f"{device.name} is not present: {cuda.why_no_cuda()}")
+        recipe, types = kernel.metadata.recipe, list(kernel.signature.values())
         self.device = device
         self._name = kernel.name
-        self._threads = kernel.metadata.num_threads
+        self._threads = recipe.threads
         self._shared = kernel.shared
-        self._struct, self._offsets = packing(list(kernel.signature.values()))
-        self._bf16 = [i for i, k in enumerate(kernel.signature.values()) if not k.pointer and k.dtype == "bf16"]
+        self._struct, self._offsets = packing(types, len(recipe.descriptors), grid=recipe.persistent)
+        self._bf16 = [i for i, k in enumerate(types) if not k.pointer and k.dtype == "bf16"]
+        self._descriptors = (
+            Descriptors(kernel.name, recipe.descriptors, list(kernel.signature)) if recipe.descriptors else None
+        )
+        self._cluster = recipe.cluster
+        self._attribute = cluster_attribute(recipe.cluster) if recipe.cluster > 1 else None
+        #: Address and number of launch attributes.
+        self._attributes = (0, 0) if self._attribute is None else (ctypes.addressof(self._attribute), 1)
+        self._most_programs = _programs_at_once(recipe, device) if recipe.persistent else None
+        #: Whether a launch has to add something to its values or to check its grid.
+        self._completes = bool(self._bf16 or recipe.descriptors or recipe.persistent or self._attribute)
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
@@ -141,22 +119,52 @@ class LoadedOnCuda:
         """
         if stream is None:
             stream = cuda.current_stream(self.device.index)
-        try:
-            pack = self._packs.pop()
-        except IndexError:
-            pack = ArgumentPack(self._struct.size, self._offsets)
-        if self._bf16:
-            values = self._with_bf16_bits(values)
-        try:
-            self._struct.pack_into(pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, 0, 0, *values)
-        except struct.error as error:
-            raise LaunchError(f"{self._name}: an argument does not fit its type: {error}") from error
+        if self._completes:
+            grid, values = self._complete(grid, values)
+        pack = self._filled(grid, values, stream)
         if self._check_context:
             cuda.make_current(self.device.index)
         code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
             self._retry(code, grid, pack)
         self._packs.append(pack)
+
+    def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
+        """A function that launches on these values; a stream's launches share memory that is filled once."""
+        if self._completes:
+            grid, values = self._complete(grid, values)
+        index, start, handle, check_context = self.device.index, self._launch, self._handle, self._check_context
+        packs: dict[int, ArgumentPack] = {}
+
+        def launch(stream: int | None) -> None:
+            if stream is None:
+                stream = cuda.current_stream(index)
+            pack = packs.get(stream)
+            if pack is None:
+                if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
+                    packs.clear()
+                pack = packs[stream] = self._filled(grid, values, stream)
+            if check_context:
+                cuda.make_current(index)
+            code = start(pack.config, handle, pack.arguments, None)
+            if code:
+                self._retry(code, grid, pack)
+
+        return launch
+
+    def _filled(self, grid: GridShape, values: tuple[Any, ...], stream: int) -> ArgumentPack:
+        """Memory that holds a launch."""
+        try:
+            pack = self._packs.pop()
+        except IndexError:
+            pack = ArgumentPack(self._struct.size, self._offsets)
+        try:
+            self._struct.pack_into(
+                pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, *self._attributes, *values
+            )
+        except struct.error as error:
+            raise LaunchError(f"{self._name}: an argument does not fit its type: {error}") from error
+        return pack
 
     def _retry(self, code: int, grid: GridShape, pack: ArgumentPack) -> None:
         """A thread that never used the GPU has no current context: give it one and launch again."""
@@ -165,6 +173,23 @@ class LoadedOnCuda:
             code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
             cuda.raise_error(code, f"launching {self._name} on a grid of {grid}")
+
+    def _complete(self, grid: GridShape, values: tuple[Any, ...]) -> tuple[GridShape, tuple[Any, ...]]:
+        """The grid that is launched, and the values of all parameters."""
+        if grid[0] % self._cluster:
+            raise LaunchError(
+                f"{self._name}: the grid {grid} has size {grid[0]} along axis 0, and the kernel runs in clusters of "
+                f"{self._cluster}",
+                hint=f"make it a multiple of {self._cluster}",
+            )
+        if self._bf16:
+            values = self._with_bf16_bits(values)
+        if self._descriptors is not None:
+            values += self._descriptors[self._descriptors.key(values)]
+        if self._most_programs is not None:
+            values += grid
+            grid = (min(grid[0] * grid[1] * grid[2], self._most_programs), 1, 1)
+        return grid, values
 
     def _with_bf16_bits(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         made = list(values)
@@ -181,9 +206,7 @@ class LoadedOnCuda:
         return cuda.current_stream(self.device.index) if stream is None else stream
 
 
-def bf16_bits(value: float) -> int:
-    """A float's bfloat16, rounded to nearest even, as 16 bits."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    if value != value:
-        return 0x7FC0
-    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF)
+def _programs_at_once(recipe: LaunchRecipe, device: CudaDevice) -> int:
+    """Programs of a persistent kernel: as many as fit on the device, in whole clusters."""
+    fit = (device.properties.sm_count or 1) * recipe.occupancy
+    return max(fit // recipe.cluster, 1) * recipe.cluster

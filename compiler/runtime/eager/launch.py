@@ -11,6 +11,8 @@ from ...errors import LaunchError
 from ..arrays.arguments import describe
 from ..arrays.descriptor import spread
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
+from ..arrays.reinterpret import Reinterpreted
+from ..launch.bound import Relaunch
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
 from ..launch.kernel import Kernel, Launch
@@ -41,6 +43,10 @@ class InterpretedLaunch:
                 for name, kind in self._launch.signature.items()
             }
             self._observe(shape, given, lambda: self._run(shape, passed))
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call, to be repeated."""
+        return lambda: self(grid, values, arguments)
 
     def _run(self, shape: tuple[int, int, int], passed: dict[str, Any]) -> None:
         variant = self._launch.variant
@@ -83,7 +89,10 @@ def host_array(value: Any) -> Iterator[np.ndarray]:
     """The argument as a NumPy array; arrays on a GPU are copied here and, afterwards, back."""
     import numpy as np
 
-    if isinstance(value, np.ndarray):
+    if isinstance(value, Reinterpreted):
+        with host_array(value.base) as array:
+            yield array.view(numpy_dtype(value.dtype))
+    elif isinstance(value, np.ndarray):
         yield value
     elif hasattr(value, "numpy") and isinstance(value.numpy, np.ndarray):  # HostArray
         yield value.numpy

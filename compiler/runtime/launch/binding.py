@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import LaunchError
 from ...ir.types import SCALARS
@@ -106,8 +106,15 @@ def annotation_dtype(annotation: str | None) -> tuple[str | None, bool]:
         return None, False  # an annotation for readers and type checkers
 
 
-def make_binder(name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    """The launch function of a kernel: ``launch(grid, *args, **kwargs)``.
+#: How a launch function ends: with the launch, or with what repeats it.
+Ending = Literal["launch", "bind"]
+
+
+def make_binder(
+    name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any], ending: Ending
+) -> Callable[..., Any]:
+    """The launch function of a kernel: ``launch(grid, *args, **kwargs)``; with the ending ``bind`` it gives what the
+    launch would do, to be repeated.
 
     ``namespace`` gives what the text refers to: ``readers``, ``variants``, ``prepare``, ``explain``, ``refresh``,
     ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``.
@@ -117,12 +124,12 @@ def make_binder(name: str, parameters: Sequence[KernelParameter], namespace: Map
     for i, parameter in enumerate(parameters):
         scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
         scope[f"_d_change{i}"] = KeyChange(parameter)
-    exec(compile(binder_text(parameters), f"<launch of {name}>", "exec"), scope)
+    exec(compile(binder_text(parameters, ending), f"<launch of {name}>", "exec"), scope)
     made: Callable[..., Any] = scope["launch"]
     return made
 
 
-def binder_text(parameters: Sequence[KernelParameter]) -> str:
+def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     """The source of the launch function."""
     names = [p.name for p in parameters]
     everything = _tuple(names)
@@ -137,6 +144,10 @@ def binder_text(parameters: Sequence[KernelParameter]) -> str:
         keys.append(f"_d_k{i}")
         values.append(f"_d_v{i}")
     meta = ", ".join(f"{n!r}: {n}" for n in names)
+    before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{everything}, **_d_options)"]
+    given = f"(_d_grid, {_tuple(values)}, {everything})"
+    last = [f"    return _d_run{given}"]
+    bound = [f"    return _d_run.bound{given}, {everything}, _d_options"]
     return "\n".join(
         [
             f"def launch({_declaration(parameters)}):",
@@ -154,11 +165,10 @@ def binder_text(parameters: Sequence[KernelParameter]) -> str:
             "    _d_run = _d_variants.get(_d_key)",
             "    if _d_run is None or _d_extra:",
             f"        _d_run = _d_prepare(_d_key, {everything}, _d_extra, _d_options)",
-            "    if _d_before:",
-            f"        for _d_hook in _d_before: _d_hook(*{everything}, **_d_options)",
+            *(before if ending == "launch" else []),
             "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
             f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
-            f"    return _d_run(_d_grid, {_tuple(values)}, {everything})",
+            *(last if ending == "launch" else bound),
         ]
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
+from ...launch_recipe import Guard
 from ...signature import ArgumentType, is_hidden
 from ..arrays.arguments import describe, readers
 from ..arrays.descriptor import TensorDescriptor, spread
@@ -19,6 +20,7 @@ from ..variant.metadata import KernelMetadata
 from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
+from .guards import Guards, broken_by, variant_without
 from .hooks import LaunchEvent, installed, launch_with_hooks
 from .loaded import Loaded
 from .loading import load
@@ -71,6 +73,9 @@ class CompiledKernel:
         self.signature = dict(signature)
         self.variant = variant
         self.launch_metadata: Callable[..., Mapping[str, object]] | None = None
+        guards = metadata.recipe.guards
+        self._guards = Guards(guards, list(signature)) if guards else None
+        self._others: dict[tuple[Guard, ...], CompiledKernel] = {}
         self._artifacts = artifacts
         self._loaded: dict[str, Loaded] = {}
         self._lock = threading.Lock()
@@ -131,7 +136,8 @@ class CompiledKernel:
         device: Device | str | None = None,
         stream: int | None = None,
     ) -> None:
-        """Launch with the arguments that are not compile-time values, in signature order.
+        """Launch with the arguments that are not compile-time values, in signature order. Where they break a guard,
+        a variant without it is compiled, once, and runs instead.
 
         Raises:
             LaunchError: grid or arguments do not fit; the message names the argument.
@@ -140,12 +146,36 @@ class CompiledKernel:
         shape = grid_of(grid)
         if 0 in shape:
             return
-        kernel = self.loaded(where)
+        if self._guards is not None and not self._guards.holds(values):
+            fitting = self.fitting(dict(zip(self.signature, values, strict=True)))
+        else:
+            fitting = self
+        kernel = fitting.loaded(where)
         if not installed.hooks:
             kernel.launch(shape, values, stream)
             return
-        event = LaunchEvent(self.name, where, kernel.stream(stream), shape, self._metadata(shape, args))
+        event = LaunchEvent(self.name, where, kernel.stream(stream), shape, fitting._metadata(shape, args))
         launch_with_hooks(event, lambda: kernel.timed_launch(event, values, stream))
+
+    def fitting(self, known: Mapping[str, object]) -> CompiledKernel:
+        """This kernel, or the variant without the guards that arguments break, as far as they are ``known``: numbers
+        and addresses by parameter name.
+
+        Raises:
+            LaunchError: another variant is needed, and there is no source to compile it from.
+        """
+        kernel = self
+        while broken := broken_by(kernel.metadata.recipe.guards, known):
+            kernel = kernel._without(broken)
+        return kernel
+
+    def _without(self, broken: tuple[Guard, ...]) -> CompiledKernel:
+        found = self._others.get(broken)
+        if found is None:
+            found = compile_variant(variant_without(self.name, self.variant, broken))
+            found.launch_metadata = self.launch_metadata
+            self._others[broken] = found
+        return found
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)

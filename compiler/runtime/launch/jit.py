@@ -19,11 +19,12 @@ from ..arrays.arguments import describe, readers
 from ..eager.launch import InterpretedLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
-from .binding import MISSING, KernelParameter, KeyChange, annotation_dtype, make_binder
+from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder
+from .bound import Relaunch
 from .compiled import CompiledKernel
 from .grid import Grid, GridFunction
-from .kernel import Kernel, Launch
-from .launcher import Launcher, compile_for_launch
+from .kernel import Kernel, Launch, Prepared
+from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
 from .watch import Watch
 
@@ -68,7 +69,7 @@ class JITFunction(Kernel):
         self._debug = debug
         self._unspecialized = set(do_not_specialize)
         self._unaligned = set(do_not_specialize_on_alignment)
-        self._variants: dict[object, Callable[..., CompiledKernel | None]] = {}
+        self._variants: dict[object, Prepared] = {}
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
         self._interpret = knobs.interpret.get()
@@ -163,8 +164,8 @@ class JITFunction(Kernel):
         return launched
 
     def warmup(self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object) -> CompiledKernel:
-        """Compile for these arguments without launching. Instead of arrays, types may be given: ``"*f32:16"``, or a
-        dtype for a pointer to it."""
+        """Compile for these arguments without launching: the variant that a launch with them runs. Instead of arrays,
+        types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
         return compile_for_launch(self, launch)
@@ -199,24 +200,42 @@ class JITFunction(Kernel):
         options = {k: v for k, v in kwargs.items() if k not in names}
         return {p.name: bound[p.name] for p in parameters}, options
 
+    def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch with these arguments does once everything about them is known; pre-run hooks are called at
+        every launch."""
+        launch, arguments, options = self._bound(grid, *args, **kwargs)
+        relaunch: Relaunch = launch
+        hooks = self.pre_run_hooks
+
+        def with_hooks() -> CompiledKernel | None:
+            for hook in hooks:
+                hook(*arguments, **options)
+            return relaunch()
+
+        return with_hooks
+
     @functools.cached_property
     def _launch(self) -> Callable[..., Any]:
-        return make_binder(
-            self.__name__,
-            self.parameters,
-            {
-                "readers": readers,
-                "variants": self._variants,
-                "prepare": self._prepare,
-                "explain": self._explain,
-                "refresh": self._refresh,
-                "epoch": knobs.epoch,
-                "seen_epoch": self._seen_epoch,
-                "watched": self._watched,
-                "check_watched": self._check_watched,
-                "before": self.pre_run_hooks,
-            },
-        )
+        return self._binder("launch")
+
+    @functools.cached_property
+    def _bound(self) -> Callable[..., Any]:
+        return self._binder("bind")
+
+    def _binder(self, ending: Ending) -> Callable[..., Any]:
+        namespace = {
+            "readers": readers,
+            "variants": self._variants,
+            "prepare": self._prepare,
+            "explain": self._explain,
+            "refresh": self._refresh,
+            "epoch": knobs.epoch,
+            "seen_epoch": self._seen_epoch,
+            "watched": self._watched,
+            "check_watched": self._check_watched,
+            "before": self.pre_run_hooks,
+        }
+        return make_binder(self.__name__, self.parameters, namespace, ending)
 
     def _refresh(self) -> None:
         """A knob may have changed in a scope: look again at those that variants depend on."""
@@ -233,7 +252,7 @@ class JITFunction(Kernel):
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
-    ) -> Callable[..., CompiledKernel | None]:
+    ) -> Prepared:
         """The launcher for argument types seen for the first time."""
         if extra:
             self._refuse_extra(extra)
@@ -241,9 +260,9 @@ class JITFunction(Kernel):
         arguments = dict(zip(self.arg_names, args, strict=True))
         launch = specialize(self, arguments, options)
         if self.interpreted:
-            made: Callable[..., CompiledKernel | None] = InterpretedLaunch(self, launch)
+            made: Prepared = InterpretedLaunch(self, launch)
         else:
-            made = Launcher(self, launch, compile_for_launch(self, launch))
+            made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
                 self._watched.append(watch)
         self._variants[key] = made

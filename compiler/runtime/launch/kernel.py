@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+from ...launch_recipe import Guard
 from ...signature import ArgumentType
 from ...source.kernel import Sourced
 from ..device import Device
 from ..variant.variant import Variant
 from .binding import KernelParameter
+from .bound import BoundLaunch, Relaunch
 from .compiled import CompiledKernel
 
 
@@ -23,6 +25,12 @@ class Launch:
     device: Device
     #: Indices, among the parameters that are not ``tl.constexpr``, of those that remain run-time arguments.
     passed: tuple[int, ...]
+    #: Numbers and addresses by parameter name, of the arguments that were given and not only described.
+    known: Mapping[str, object] = field(default_factory=dict)
+
+    def without(self, guards: Sequence[Guard]) -> Launch:
+        """The same launch with a variant that does without ``guards``."""
+        return replace(self, variant=self.variant.without(guards))
 
     @property
     def name(self) -> str:
@@ -38,6 +46,19 @@ class Launch:
     def constants(self) -> Mapping[str, object]:
         """Values by name of what the variant knows at compile time."""
         return self.variant.constants
+
+
+class Prepared(Protocol):
+    """One specialisation, ready to be launched with the grid, the machine values of all parameters that are not
+    ``tl.constexpr``, and the arguments as the user gave them."""
+
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel | None:
+        """Launch; returns the variant that ran, None under the interpreter."""
+        ...
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call, to be repeated."""
+        ...
 
 
 class Kernel(Sourced):
@@ -64,6 +85,11 @@ class Kernel(Sourced):
         ...
 
     @property
+    def run_time_names(self) -> list[str]:
+        """Names of the parameters that are not ``tl.constexpr``, in order."""
+        return [p.name for p in self.parameters if not p.constexpr]
+
+    @property
     @abstractmethod
     def debug(self) -> bool:
         """Whether device assertions are compiled in."""
@@ -88,3 +114,15 @@ class Kernel(Sourced):
     @abstractmethod
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch on a grid, or only compile."""
+
+    @abstractmethod
+    def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch with these arguments does once everything about them is known; compiles, does not launch."""
+
+    def bound(self, grid: Any, /, *args: object, **kwargs: object) -> BoundLaunch:
+        """The launch of ``kernel[grid](*args, **kwargs)`` as an object that repeats it when called.
+
+        Raises:
+            LaunchError: the arguments do not fit.
+        """
+        return BoundLaunch(self, grid, args, kwargs)

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from ...signature import ArgumentType, is_hidden
+from ...launch_recipe import Guard
+from ...signature import is_hidden
+from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
+from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, installed, launch_with_hooks
-from .kernel import Kernel, Launch
-
-Pick = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+from .kernel import Kernel, Launch, Prepared
 
 
 def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
+    """The compiled variant of a launch whose guards hold, as far as its arguments are known."""
+    while True:
+        compiled = _compiled(kernel, launch)
+        broken = broken_by(compiled.metadata.recipe.guards, launch.known)
+        if not broken:
+            return compiled
+        launch = launch.without(broken)
+
+
+def _compiled(kernel: Kernel, launch: Launch) -> CompiledKernel:
     """The compiled variant of a launch: from this process, the disk cache or the compiler."""
     key = launch.variant.key
     made = kernel.cache.get(key)
@@ -25,6 +36,14 @@ def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
         made.launch_metadata = kernel.launch_metadata
         kernel.cache[key] = made
     return made
+
+
+def make_launcher(kernel: Kernel, launch: Launch) -> Prepared:
+    """What launches the variant of ``launch``, or one without those of its guards that arguments break."""
+    compiled = _compiled(kernel, launch)
+    if compiled.metadata.recipe.guards:
+        return GuardedLauncher(kernel, launch, compiled)
+    return Launcher(kernel, launch, compiled)
 
 
 class Launcher:
@@ -36,9 +55,7 @@ class Launcher:
     def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
-        shown = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
-        count = sum(not p.constexpr for p in kernel.parameters)
-        self._pick = _spreader(launch.passed, shown) or _picker(launch.passed, count)
+        self._pick = _spreader(launch) or _picker(launch.passed, len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
@@ -52,6 +69,23 @@ class Launcher:
                 pick = self._pick
                 self._loaded.launch(shape, values if pick is None else pick(values), None)
         return self._kernel
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call, to be repeated."""
+        shape, kernel = grid_of(grid), self._kernel
+        if 0 in shape:
+            return lambda: kernel
+        passed = self._pick(values) if self._pick else values
+        run, hooks = self._loaded.bound(shape, passed), installed
+
+        def launch() -> CompiledKernel:
+            if hooks.hooks:
+                self._observed(shape, passed, arguments)
+            else:
+                run(None)
+            return kernel
+
+        return launch
 
     def _observed(
         self,
@@ -76,16 +110,54 @@ class Launcher:
         return dict(self._metadata(shape, self._kernel.metadata, bound))
 
 
-def _spreader(passed: tuple[int, ...], kinds: Sequence[ArgumentType]) -> Pick | None:
-    """A picker that spreads the values of descriptors; None where there are none."""
+def _spreader(launch: Launch) -> Spread | None:
+    """A function from all values to those that the variant takes, descriptors spread; None without descriptors."""
+    kinds = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
     if not any(kind.block for kind in kinds):
         return None
-    items = (f"{'*' * bool(kind.block)}v[{i}]" for i, kind in zip(passed, kinds, strict=True))
-    made: Pick = eval(f"lambda v: ({', '.join(items)},)")
+    items = (f"{'*' * bool(kind.block)}v[{i}]" for i, kind in zip(launch.passed, kinds, strict=True))
+    made: Spread = eval(f"lambda v: ({', '.join(items)},)")
     return made
 
 
-def _picker(passed: tuple[int, ...], count: int) -> Pick | None:
+class GuardedLauncher:
+    """Launches a variant with guards while its arguments keep them, and otherwise one without those that they break,
+    which is compiled when it is first needed."""
+
+    __slots__ = ("_kernel", "_launch", "_compiled", "_guards", "_holds", "_fitting", "_others")
+
+    def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
+        self._kernel = kernel
+        self._launch = launch
+        self._compiled = compiled
+        spread = _spreader(launch)
+        names = list(launch.signature) if spread else kernel.run_time_names
+        self._guards = Guards(compiled.metadata.recipe.guards, names, spread)
+        self._holds = self._guards.holds
+        self._fitting: Launcher | None = None  # not loaded before arguments fit it
+        self._others: dict[tuple[Guard, ...], Prepared] = {}
+
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel | None:
+        launcher = (self._holds(values) and self._fitting) or self._choose(values)
+        return launcher(grid, values, arguments)
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call, to be repeated."""
+        return self._choose(values).bound(grid, values, arguments)
+
+    def _choose(self, values: tuple[Any, ...]) -> Prepared:
+        broken = self._guards.broken(values)
+        if not broken:
+            if self._fitting is None:
+                self._fitting = Launcher(self._kernel, self._launch, self._compiled)
+            return self._fitting
+        found = self._others.get(broken)
+        if found is None:
+            found = self._others[broken] = make_launcher(self._kernel, self._launch.without(broken))
+        return found
+
+
+def _picker(passed: tuple[int, ...], count: int) -> Spread | None:
     """A function from all values to those that the variant takes; None when it takes all."""
     if passed == tuple(range(count)):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ...signature import ArgumentType
@@ -58,6 +58,11 @@ class Loaded(Protocol):
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Run the kernel on machine values: addresses and numbers in signature order; the grid has no zero."""
+        ...
+
+    def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
+        """A function that launches on machine values that stay the same, given a stream or None for the current
+        one; descriptors and whatever else depends on the values is made here."""
         ...
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from ... import knobs
@@ -48,6 +49,10 @@ class LoadedOnCpu:
         if self._epoch != knobs.epoch.value:
             self._threads, self._epoch = grid_threads(), knobs.epoch.value
         self._kernel.launch(grid, values, self._types, self._threads)
+
+    def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
+        """A function that launches on these values."""
+        return lambda stream: self.launch(grid, values, stream)
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch and note begin and end in ns, also when the launch raises."""

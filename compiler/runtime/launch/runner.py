@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .bound import BoundLaunch, Relaunch
 from .kernel import Kernel, Launch
 
 
@@ -42,6 +43,19 @@ class Runner:
     def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Ready to be called with the arguments of a launch."""
         return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
+
+    def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch with these arguments does once everything about them is known."""
+        made: Relaunch = self.fn.relauncher(grid, args, kwargs)
+        return made
+
+    def bound(self, grid: Any, /, *args: object, **kwargs: object) -> BoundLaunch:
+        """The launch of ``kernel[grid](*args, **kwargs)`` as an object that repeats it when called.
+
+        Raises:
+            LaunchError: the arguments do not fit.
+        """
+        return BoundLaunch(self, grid, args, kwargs)
 
     def warmup(self, *args: object, grid: Any = (1,), **kwargs: object) -> object:
         """Compile without launching."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...errors import LaunchError
 from ...signature import ArgumentType, flattened, parse_argument_type
 from ...target import Target
-from ..arrays.arguments import describe
+from ..arrays.arguments import describe, readers
 from ..arrays.dtypes import canonical_dtype
 from ..device import Device
 from ..devices import default_device, get_device
@@ -33,6 +33,7 @@ def specialize(
     constants: dict[str, object] = {}
     homes: dict[str, str] = {}
     passed: list[int] = []
+    known: dict[str, object] = {}
     position = 0
     for parameter in kernel.parameters:
         name, value = parameter.name, arguments[parameter.name]
@@ -48,14 +49,18 @@ def specialize(
             if kind.is_one:
                 constants[name] = 1
             else:
-                types |= flattened(name, kind)
+                flat = flattened(name, kind)
+                types |= flat
                 passed.append(position)
+                if stand_in is None:
+                    _, read = readers[type(value)](value)
+                    known |= zip(flat, read if kind.block else (read,), strict=True)
         position += not parameter.constexpr
     device_ = _common_device(kernel, arguments, homes)
     schedule = make_schedule({"debug": kernel.debug, **options})
     ordered = {p.name: constants[p.name] for p in kernel.parameters if p.name in constants}
     variant = Variant(kernel.source, types, ordered, Target.parse(device_.target), schedule)
-    return Launch(variant, device_, tuple(passed))
+    return Launch(variant, device_, tuple(passed), known)
 
 
 def _common_device(kernel: Kernel, arguments: Mapping[str, object], homes: Mapping[str, str]) -> Device:

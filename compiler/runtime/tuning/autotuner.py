@@ -12,6 +12,8 @@ from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
 from ..device import Device
 from ..devices import default_device, get_device
+from ..launch.bound import Relaunch
+from ..launch.compiled import CompiledKernel
 from ..launch.kernel import Kernel
 from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
@@ -81,16 +83,34 @@ class Autotuner(Runner):
                 self.fn.run(*args, grid=grid, warmup=True, **kwargs, **config.all_kwargs())
                 for config in self.prune(args, kwargs)
             ]
-        config = self._choose(args, kwargs, grid, arguments)
-        self.best_config = config
+        config = self.best_config = self._choose(args, kwargs, grid, arguments)
         if config.pre_hook is not None:
             config.pre_hook({**arguments, **config.all_kwargs()})
         return self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
 
+    def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch does with the best configuration for these arguments, which is searched for if it is not known;
+        the configuration's ``pre_hook`` is called now, as it may shape arguments, and at every launch."""
+        self._check_names()
+        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        config = self.best_config = self._choose(args, kwargs, grid, arguments)
+        everything = {**arguments, **config.all_kwargs()}
+        pre_hook = config.pre_hook
+        if pre_hook is None:
+            return super().relauncher(grid, args, {**kwargs, **config.all_kwargs()})
+        pre_hook(dict(everything))
+        relaunch = super().relauncher(grid, args, {**kwargs, **config.all_kwargs()})
+
+        def launch() -> CompiledKernel | None:
+            pre_hook(dict(everything))
+            return relaunch()
+
+        return launch
+
     def _choose(
         self,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
         grid: Any,
         arguments: dict[str, object],
     ) -> Config:
@@ -174,8 +194,8 @@ class Autotuner(Runner):
         self,
         candidates: list[Config],
         key: tuple[str, ...],
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
         grid: Any,
         arguments: dict[str, object],
     ) -> Config:
@@ -214,8 +234,8 @@ class Autotuner(Runner):
     def _candidate(
         self,
         config: Config,
-        args: tuple[object, ...],
-        kwargs: dict[str, object],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
         grid: Any,
         arguments: dict[str, object],
     ) -> Candidate:

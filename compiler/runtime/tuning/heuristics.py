@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import LaunchError
 from ...options import SCHEDULE_OPTIONS
+from ..launch.bound import Relaunch
 from ..launch.kernel import Kernel, Launch
 from ..launch.runner import Runner
 from ..variant.variant import nearest
@@ -28,6 +29,10 @@ class Heuristics(Runner):
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation with the computed values; raises LaunchError for a value of no parameter or option."""
         return super().specialized(args, self._with_values(args, kwargs))
+
+    def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
+        """What a launch does, with the values that are computed for these arguments."""
+        return super().relauncher(grid, args, self._with_values(args, kwargs))
 
     def _with_values(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         known = (*self.arg_names, *SCHEDULE_OPTIONS)

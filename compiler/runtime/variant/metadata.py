@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ...launch_recipe import LaunchRecipe
 
 
 @dataclass(frozen=True, slots=True)
 class KernelMetadata:
     """Facts about one compiled variant; None where the target or its toolchain does not tell.
 
-    ``registers`` is per thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block.
-    The ``*_ms`` fields are what each stage of the compilation took; a variant from the cache keeps those of the run
-    that made it, and ``cached`` is True.
+    ``recipe`` says what a launch has to do. ``registers`` is per thread, ``spills`` in bytes per thread,
+    ``stack_bytes`` per thread, ``shared_bytes`` per block. The ``*_ms`` fields are what each stage of the compilation
+    took; a variant from the cache keeps those of the run that made it, and ``cached`` is True.
     """
 
     name: str
@@ -21,6 +24,7 @@ class KernelMetadata:
     num_warps: int
     num_stages: int
     num_ctas: int
+    recipe: LaunchRecipe
     maxnreg: int | None = None
     registers: int | None = None
     shared_bytes: int | None = None
@@ -38,15 +42,16 @@ class KernelMetadata:
 
     @property
     def num_threads(self) -> int:
-        """Threads of one block on a GPU."""
-        return 32 * self.num_warps
+        """Threads of one block on a GPU, helper warps included."""
+        return self.recipe.threads
 
     def to_json(self) -> dict[str, object]:
         """A JSON object; :meth:`from_json` reads it back."""
-        return asdict(self)
+        return asdict(self) | {"recipe": self.recipe.to_json()}
 
     @staticmethod
-    def from_json(data: Mapping[str, object]) -> KernelMetadata:
+    def from_json(data: Mapping[str, Any]) -> KernelMetadata:
         """Read what :meth:`to_json` wrote; fields that this version does not know are dropped."""
         known = {f.name for f in fields(KernelMetadata)}
-        return KernelMetadata(**{k: v for k, v in data.items() if k in known})  # type: ignore[arg-type]
+        values = {k: v for k, v in data.items() if k in known}
+        return KernelMetadata(**values | {"recipe": LaunchRecipe.from_json(data["recipe"])})

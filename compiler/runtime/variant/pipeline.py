@@ -12,6 +12,7 @@ from ... import knobs
 from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
 from ...ir.core import Function
 from ...ir.printer import print_function
+from ...launch_recipe import LaunchRecipe
 from .metadata import KernelMetadata
 from .variant import Variant
 
@@ -27,9 +28,11 @@ STAGES = {
 
 @dataclass
 class Build:
-    """A compilation under way: what has been made so far and how long each stage took."""
+    """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
+    launched, None before a stage has said it; then by all threads of the schedule's warps."""
 
     variant: Variant
+    recipe: LaunchRecipe | None = None
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     facts: dict[str, int | None] = field(default_factory=dict)
     stage_ms: dict[str, float] = field(default_factory=dict)
@@ -54,6 +57,7 @@ class Build:
             num_warps=schedule.num_warps,
             num_stages=schedule.num_stages,
             num_ctas=schedule.num_ctas,
+            recipe=self.recipe or LaunchRecipe(32 * schedule.num_warps),
             maxnreg=schedule.maxnreg,
             total_ms=sum(self.stage_ms.values()),
             **{f"{stage}_ms": ms for stage, ms in self.stage_ms.items()},  # type: ignore[arg-type]
@@ -141,13 +145,14 @@ def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None
 
     variant = work.variant
     with work.timed("gpu"):
-        gpu = lower_to_gpu(function, variant.target, variant.schedule)
+        gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied))
     if stop_after == "gpu":
-        work.artifacts["gpu"] = str(gpu)
+        work.artifacts["gpu"] = print_function(gpu)
         return
     with work.timed("llvm"):
         program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)
     work.artifacts["llvm"] = program.llvm
+    work.recipe = program.recipe
     work.facts["shared_bytes"] = program.shared_bytes
     if program.shared_bytes > variant.target.shared_bytes:
         raise OutOfResources("shared memory", program.shared_bytes, variant.target.shared_bytes)

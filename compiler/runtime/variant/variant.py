@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ... import knobs
-from ...errors import LaunchError, SignatureError
+from ...errors import IRError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
+from ...launch_recipe import Guard
 from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
 from ...signature import ArgumentType, flattened, parse_argument_type
 from ...source.kernel import KernelSource, source_of
@@ -25,13 +26,15 @@ from .toolchain import toolchain
 @dataclass(frozen=True, slots=False)
 class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
-    (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter."""
+    (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
+    arguments that the code may not rely on."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
     constants: Mapping[str, object]
     target: Target
     schedule: Schedule
+    denied: tuple[Guard, ...] = ()
 
     @cached_property
     def key(self) -> str:
@@ -43,6 +46,7 @@ class Variant:
             *(f"{name}: {type}" for name, type in self.signature.items()),
             *(f"{name} = {constant_text(value)}" for name, value in self.constants.items()),
             *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
+            *(f"not {guard}" for guard in self.denied),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -51,7 +55,16 @@ class Variant:
         """A line for people: signature, constants and schedule."""
         types = [f"{n}: {t}" for n, t in self.signature.items()]
         values = [f"{n}={v}" for n, v in self.constants.items()]
-        return f"{self.source.name}({', '.join(types + values)}) for {self.target}"
+        denied = f" without {', '.join(map(str, self.denied))}" if self.denied else ""
+        return f"{self.source.name}({', '.join(types + values)}) for {self.target}{denied}"
+
+    def without(self, guards: Sequence[Guard]) -> Variant:
+        """The variant that relies on none of ``guards`` either; raises IRError where one was denied already, because
+        then the compiler would go on relying on it for ever."""
+        for guard in guards:
+            if guard in self.denied:
+                raise IRError(f"{self.source.name}: the code relies on {guard}, which was denied to the compiler")
+        return replace(self, denied=tuple(sorted({*self.denied, *guards}, key=str)))
 
 
 def make_variant(
@@ -132,7 +145,7 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     for name, value in options.items():
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
-        wanted = bool if name in ("enable_fp_fusion", "debug") else int
+        wanted = bool if name in ("enable_fp_fusion", "debug", "persistent") else int
         optional = name == "maxnreg" and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")

@@ -20,6 +20,7 @@ def _collect() -> RuleSet[Callable[..., object]]:
     for part in (elementwise.rules, view_rules, statements):
         for op, rule in part.rules.items():
             table.rules.setdefault(op, rule)
+        table.reasons.update(part.reasons)
     because = "it ends a region and is lowered with the operation that owns the region"
     table.unsupported(tile_control.Yield, because)
     table.unsupported(tile_control.Condition, because)

@@ -7,7 +7,7 @@ import struct
 from ...ir.types import BF16, F8E4M3, F8E5M2, Scalar
 from ...llvm.typed import constant
 from ...tile.elementwise import Constant
-from ...tile.formats import byte_of
+from ...tile.formats import f8_bits
 from .chunk import Uniform, llvm_element, power_of_two_divisor
 
 
@@ -16,7 +16,7 @@ def constant_value(op: Constant) -> Uniform:
     elem = op.type.elem
     number = op.value
     if isinstance(elem, Scalar) and elem in (BF16, F8E4M3, F8E5M2):
-        bits = _bf16_bits(float(number)) if elem == BF16 else byte_of(float(number), elem)
+        bits = _bf16_bits(float(number)) if elem == BF16 else f8_bits(float(number), elem)
         return Uniform(constant(llvm_element(elem), bits), 0)
     value = constant(llvm_element(elem), number)
     if isinstance(number, bool) or not isinstance(number, int):

@@ -32,13 +32,9 @@ class GridRun:
         self.failure: BaseException | None = None
         self._pieces = itertools.count()  # next() on it is atomic
         self._stopped = False
-        self._active = 0
-        self._idle = threading.Condition()
 
     def work(self) -> None:
         """Run pieces on the calling thread until there are none."""
-        with self._idle:
-            self._active += 1
         try:
             while not self._stopped:
                 first = self.first + next(self._pieces) * self.piece
@@ -49,15 +45,9 @@ class GridRun:
         except BaseException as error:  # noqa: BLE001 - handed to the thread that launched
             self.failure = error
             self._stopped = True
-        finally:
-            with self._idle:
-                self._active -= 1
-                self._idle.notify_all()
 
-    def wait(self) -> None:
-        """Until no thread works on this launch; raises what a thread raised."""
-        with self._idle:
-            self._idle.wait_for(lambda: not self._active)
+    def end(self) -> None:
+        """Raises what a thread raised."""
         if self.failure is not None:
             raise self.failure
 
@@ -93,7 +83,7 @@ class ThreadPool:
             job.work()
             for helper in helpers:
                 helper.finish()
-            job.wait()
+            job.end()
         finally:
             with self._lock:
                 self._helpers += helpers

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...gpu.scratch import GpuFunction
+from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
 from ...options import Schedule
 from ...target import Target
 from .. import simt
-from . import mma  # noqa: F401  (registers its rule)
+from . import copies, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
 #: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler
@@ -29,12 +30,15 @@ _PTX_VERSION = {
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
-    """One kernel as LLVM text. ``shared_bytes``: dynamic shared memory that a launch must provide."""
+    """One kernel as LLVM text. ``parameters``: the names of its own, in order; ``shared_bytes``: dynamic shared memory
+    that a launch must provide; ``recipe``: what else a launch has to do."""
 
     llvm: str
     name: str
+    parameters: tuple[str, ...]
     shared_bytes: int
     num_warps: int
+    recipe: LaunchRecipe
 
 
 def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
@@ -44,7 +48,9 @@ def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> 
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
     state = simt.lower_kernel(function, PtxMachine(target), schedule)
-    return PtxProgram(str(state.module), function.name, function.allocation.total, state.warps)
+    names = tuple(parameter.name for parameter in function.parameters)
+    shared_bytes = function.allocation.total
+    return PtxProgram(str(state.module), function.name, names, shared_bytes, state.warps, function.recipe)
 
 
 def machine_for(target: Target) -> Machine:

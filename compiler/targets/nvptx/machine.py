@@ -30,6 +30,8 @@ RULES: RuleSet[Callable[[simt.Lowering, Op], None]] = simt.RULES.extended("cuda"
 #: Inline assembly constraint of each LLVM type; others travel as integers of their width.
 _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d", GLOBAL_POINTER: "l"}
 _AXES = "xyz"
+#: The barrier at which consumers meet; number 0 is that of all threads.
+GROUP_BARRIER = 1
 _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
 _PRINT_BYTES = 64
 
@@ -49,15 +51,24 @@ class PtxMachine(simt.SimtTarget):
 
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
         """``.reqntid`` and, where the schedule asks for it, ``.maxnreg``."""
-        attributes = [f'"nvvm.reqntid"="{state.threads}"']
+        attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
+        if state.launched_threads != state.threads:
+            # setmaxnreg shares out the registers of one block: all that a processor has.
+            attributes.append('"nvvm.minctasm"="1"')
         if state.schedule.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')
         return attributes
 
+    def hidden_parameters(self, state: simt.Lowering) -> list[str]:
+        """TMA descriptors, in constant memory; the grid that the user asked for, where another one is launched."""
+        recipe = state.source.recipe
+        made = [f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %d{i}' for i in range(len(recipe.descriptors))]
+        return made + ([f"i32 %g{axis}" for axis in range(3)] if recipe.persistent else [])
+
     def thread_id(self, state: simt.Lowering) -> str:
         """``%tid.x``."""
         state.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])
-        return state.text.op(f"call range(i32 0, {state.threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
+        return state.text.op(f"call range(i32 0, {state.launched_threads}) i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
 
     def program_id(self, state: simt.Lowering, axis: int) -> str:
         """``%ctaid``."""
@@ -68,8 +79,16 @@ class PtxMachine(simt.SimtTarget):
         return state.text.call("i32", f"llvm.nvvm.read.ptx.sreg.nctaid.{_AXES[axis]}", [])
 
     def barrier(self, state: simt.Lowering) -> None:
-        """``barrier.cta.sync``."""
+        """``barrier.cta.sync``; that of a group has a name of its own."""
+        if state.group_threads is not None:
+            state.text.asm([], f"bar.sync {GROUP_BARRIER}, {state.group_threads};", "~{memory}", [], convergent=True)
+            return
         state.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
+
+    def publish_shared(self, state: simt.Lowering) -> None:
+        """A fence between the generic and the asynchronous proxy (PTX ISA, "membar, fence"), from sm_90 on."""
+        if "tma" in self.target.features:
+            state.text.asm([], "fence.proxy.async.shared::cta;", "~{memory}", [])
 
     def shuffle_xor(self, state: simt.Lowering, value: str, word: str, lane_xor: int) -> str:
         """``shfl.sync.bfly``."""

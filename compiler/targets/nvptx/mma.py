@@ -11,7 +11,7 @@ from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
 from .machine import RULES
 
-_PTX_NAMES = {
+PTX_NAMES = {
     F16: "f16",
     BF16: "bf16",
     F32: "tf32",
@@ -96,7 +96,7 @@ def _rest(state: Lowering, value: str, rounded: str) -> str:
 
 
 def _instruction(state: Lowering, op: Mma, a: list[str], b: list[str], acc: list[str]) -> list[str]:
-    kind = _PTX_NAMES[op.a.type.scalar]
+    kind = PTX_NAMES[op.a.type.scalar]
     floating = op.acc.type.is_float
     out, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
     text = (

@@ -6,6 +6,7 @@ from . import (  # noqa: F401  (each registers its rules)
     control,
     convert,
     debug,
+    division,
     elementwise,
     memory,
     multiply_add,

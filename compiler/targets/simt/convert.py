@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...gpu.operands import OperandPlan
+from ...gpu.operands import LocalLoad, LocalStore, OperandPlan
 from ...gpu.ops import ConvertLayout
 from ...gpu.scratch import choose_conversion
 from ...ir.core import Value
@@ -12,6 +12,7 @@ from ...ir.types import Element, Pointer
 from ...layout import (
     Exchange,
     Identity,
+    MatrixAccess,
     RegisterPermute,
     SharedAccess,
     SharedMemory,
@@ -24,9 +25,18 @@ from .vectors import define_words, load_shared, packed_words, store_words, words
 
 @rule(ConvertLayout)
 def _convert(state: Lowering, op: ConvertLayout) -> None:
+    plan = choose_conversion(op)
+    match plan:
+        case LocalLoad():
+            _local_load(state, plan, op)
+            return
+        case LocalStore():
+            _local_store(state, plan, op)
+            return
+        case _:
+            pass
     registers = state.values[op.x]
     elem = op.x.type.elem
-    plan = choose_conversion(op)
     match plan:
         case Identity():
             state.define_lazily(op.result, [registers], lambda i: registers[i])
@@ -42,21 +52,49 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
             define_words(state, op.result, words, 4 // plan.read.element_bytes)
 
 
+# Tiles in shared memory --------------------------------------------------------------------------------------
+
+
+def _local_load(state: Lowering, plan: LocalLoad, op: ConvertLayout) -> None:
+    place = state.places[op.x]
+    if isinstance(plan.read, MatrixAccess):
+        words = _read_matrices(state, plan.read, place)
+        define_words(state, op.result, words, 4 // plan.read.element_bytes)
+        return
+    names: list[str | None] = [None] * len(plan.read.canonical)
+    reads = addresses(state, plan.read, place)
+    for i, group in enumerate(plan.read.registers):
+        loaded = load_shared(state, op.x.type.elem, plan.read.vector, reads(i))
+        for register, name in zip(group, loaded, strict=True):
+            names[register] = name
+    state.define(op.result, [names[c] for c in plan.read.canonical])
+
+
+def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
+    start = state.scratch(op)
+    writes = addresses(state, plan.write, start)
+    for i, group in enumerate(plan.write.registers):
+        store_registers(state, op.x, group, writes(i))
+    state.machine.publish_shared(state)
+    state.barrier()
+    state.places[op.result] = str(start)
+
+
 # Shared memory -----------------------------------------------------------------------------------------------
 
 
 def _through_shared(state: Lowering, plan: SharedMemory, source: Value, start: int) -> list[str | None]:
     elem = source.type.elem
     names: list[str | None] = [None] * len(plan.read.canonical)
-    writes = _addresses(state, plan.write, start)
-    reads = _addresses(state, plan.read, start)
+    writes = addresses(state, plan.write, start)
+    reads = addresses(state, plan.read, start)
     write_step = len(plan.write.registers) // plan.rounds
     read_step = len(plan.read.registers) // plan.rounds
     for turn in range(plan.rounds):
         if turn:
             state.barrier()
         for i in range(turn * write_step, (turn + 1) * write_step):
-            _store_registers(state, source, plan.write.registers[i], writes(i))
+            store_registers(state, source, plan.write.registers[i], writes(i))
         state.barrier()
         for i in range(turn * read_step, (turn + 1) * read_step):
             loaded = load_shared(state, elem, plan.read.vector, reads(i))
@@ -65,18 +103,21 @@ def _through_shared(state: Lowering, plan: SharedMemory, source: Value, start: i
     return [names[c] for c in plan.read.canonical]
 
 
-def _store_registers(state: Lowering, source: Value, registers: Sequence[int], address: str) -> None:
+def store_registers(state: Lowering, source: Value, registers: Sequence[int], address: str) -> None:
+    """Store consecutive elements of ``source`` to shared memory, as one vector."""
     words = words_of(source.type.elem, len(registers))
     store_words(state, words, packed_words(state, source, registers), address)
 
 
-class _addresses:
+class addresses:
     """Addresses of the accesses of one plan, by number."""
 
-    def __init__(self, state: Lowering, access: SharedAccess, start: int) -> None:
+    def __init__(self, state: Lowering, access: SharedAccess, start: int | str) -> None:
         self.state = state
         self.access = access
-        self.start = start
+        #: What is known of the place at compile time is added to every address as an immediate.
+        self.start = int(start) if not str(start).startswith("%") else 0
+        self.dynamic = "" if not str(start).startswith("%") else str(start)
         self.thread = state.thread_bits(access.lane, access.warp)
         self.reach = reach_of((*access.lane, *access.warp))
         self.bases: dict[int, str] = {}
@@ -86,6 +127,8 @@ class _addresses:
         base = self.bases.get(xored)
         if base is None:
             offset = self.state.add_bits(self.thread, self.reach, xored)
+            if self.dynamic:
+                offset = self.state.plus(self.dynamic, offset)
             base = self.bases[xored] = self.state.shared(offset)
         added += self.start
         if not added:
@@ -98,18 +141,27 @@ class _addresses:
 
 def _by_matrices(state: Lowering, plan: OperandPlan, source: Value, start: int) -> dict[int, str]:
     """The words of the operand's fragments, by their first register."""
-    writes = _addresses(state, plan.write, start)
+    writes = addresses(state, plan.write, start)
     for i, group in enumerate(plan.write.registers):
-        _store_registers(state, source, group, writes(i))
+        store_registers(state, source, group, writes(i))
     state.barrier()
-    read = plan.read
+    return _read_matrices(state, plan.read, str(start))
+
+
+def _read_matrices(state: Lowering, read: MatrixAccess, start: str) -> dict[int, str]:
+    """The words of a tile at byte ``start`` of shared memory, by their first register."""
+    fixed = 0 if start.startswith("%") else int(start)
     thread = state.thread_bits(read.lane, read.warp)
     reach = reach_of((*read.lane, *read.warp))
     per_word = 4 // read.element_bytes
     words: dict[int, str] = {}
+    bases: dict[int, str] = {}
     for group, offset in zip(read.registers, read.offsets, strict=True):
-        address = state.shared(state.add_bits(thread, reach, offset & reach))
-        loaded = state.machine.load_matrices(state, read, address, start + (offset & ~reach))
+        xored = offset & reach
+        if xored not in bases:
+            place = state.add_bits(thread, reach, xored)
+            bases[xored] = state.shared(place if start == str(fixed) else state.plus(start, place))
+        loaded = state.machine.load_matrices(state, read, bases[xored], fixed + (offset & ~reach))
         words.update(zip(group[::per_word], loaded, strict=True))
     return words
 

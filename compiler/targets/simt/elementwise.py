@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import UnsupportedOp
 from ...ir.core import Op, Value
-from ...ir.types import BF16, F16, F32, F64, I1, Scalar
+from ...ir.types import F32, F64, I1, Scalar
 from ...llvm import maths as templates
 from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
@@ -99,30 +99,6 @@ _register_bitwise(ew.Or, "or", "or")
 _register_bitwise(ew.Xor, "xor", "xor")
 _register_bitwise(ew.Shl, "shl", "shl")
 _register_bitwise(ew.Shr, "ashr", "lshr")
-_register_bitwise(ew.IntDiv, "sdiv", "udiv")
-
-
-@elementwise(ew.Div)
-def _div(state: Lowering, op: ew.Div, args: list[str]) -> str:
-    scalar, name = kind_of(state, op.lhs)
-    if scalar in (F16, BF16):
-        wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
-        quotient = state.text.op(f"fdiv float {wide[0]}, {wide[1]}")
-        return state.text.op(f"fptrunc float {quotient} to {name}")
-    if scalar == F32 and not op.precise:
-        return state.machine.divide(state, args[0], args[1])
-    return state.text.op(f"fdiv {name} {args[0]}, {args[1]}")
-
-
-@elementwise(ew.Rem)
-def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
-    scalar, name = kind_of(state, op.lhs)
-    if scalar in (F16, BF16):
-        wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
-        rest = state.text.op(f"frem float {wide[0]}, {wide[1]}")
-        return state.text.op(f"fptrunc float {rest} to {name}")
-    opcode = "frem" if scalar.is_float else "srem" if scalar.is_signed else "urem"
-    return state.text.op(f"{opcode} {name} {args[0]}, {args[1]}")
 
 
 @elementwise(ew.MulHigh)

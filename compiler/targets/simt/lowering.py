@@ -16,7 +16,7 @@ from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
-from ...tile.formats import byte_of
+from ...tile.formats import f8_bits
 from ..rules import RuleSet
 from .machine import SimtTarget
 from .registers import GLOBAL_POINTER, Registers, memory_type, register_type
@@ -77,12 +77,18 @@ class Lowering:
         self.warps = function.num_warps or schedule.num_warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
+        #: Tiles in shared memory: their first byte (i32).
+        self.places: dict[Value, str] = {}
+        #: Whether code is that of the warp that only copies.
+        self.in_producer = False
+        #: The number of threads that meet at a barrier where those are not all of the program.
+        self.group_threads: int | None = None
         #: 32-bit words that hold several neighbouring registers of a value, by the first of them.
         self.words: dict[Value, dict[int, str]] = {}
         self.contract = "contract " if schedule.enable_fp_fusion else ""
         self.module = ModuleText(machine.triple)
         self.text = FunctionText(self.module, "")
-        self._coordinates: dict[tuple[int, ...], str] = {}
+        self._once: dict[object, str] = {}
         self.entry = self.text.current
         self.text.label("entry")
         self.block = "entry"  # the basic block that code is appended to
@@ -91,8 +97,13 @@ class Lowering:
 
     @property
     def threads(self) -> int:
-        """Threads of one program."""
+        """Threads that hold tiles."""
         return self.warps * LANES
+
+    @property
+    def launched_threads(self) -> int:
+        """Threads of one program, those of helpers included; they have the highest numbers."""
+        return self.source.recipe.threads or self.threads
 
     # Values --------------------------------------------------------------------------------------------------
 
@@ -147,8 +158,9 @@ class Lowering:
             return "null"
         if element.is_float and name != "i8":
             return float_constant(float(value), name)
-        code = byte_of(float(value), element) if element.is_float else int(value)
-        wrapped = code & ((1 << element.bits) - 1)
+        if element.is_float:
+            value = f8_bits(float(value), element)
+        wrapped = int(value) & ((1 << element.bits) - 1)
         return str(wrapped - (1 << element.bits) if wrapped >> (element.bits - 1) else wrapped)
 
     # Threads -------------------------------------------------------------------------------------------------
@@ -156,13 +168,18 @@ class Lowering:
     def thread_bits(self, lane: Sequence[int], warp: Sequence[int]) -> str:
         """XOR of the bases at the set bits of this thread's lane and warp, as i32; computed once per kernel."""
         bases = (*lane, *warp)
-        if (known := self._coordinates.get(bases)) is None:
+        return self.once(bases, lambda state: state.emit_linear(state.thread, bases))
+
+    def once(self, key: object, emit: Callable[[Lowering], str]) -> str:
+        """What ``emit`` appends and returns, at the beginning of the kernel and only once for each ``key``."""
+        if (known := self._once.get(key)) is None:
             outer, self.text.current = self.text.current, self.entry
-            known = self._coordinates[bases] = self._emit_linear(self.thread, bases)
+            known = self._once[key] = emit(self)
             self.text.current = outer
         return known
 
-    def _emit_linear(self, x: str, bases: tuple[int, ...]) -> str:
+    def emit_linear(self, x: str, bases: tuple[int, ...]) -> str:
+        """XOR of ``bases`` at the set bits of ``x`` (i32)."""
         result = ""
         reached = 0
         everything = (1 << len(bases)) - 1
@@ -230,8 +247,14 @@ class Lowering:
         return self.allocation.places[op].start
 
     def barrier(self) -> None:
-        """All threads of the program wait for each other."""
+        """All threads that share the work wait for each other."""
         self.machine.barrier(self)
+
+    def plus(self, x: str, y: str | int) -> str:
+        """The sum of two i32 that do not overflow."""
+        if not x.startswith("%") and not str(y).startswith("%"):
+            return str(int(x) + int(y))
+        return x if str(y) == "0" else self.text.op(f"add nuw nsw i32 {x}, {y}")
 
 
 def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> Lowering:
@@ -243,7 +266,8 @@ def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule)
         UnsupportedOp: an operation or element type has no lowering for ``machine``.
     """
     state = Lowering(function, machine, schedule)
-    declared = ", ".join(_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters))
+    parameters = [_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters)]
+    declared = ", ".join([*parameters, *machine.hidden_parameters(state)])
     state.text.header = f"define {machine.calling_convention} void @{function.name}({declared}) #0"
     state.lower_block(function.body)
     state.text.do("ret void")

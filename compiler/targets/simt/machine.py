@@ -42,6 +42,10 @@ class SimtTarget(ABC):
         """LLVM attributes of the kernel, such as its number of threads."""
 
     @abstractmethod
+    def hidden_parameters(self, state: Lowering) -> list[str]:
+        """Declarations of the parameters that a launch adds to the kernel's own."""
+
+    @abstractmethod
     def thread_id(self, state: Lowering) -> str:
         """The number of this thread in its program (i32); lanes are its lowest five bits, the warp the others."""
 
@@ -55,7 +59,13 @@ class SimtTarget(ABC):
 
     @abstractmethod
     def barrier(self, state: Lowering) -> None:
-        """All threads of the program wait for each other, and see what the others wrote to shared memory."""
+        """All threads of the program, or of ``state.group_threads``, wait for each other, and see what the others wrote
+        to shared memory."""
+
+    @abstractmethod
+    def publish_shared(self, state: Lowering) -> None:
+        """What this thread wrote to shared memory becomes visible to instructions that read it asynchronously, once a
+        barrier follows."""
 
     @abstractmethod
     def shuffle_xor(self, state: Lowering, value: str, word: str, lane_xor: int) -> str:

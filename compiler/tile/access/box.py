@@ -154,7 +154,7 @@ class _Search:
                 return None
             return Dimension(stride, lowers[0], _bounds(uppers, lowers[0]))
         starts = list(self.starts(stride, uppers))
-        starts.sort(key=lambda start: self.strangers(_bounds(uppers, start)))
+        starts.sort(key=lambda start: self.simplicity(_bounds(uppers, start)))
         for start in starts:
             proof = self.forms.signs.nonnegative(start)
             if proof is not None:
@@ -162,10 +162,10 @@ class _Search:
                 return Dimension(stride, start, _bounds(uppers, start))
         return None
 
-    def strangers(self, sizes: Sequence[Polynomial]) -> int:
-        """Unknowns in ``sizes`` that a launcher does not know: an array's own size has none."""
+    def simplicity(self, sizes: Sequence[Polynomial]) -> tuple[int, int]:
+        """Unknowns in ``sizes`` that a launcher does not know, and terms: an array's own size is one that it knows."""
         unknowns = set().union(*(size.unknowns for size in sizes))
-        return sum(not self.forms.unknowns.is_host(u) for u in unknowns)
+        return sum(not self.forms.unknowns.is_host(u) for u in unknowns), sum(len(size.terms) for size in sizes)
 
     def is_true(self, lower: Polynomial) -> bool:
         """Whether ``0 <= c + lower`` needs no check."""
@@ -180,6 +180,7 @@ class _Search:
         host = self.forms.unknowns.is_host
         for upper in uppers:
             yield -upper.where(lambda m, t: t.coefficient < 0 and not all(map(host, m)))
+            yield -upper.where(lambda m, t: t.coefficient < 0)
         yield ZERO
 
     def share(self, stride: Polynomial, unchecked: bool) -> Polynomial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.core import Block, Function, Op, Value
+from ...ir.core import Block, Effect, Function, Op, Value
 from ..control import Condition, For, If, While, Yield
 from .info import AxisInfo, power_of_two_in, unknown
 from .rules import RULES
@@ -41,6 +41,9 @@ def _block(block: Block, facts: AxisFacts) -> None:
                 _while(op, facts)
             case If():
                 _if(op, facts)
+            case _ if op.effect is Effect.CONTROL:
+                for nested in op.blocks:
+                    _block(nested, facts)
             case _:
                 rule = RULES.get(type(op))
                 infos = rule(op, *map(facts.__getitem__, op.operands)) if rule is not None else ()

@@ -40,7 +40,7 @@ def crossed(reference, a, b, rng):
     return x, y
 
 
-def add_operators(reference, case, x, a, y, b, text="x {} y", numbers=(False, False)):
+def add_operators(reference, case, x, a, y, b, quotient_steps, text="x {} y", numbers=(False, False)):
     for operator in (*reference.OPERATORS, *reference.COMPARISONS):
         met = reference.meeting(a, b, operator, *numbers)
         if met is None:
@@ -56,16 +56,17 @@ def add_operators(reference, case, x, a, y, b, text="x {} y", numbers=(False, Fa
             least = -(1 << reference.width(met) - 1) if reference.is_signed(met) else 1
             where = np.array([v != 0 and not (u == least and v == -1) for u, v in zip(low, by, strict=True)])
         wanted, type = reference.operate(operator, x, a, amount, b, met)
-        case.expect(text.format(operator), wanted, type, where)
+        steps = quotient_steps if operator == "/" and type == "f32" else 0
+        case.expect(text.format(operator), wanted, type, where, steps=steps)
 
 
-def test_operators(reference, run_on_target, left, partners):
+def test_operators(reference, run_on_target, quotient_steps, left, partners):
     wrong = []
     for right in partners:
         rng = np.random.default_rng(len(wrong))
         x, y = crossed(reference, left, right, rng)
         case = reference.Case(x=(left, x), y=(right, y))
-        add_operators(reference, case, x, left, y, right)
+        add_operators(reference, case, x, left, y, right, quotient_steps)
         add_choices(reference, case, x, left, y, right)
         wrong += [f"{left}, {right}: {line}" for line in case.run(run_on_target)]
     assert not wrong, "\n".join(wrong)
@@ -85,7 +86,7 @@ def add_choices(reference, case, x, a, y, b):
     case.expect("tl.where(x < y, x, y)", np.where(chosen, u, v), met)
 
 
-def test_numerals(reference, run_on_target, left, request):
+def test_numerals(reference, run_on_target, quotient_steps, left, request):
     """Python's numbers on either side: all of them, or three that the seed chooses."""
     wrong = []
     chosen = np.random.default_rng(NUMBERS.index(left)).permutation(len(NUMERALS))
@@ -99,8 +100,8 @@ def test_numerals(reference, run_on_target, left, request):
         y = np.full(SIZE, number, reference.NUMPY[own])
         case = reference.Case(x=(left, x))
         shown = f"float('{number}')" if number in (float("inf"),) or number != number else f"({number})"
-        add_operators(reference, case, x, left, y, own, f"x {{}} {shown}", (False, True))
-        add_operators(reference, case, y, own, x, left, f"{shown} {{}} x", (True, False))
+        add_operators(reference, case, x, left, y, own, quotient_steps, f"x {{}} {shown}", (False, True))
+        add_operators(reference, case, y, own, x, left, quotient_steps, f"{shown} {{}} x", (True, False))
         wrong += [f"{left}, {number}: {line}" for line in case.run(run_on_target)]
     assert not wrong, "\n".join(wrong)
 

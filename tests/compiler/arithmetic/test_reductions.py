@@ -67,6 +67,40 @@ def test_floats(reference, run_on_target, type):
     assert not case.run(run_on_target)
 
 
+#: (values, place of the largest, place of the smallest); the rest of the tile repeats the last value.
+NAN, INF = float("nan"), float("inf")
+WITH_NAN = [
+    ([NAN, 1, 2, NAN], 2, 1),
+    ([2, NAN, 1, 2, NAN, 1], 0, 2),
+    ([NAN, NAN, -INF, NAN], 2, 2),
+    ([NAN, INF, NAN, -INF], 1, 3),
+    ([NAN] * 4, 0, 0),
+    ([3, NAN, 3, NAN, 3, 3], 0, 0),
+]
+
+
+@pytest.mark.parametrize("type", FLOATS)
+@pytest.mark.parametrize(("values", "largest", "smallest"), WITH_NAN)
+def test_a_number_wins_over_nan(reference, run_on_target, type, values, largest, smallest):
+    """Whatever the order in which a target combines; where all are NaN the first one is found."""
+    for shift in (0, 1, 17, 40):  # where the values lie decides who meets whom
+        x = np.full(SIZE, values[-1], np.float64)
+        x[shift : shift + len(values)] = values
+        x[:shift] = NAN
+        x = x.astype(reference.NUMPY[type])
+        case = reference.Case(x=(type, x))
+        promoted = "f32" if type == "bf16" else type
+        for name, place in (("max", largest), ("min", smallest)):
+            at = 0 if all(np.isnan(values)) else shift + place
+            value = x[[at]].astype(reference.NUMPY[promoted])
+            case.expect(f"tl.arg{name}(x, 0)", np.array([at], np.int32), "i32")
+            case.expect(f"tl.{name}(x, 0, return_indices=True)[0]", value, promoted)
+            case.expect(f"tl.{name}(x, 0, return_indices=True)[1]", np.array([at], np.int32), "i32")
+            found = compared(reference, type)
+            case.expect(f"tl.{name}(x, 0)", value.astype(reference.NUMPY[found]), found)
+        assert not case.run(run_on_target), (values, shift)
+
+
 def test_scans_of_bf16_do_not_stop_counting(reference, run_on_target):
     """1 + 1 + ... in bf16 stays at 256."""
     x = np.ones(1024, reference.NUMPY["bf16"])

@@ -75,6 +75,18 @@ def test_an_error_on_any_thread_is_raised_by_the_launch():
     assert sorted(recorder.ran) == list(range(50))
 
 
+def test_a_launch_waits_for_its_slowest_helper():
+    me, ended = threading.get_ident(), []
+
+    def run(first: int, last: int) -> bool:
+        time.sleep(1e-3 if threading.get_ident() == me else 0.1)
+        ended.extend(range(first, last))
+        return True
+
+    ThreadPool().execute(64, 4, run)
+    assert sorted(ended) == list(range(64))
+
+
 def test_launches_from_many_threads_do_not_mix():
     pool = ThreadPool()
     recorders = [Recorder(seconds=1e-4) for _ in range(12)]

@@ -273,3 +273,17 @@ def test_calls_that_double_at_every_level_end_in_an_error():
     text = f"import triton\n@triton.jit\ndef f40(x):\n    return x\n{levels}@triton.jit\ndef kernel(x):\n    f0(x)\n"
     with pytest.raises(errors.UnsupportedSyntax, match="statements at compile time"):
         lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})
+
+
+@pytest.mark.parametrize("call", [
+    "sum(1)", "max(2.5, 0)", "argmin(1, 0)", "cumsum(1)", "xor_sum(input=3)", "trans(1)",
+    "reshape(1, (1,))", "ravel(n_of)",
+    "cat(1, 2)", "split(None)", "permute(1, 0)", "zeros_like('a')", "squeeze((1, 2), 0)", "dot(x, x, acc=1)",
+    "atomic_add(1, 2)",
+])  # fmt: skip
+def test_numbers_are_no_tensors(call):
+    text = f"{HEAD}    n_of = 7\n    y = tl.{call}\n"
+    function = call.split("(")[0]
+    with pytest.raises(errors.TypeMismatch, match=rf"{function} takes a tensor as '\w+', got ") as caught:
+        lower(KernelSource.from_text(text, "kernel"), {"x": "*fp32", "n": "i32"}, {"B": 4})
+    assert caught.value.location is not None and caught.value.location.line == 7

@@ -25,12 +25,13 @@ def to_gpu() -> Callable[..., Function]:
         constexprs: Mapping[str, object] | None = None,
         warps: int = 4,
         target: str = "cuda:90a",
+        num_stages: int = 3,
     ) -> Function:
         name = text.split("def ", 1)[1].split("(", 1)[0]
         header = "import deuteron as triton\nimport deuteron.language as tl\n\n@triton.jit\n"
         source = KernelSource.from_text(header + text.lstrip(), name)
         function = optimize(lower(source, signature, constexprs or {}))
-        schedule = Schedule(num_warps=warps)
+        schedule = Schedule(num_warps=warps, num_stages=num_stages)
         return verify_gpu(lower_to_gpu(function, Target.parse(target), schedule))
 
     return make

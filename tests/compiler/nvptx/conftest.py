@@ -14,11 +14,12 @@ from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.gpu.scratch import GpuFunction
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function
+from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import PtxProgram, lower_to_llvm
 from deuteron.compiler.tile.passes import optimize
-from simulator import simulate
+from simulator import simulate_launch
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Argument = np.ndarray | int | float
@@ -41,6 +42,12 @@ class Sample:
 
     def program(self, target: str = "cuda:90a") -> PtxProgram:
         return lower_to_llvm(self.gpu(target), Target.parse(target), self.schedule)
+
+    def for_guards(self, denied: frozenset[Guard]) -> PtxProgram:
+        """The program for arguments that break the guards ``denied``."""
+        target = Target.parse("cuda:90a")
+        made = verify_gpu(lower_to_gpu(self.tile(), target, self.schedule, denied))
+        return lower_to_llvm(made, target, self.schedule)
 
 
 def _source(file: str, name: str) -> KernelSource:
@@ -131,28 +138,30 @@ def standard_kernels() -> dict[str, Sample]:
     return _standard()
 
 
-def run_program(program: PtxProgram, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
+def run_program(
+    compiled: Callable[[frozenset[Guard]], PtxProgram], grid: tuple[int, ...], arguments: Sequence[Argument]
+) -> PtxProgram:
     """Simulate with warps in rising and in falling order; both must leave the same behind."""
     reverse = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
-    simulate(program.llvm, grid, arguments, program.num_warps, program.shared_bytes)
-    simulate(
-        program.llvm,
-        grid,
-        reverse,
-        program.num_warps,
-        program.shared_bytes,
-        order=lambda count: range(count - 1, -1, -1),
-    )
+    program = simulate_launch(compiled, grid, arguments)
+    simulate_launch(compiled, grid, reverse, order=lambda count: range(count - 1, -1, -1))
     for here, there in zip(arguments, reverse, strict=True):
         if isinstance(here, np.ndarray):
             assert np.array_equal(here, there) or np.array_equal(
                 here.astype(np.float64), there.astype(np.float64), equal_nan=True
             ), "the order of warps matters: a barrier is missing"
+    return program
 
 
 @pytest.fixture(scope="session")
-def simulated() -> Callable[[PtxProgram, tuple[int, ...], Sequence[Argument]], None]:
-    return run_program
+def simulated() -> Callable[[Sample | PtxProgram, tuple[int, ...], Sequence[Argument]], None]:
+    """Simulates a kernel: the variant for its arguments, or a program as it is."""
+
+    def run(kernel: Sample | PtxProgram, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
+        compiled = kernel.for_guards if isinstance(kernel, Sample) else lambda denied: kernel
+        run_program(compiled, grid, arguments)
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -167,10 +176,12 @@ def run_function() -> Callable[..., PtxProgram]:
         target: str = "cuda:90a",
     ) -> PtxProgram:
         schedule = Schedule(num_warps=warps)
-        made = verify_gpu(lower_to_gpu(function, Target.parse(target), schedule))
-        program = lower_to_llvm(made, Target.parse(target), schedule)
-        run_program(program, grid, arguments)
-        return program
+
+        def compiled(denied: frozenset[Guard]) -> PtxProgram:
+            made = verify_gpu(lower_to_gpu(function, Target.parse(target), schedule, denied))
+            return lower_to_llvm(made, Target.parse(target), schedule)
+
+        return run_program(compiled, grid, arguments)
 
     return run
 

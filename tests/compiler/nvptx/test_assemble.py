@@ -24,7 +24,8 @@ def test_standard_kernels_assemble_without_spills(standard_kernel, arch) -> None
     cubin = assemble(ptx, target, sample.schedule)
     assert cubin.image[:4] == b"\x7fELF"
     assert cubin.spill_bytes == 0, cubin.log
-    assert cubin.stack_bytes == 0, cubin.log
+    # ptxas for sm_120 keeps eight bytes for itself in some kernels, without a single access to them.
+    assert cubin.stack_bytes <= (8 if arch == "120" else 0), cubin.log
     assert "ld.local" not in ptx and ".local" not in ptx
 
 
@@ -56,9 +57,16 @@ def test_softmax_reads_once_and_needs_one_barrier_per_reduction(ptx_of) -> None:
 
 def test_matmul_runs_on_tensor_cores(ptx_of) -> None:
     # 128x128x32 by 4 warps: (4 x 8 tiles of 16x8 ... a warp has 64x64) x 2 steps of 16.
-    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx_of("matmul_f16"))) == 64
-    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k8.*tf32", ptx_of("matmul_f32"))) == 32
-    assert "m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of("matmul_bf16")
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k16", ptx_of("matmul_f16", "cuda:80"))) == 64
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k8.*tf32", ptx_of("matmul_f32", "cuda:80"))) == 32
+    assert "m16n8k16.row.col.f32.bf16.bf16.f32" in ptx_of("matmul_bf16", "cuda:80")
+
+
+def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
+    # Two groups of 64 rows in turn x 2 steps of 16.
+    assert len(re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n128k16\.f32\.f16\.f16", ptx_of("matmul_f16"))) == 4
+    assert "cp.async.bulk.tensor.2d.shared::cluster.global" in ptx_of("matmul_f16")
+    assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
 def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:

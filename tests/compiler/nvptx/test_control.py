@@ -25,7 +25,7 @@ def test_for_counts_as_range_does(from_text, simulated, bounds, known) -> None:
     text = COUNT.format(step=bounds[2] if known else "step")
     sample = from_text(text, {"out_ptr": "*i32:16", **dict.fromkeys(("lower", "upper", "step"), "i32")})
     out, steps = np.zeros(2, np.int32), range(*bounds)
-    simulated(sample.program(), (1,), [out, *bounds])
+    simulated(sample, (1,), [out, *bounds])
     assert out.tolist() == [len(steps), steps[-1] if len(steps) else bounds[0]]
 
 
@@ -89,6 +89,6 @@ def collatz(x_ptr, out_ptr, n, N: tl.constexpr):
     wanted = x.copy()
     for k in range(5, 0, -1):
         wanted = wanted + 1 if k % 2 else np.where(wanted % 2 == 0, wanted // 2, 3 * wanted + 1)
-    simulated(sample.program(), (1,), [x, out, 5])
+    simulated(sample, (1,), [x, out, 5])
     np.testing.assert_array_equal(x, wanted)
     assert (out == 5 + 2 * 3).all()

@@ -18,7 +18,7 @@ def rng() -> np.random.Generator:
 def test_vector_add(standard_kernels, simulated, rng, n) -> None:
     x, y = (rng.standard_normal(n).astype(np.float32) for _ in range(2))
     out = np.zeros_like(x)
-    simulated(standard_kernels["vector_add"].program(), (-(-n // 1024),), [x, y, out, n])
+    simulated(standard_kernels["vector_add"], (-(-n // 1024),), [x, y, out, n])
     assert np.array_equal(out, x + y)
 
 
@@ -26,7 +26,7 @@ def test_vector_add(standard_kernels, simulated, rng, n) -> None:
 def test_softmax(softmax, simulated, rng, warps, columns) -> None:
     x = rng.standard_normal((5, columns)).astype(np.float32)
     out = np.zeros_like(x)
-    simulated(softmax(columns, warps).program(), (2,), [out, x, columns, columns, 5, columns])
+    simulated(softmax(columns, warps), (2,), [out, x, columns, columns, 5, columns])
     exact = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     np.testing.assert_allclose(out, exact / exact.sum(axis=1, keepdims=True), rtol=2e-6)
 
@@ -65,7 +65,7 @@ def test_matmul(matmul, simulated, rng, dtype, shape, block, warps) -> None:
     sample = matmul(dtype, shape, block, warps, "leaky_relu")
     # Strides of 1 are part of the variant, not arguments.
     numbers = [v for v in (m, n, k, k, n, n) if v != 1]
-    simulated(sample.program(), grid, [a, b, c, *numbers])
+    simulated(sample, grid, [a, b, c, *numbers])
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.where(exact >= 0, exact, 0.01 * exact)
     np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())
@@ -109,7 +109,7 @@ def test_attention(from_text, simulated, rng, length, warps) -> None:
     )
     q, k, v = (rng.standard_normal((length, depth)).astype(np.float16) for _ in range(3))
     out = np.zeros_like(q)
-    simulated(sample.program(), (-(-length // 32),), [q, k, v, out, length, scale])
+    simulated(sample, (-(-length // 32),), [q, k, v, out, length, scale])
     scores = scale * q.astype(np.float64) @ k.astype(np.float64).T
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     exact = weights @ v.astype(np.float64) / weights.sum(axis=1, keepdims=True)
@@ -128,7 +128,7 @@ def dropout(x_ptr, y_ptr, seed, N: tl.constexpr):
 """
     sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "seed": "i32"}, {"N": 512})
     x, y, wanted = np.ones(512, np.float32), np.zeros(512, np.float32), np.zeros(512, np.float32)
-    simulated(sample.program(), (1,), [x, y, 123])
+    simulated(sample, (1,), [x, y, 123])
     interpreter.run(sample.tile(), (1,), [x, wanted, 123])
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
     assert 0.6 < np.count_nonzero(y) / 512 < 0.9

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.ir import SCALARS, parse_function, print_function, verify
 from deuteron.compiler.targets import interpreter
-from deuteron.compiler.tile.formats import byte_of
+from deuteron.compiler.tile.formats import f8_bits
 from deuteron.compiler.tile.passes import dce, fold, unroll
 from deuteron.compiler.tile.passes.numbers import round_to
 from deuteron.compiler.tile.passes.registry import every_rule
@@ -342,12 +342,20 @@ def test_rounding_of_constants(value, name):
     assert math.copysign(1, got) == math.copysign(1, value)
 
 
-@pytest.mark.parametrize("name, dtype", [("f8e4m3", ml_dtypes.float8_e4m3fn), ("f8e5m2", ml_dtypes.float8_e5m2)])
-def test_codes_of_8_bit_constants(name, dtype):
-    values = np.arange(256, dtype=np.uint8).view(dtype)
-    for code, value in enumerate(values.astype(np.float64)):
-        if np.isfinite(value):
-            assert byte_of(value, SCALARS[name]) == code
-    assert np.isnan(np.uint8(byte_of(math.nan, SCALARS[name])).view(dtype))
-    largest = np.uint8(byte_of(1e9, SCALARS[name])).view(dtype)
-    assert largest == ml_dtypes.finfo(dtype).max
+@pytest.mark.parametrize("name", ["f8e4m3", "f8e5m2"])
+def test_every_finite_byte_of_an_8_bit_float_is_its_own_code(name):
+    dtype = {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[name]
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+    finite = {i: float(v) for i, v in enumerate(values) if np.isfinite(v)}
+    assert len(finite) >= 248
+    assert [f8_bits(v, SCALARS[name]) for v in finite.values()] == list(finite)
+    largest = max(finite.values())
+    for code in (f8_bits(math.inf, SCALARS[name]), f8_bits(largest * 9, SCALARS[name])):
+        assert values[code] == largest
+    assert np.isnan(values[f8_bits(math.nan, SCALARS[name])])
+
+
+@given(value=st.floats(-400, 400, width=32), name=st.sampled_from(["f8e4m3", "f8e5m2"]))
+def test_codes_of_8_bit_floats_round_to_nearest_even(value, name):
+    dtype = {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}[name]
+    assert f8_bits(value, SCALARS[name]) == int(np.float32(value).astype(dtype).view(np.uint8))

@@ -1,0 +1,87 @@
+"""Candidates timed against each other in interleaved rounds, and how far a result is from its reference."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+#: Bytes that are overwritten before each launch on a GPU: four times the L2 of the largest, as in Triton's do_bench.
+FLUSH = 256 << 20
+#: Clock cycles that the GPU waits after that, about 50 us: a call of several kernels is queued before the first begins.
+HEAD_START = 100_000
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of the launches of one candidate: median in microseconds, and (p75 - p25) / median."""
+
+    us: float
+    spread: float
+    launches: int
+
+
+def race(calls: Mapping[str, Call], device: str, rounds: int, announce: Callable[[str], None]) -> dict[str, Timing]:
+    """Time every call once a round, in turns, so that a drift of clocks or power meets all alike. ``announce`` is told
+    whose turn it is, for a watchdog. On a GPU the L2 is flushed before each launch; the first round warms up."""
+    time_one = _timer_on_gpu() if device.startswith("cuda") else _timed_on_cpu
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds + 1):
+        for name, call in calls.items():
+            announce(name)
+            spent = time_one(call)
+            if turn:
+                times[name].append(spent)
+    return {name: _summary(values) for name, values in times.items()}
+
+
+def _summary(values: list[float]) -> Timing:
+    median = statistics.median(values)
+    quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [median] * 3
+    return Timing(median, (quartiles[2] - quartiles[0]) / median, len(values))
+
+
+def _timed_on_cpu(call: Call) -> float:
+    begin = time.perf_counter()
+    call()
+    return (time.perf_counter() - begin) * 1e6
+
+
+def _timer_on_gpu() -> Callable[[Call], float]:
+    import torch  # lazy: what compares timings needs no torch
+
+    cold = torch.empty(FLUSH, dtype=torch.uint8, device="cuda")
+
+    def timed(call: Call) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        cold.zero_()
+        torch.cuda._sleep(HEAD_START)
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e3
+
+    return timed
+
+
+def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Of the Frobenius norms, in f64 a few rows at a time; NaN, such as an element never written, stays NaN."""
+    difference = norm = 0.0
+    for left, right in zip(found.reshape(-1).split(1 << 24), wanted.reshape(-1).split(1 << 24), strict=True):
+        difference += (left.double() - right.double()).square().sum().item()
+        norm += right.double().square().sum().item()
+    return math.sqrt(difference / norm) if norm else float(difference > 0)
+
+
+def geomean(values: list[float]) -> float:
+    """Geometric mean; NaN of an empty list."""
+    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan

@@ -1,0 +1,331 @@
+"""Public Triton operators (TritonBench-G) under Triton and under deuteron's alias of it: results and GPU time.
+
+python benchmarks/tritonbench.py --source FOLDER [--out FILE] [--only NAME ...] [--part 1/2] [--jobs 8] [--no-timing]
+
+FOLDER holds the operators, one Python file each (data/TritonBench_G_v1 of github.com/thunlp/TritonBench). A file tests
+itself on the GPU and leaves what it computed in ``result_gold``. Each file runs in two processes, one for each
+compiler, several files at a time; results are compared for fixed seeds and known contents of uninitialised memory.
+Where they are equal the two processes are timed in alternating windows, with nothing else on the GPU: the time of the
+operator's own kernels as CUPTI records them. A file that autotunes is run afresh for that, so that it tunes on a quiet
+GPU. ``speed`` is Triton's GPU time over ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from tritonbench_compare import differences
+from tritonbench_side import Outcome, Window, serve
+
+ROOT = Path(__file__).resolve().parents[1]
+SIDES = ("triton", "deuteron")
+#: Seconds for one answer of a process; a file with many configurations compiles for most of a minute under Triton.
+PATIENCE = 150
+#: Alternating windows per file and compiler, and seconds of each.
+WINDOWS = 5
+WINDOW_SECONDS = 0.05
+#: Errors of names that are not there, under either compiler.
+MISSING = ("ImportError", "ModuleNotFoundError", "UnknownName")
+
+processes = multiprocessing.get_context("forkserver")
+
+
+class Gone(Exception):
+    """A process ended or did not answer in time."""
+
+
+@dataclass
+class Row:
+    """What one operator came to. Times are microseconds of one evaluation of its tests, medians over the windows;
+    ``spread`` is (largest - smallest) / median of ``speed`` over the pairs of windows."""
+
+    name: str
+    verdict: str = ""
+    detail: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+    gpu: dict[str, float] = field(default_factory=dict)
+    wall: dict[str, float] = field(default_factory=dict)
+    launches: dict[str, dict[str, float]] = field(default_factory=dict)
+    spread: float | None = None
+
+    @property
+    def speed(self) -> float | None:
+        """Triton's GPU time over ours; None where it was not measured."""
+        ours, theirs = self.gpu.get("deuteron", 0.0), self.gpu.get("triton", 0.0)
+        return theirs / ours if ours and theirs else None
+
+
+class Gpu:
+    """Who uses the GPU: any number of files being run, or one being timed."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._slots = threading.Semaphore(jobs)
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Run beside others."""
+        with self._turn:
+            self._slots.acquire()
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody else runs, and keep others waiting."""
+        with self._turn:
+            for _ in range(self._jobs):
+                self._slots.acquire()
+            try:
+                yield
+            finally:
+                self._slots.release(self._jobs)
+
+
+class Process:
+    """A process that runs one operator under one compiler."""
+
+    def __init__(self, compiler: str, path: Path, scratch: Path) -> None:
+        self.compiler, self.path = compiler, path
+        self._log = scratch / f"{path.stem}.{compiler}.log"
+        self._pipe, theirs = processes.Pipe()
+        self._process = processes.Process(target=serve, args=(theirs, compiler, path, scratch), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, *request: object) -> None:
+        """Send a request: a method of :class:`tritonbench_side.Side` and its arguments."""
+        try:
+            self._pipe.send(request)
+        except OSError:
+            raise Gone(f"the process ended: {self._last_line()}") from None
+
+    def answer(self) -> object:
+        """Wait for the answer; raises Gone, after which the process is no more."""
+        if not self._pipe.poll(PATIENCE):
+            self.end()
+            raise Gone(f"no answer in {PATIENCE} s")
+        try:
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            raise Gone(f"exit code {self._process.exitcode}: {self._last_line()}") from None
+
+    def end(self) -> None:
+        """Stop the process, whatever it does."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def _last_line(self) -> str:
+        lines = self._log.read_text(errors="replace").split("\n") if self._log.exists() else []
+        return next((line for line in reversed(lines) if line.strip()), "")[:300]
+
+
+@contextmanager
+def both(path: Path, scratch: Path) -> Iterator[dict[str, Process]]:
+    """The two processes of an operator."""
+    pair = {compiler: Process(compiler, path, scratch) for compiler in SIDES}
+    try:
+        yield pair
+    finally:
+        for process in pair.values():
+            process.end()
+
+
+def outcomes(pair: dict[str, Process], keep: dict[str, Path] | None) -> dict[str, Outcome]:
+    """Run the operator in both processes at the same time."""
+    found: dict[str, Outcome] = {}
+    for compiler, process in pair.items():
+        try:
+            process.ask("run", keep and keep[compiler])
+        except Gone as gone:
+            found[compiler] = Outcome("crash", str(gone))
+    for compiler, process in pair.items():
+        if compiler in found:
+            continue
+        try:
+            answer = process.answer()
+            assert isinstance(answer, Outcome)
+            found[compiler] = answer
+        except Gone as gone:
+            found[compiler] = Outcome("time-out" if "no answer" in str(gone) else "crash", str(gone))
+    return found
+
+
+def judge(path: Path, gpu: Gpu, scratch: Path, timing: bool) -> Row:
+    """Run, compare and time one operator."""
+    row = Row(path.stem)
+    keep = {compiler: scratch / f"{path.stem}.{compiler}.pt" for compiler in SIDES}
+    tunes = "autotune" in path.read_text()
+    with both(path, scratch) as pair:
+        with gpu.shared():
+            found = outcomes(pair, keep)
+        row.seconds = {compiler: round(outcome.seconds, 2) for compiler, outcome in found.items()}
+        row.verdict, row.detail = verdict(found, keep)
+        if row.verdict == "equal" and timing and not tunes:
+            with gpu.alone():
+                measure(row, pair)
+    if row.verdict == "equal" and timing and tunes:
+        with both(path, scratch) as pair, gpu.alone():
+            outcomes(pair, None)
+            measure(row, pair)
+    for file in keep.values():
+        file.unlink(missing_ok=True)
+    return row
+
+
+def verdict(found: dict[str, Outcome], keep: dict[str, Path]) -> tuple[str, str]:
+    """One word or two on what the operator came to, and the reason."""
+    theirs, ours = found["triton"], found["deuteron"]
+    if theirs.error:
+        return "fails under Triton", f"{theirs.error}: {theirs.message}"
+    if ours.error:
+        return _kind(ours), f"{ours.error}: {ours.message}"
+    results = [torch.load(keep[compiler], weights_only=True) for compiler in ("deuteron", "triton")]
+    apart = sorted(differences(*results), key=lambda d: d.error, reverse=True)
+    if not apart:
+        return "equal", theirs.unsteady and f"{theirs.unsteady} under Triton"
+    reason = f"{apart[0].place}: {apart[0].what} ({len(apart)} places)"
+    if theirs.unsteady:
+        return "unsteady by itself", f"{theirs.unsteady} under Triton; {reason}"
+    return "wrong result", f"{ours.unsteady + '; ' if ours.unsteady else ''}{reason}"
+
+
+def _kind(ours: Outcome) -> str:
+    """The class of an error under deuteron."""
+    if ours.error in MISSING or (ours.error == "AttributeError" and "module 'deuteron" in ours.message):
+        return "missing name"
+    if ours.error in ("crash", "time-out", "no result"):
+        return ours.error
+    return "error"
+
+
+def measure(row: Row, pair: dict[str, Process]) -> None:
+    """Fill in the times, from windows that alternate between the two processes."""
+    windows: dict[str, list[Window]] = {compiler: [] for compiler in SIDES}
+    try:
+        times = {}
+        for compiler, process in pair.items():
+            process.ask("warm", WINDOW_SECONDS)
+            times[compiler] = process.answer()
+        for _ in range(WINDOWS):
+            for compiler, process in pair.items():
+                process.ask("measure", times[compiler])
+                window = process.answer()
+                assert isinstance(window, Window)
+                windows[compiler].append(window)
+    except Gone as gone:
+        row.detail = f"not timed: {gone}"
+        return
+    row.gpu = {c: statistics.median(w.gpu for w in found) for c, found in windows.items()}
+    row.wall = {c: statistics.median(w.wall for w in found) for c, found in windows.items()}
+    row.launches = {c: found[-1].launches for c, found in windows.items()}
+    if row.launches["triton"] != row.launches["deuteron"]:
+        row.detail = f"launches differ: {row.launches}"
+    if not all(row.gpu.values()):
+        row.detail = "not timed: CUPTI saw no kernel of the file"
+    else:
+        ratios = [t.gpu / o.gpu for t, o in zip(windows["triton"], windows["deuteron"], strict=True)]
+        row.spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
+
+
+def table(rows: list[Row]) -> str:
+    """Counts, what is not equal, and the slowest, one line each; the figures last."""
+    lines = [f"{row.verdict:20}{row.name:32}{row.detail[:120]}" for row in rows if row.verdict != "equal" or row.detail]
+    timed = [(speed, row) for row in rows if (speed := row.speed) is not None]
+    timed.sort(key=lambda pair: pair[0])
+    lines.append(f"{'slowest':32}{'us':>10}{'Triton us':>12}{'speed':>8}{'spread':>8}")
+    for speed, row in timed[:15]:
+        ours, theirs = row.gpu["deuteron"], row.gpu["triton"]
+        lines.append(f"{row.name:32}{ours:>10.1f}{theirs:>12.1f}{speed:>8.2f}{row.spread:>8.2f}")
+    counts = Counter(row.verdict for row in rows)
+    lines.append(", ".join(f"{count} {what}" for what, count in counts.most_common()) + f", of {len(rows)}")
+    if timed:
+        mean = statistics.geometric_mean(speed for speed, _ in timed)
+        below = sum(speed < 0.9 for speed, _ in timed)
+        lines.append(f"{len(timed)} timed: geometric mean of speed {mean:.3f}, {below} below 0.90")
+    return "\n".join(lines)
+
+
+def environment(files: list[Path], commit: str) -> dict[str, str]:
+    """What the figures depend on; ``operators`` is a digest of the operators' text."""
+    text = b"".join(path.read_bytes() for path in files)
+    return {
+        "commit": commit or _said(["git", "-C", str(ROOT), "rev-parse", "HEAD"]),
+        "gpu": _said(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]),
+        "torch": torch.__version__,
+        "triton": _said([sys.executable, "-c", "import triton; print(triton.__version__)"]),
+        "cuda": str(torch.version.cuda),
+        "python": platform.python_version(),
+        "operators": f"{len(files)} files, sha256 {hashlib.sha256(text).hexdigest()[:16]}",
+    }
+
+
+def _said(command: list[str]) -> str:
+    """What a command prints; "unknown" where it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def chosen(options: argparse.Namespace) -> list[Path]:
+    """The files to run; the parts of a ``--part`` deal them out one by one, so that each has its share of slow ones."""
+    files = sorted(options.source.glob("*.py"))
+    if options.only:
+        files = [path for path in files if path.stem in options.only]
+    part, _, parts = options.part.partition("/")
+    files = files[int(part) - 1 :: int(parts)]
+    if not files:
+        raise SystemExit(f"error: no operators to run in {options.source}")
+    return files
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, required=True, help="folder of the operators")
+    parser.add_argument("--only", nargs="*", help="names of operators, without .py")
+    parser.add_argument("--part", default="1/1", help="I/N: the I-th of N parts of the list")
+    parser.add_argument("--jobs", type=int, default=6, help="operators run at the same time, two processes each")
+    parser.add_argument("--no-timing", action="store_true", help="results only")
+    parser.add_argument("--commit", default="", help="commit of this checkout, where it is not a repository")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    options = parser.parse_args()
+    files = chosen(options)
+    processes.set_forkserver_preload(["torch"])
+    gpu = Gpu(options.jobs)
+    rows: list[Row] = []
+    record = {"environment": environment(files, options.commit)}
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        scratch = Path(folder)
+        for row in pool.map(lambda path: judge(path, gpu, scratch, not options.no_timing), files):
+            rows.append(row)
+            print(f"{row.name:32}{row.verdict:20}{row.speed or ''}", flush=True)
+            if options.out:  # after each row: a run that is stopped leaves what it has
+                found = [{**asdict(r), "speed": r.speed} for r in rows]
+                options.out.write_text(json.dumps({**record, "rows": found}, indent=1))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""One public operator under one compiler, in a process of its own that answers requests over a pipe.
+
+The process imports ``triton`` as itself or as deuteron's alias of it, imports the operator's file and evaluates the
+expression that the file assigns to ``result_gold`` as often as it is asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import numpy as np
+import torch
+from tritonbench_compare import differences, on_host, tensors_in
+
+RESULT = "result_gold"
+#: What uninitialised memory holds while results are compared: zero, and a number that is neither small nor round.
+FILLS = (0, 77)
+
+
+@dataclass
+class Outcome:
+    """What running an operator came to. ``unsteady`` says why the results of this compiler depend on more than the
+    inputs: two evaluations differ, or two with other contents of uninitialised memory."""
+
+    error: str = ""
+    message: str = ""
+    unsteady: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class Window:
+    """A few evaluations in a row: GPU microseconds of the operator's own kernels and wall microseconds, of one
+    evaluation; and its launches by kernel name."""
+
+    gpu: float
+    wall: float
+    launches: dict[str, float] = field(default_factory=dict)
+
+
+def serve(pipe: Connection, compiler: str, path: Path, scratch: Path) -> None:
+    """Answer requests (method name and arguments) about one operator until None comes.
+
+    ``compiler`` is ``triton`` or ``deuteron``. What the file prints goes to a file in ``scratch``.
+    """
+    with (scratch / f"{path.stem}.{compiler}.log").open("w") as log:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
+    if compiler == "deuteron":
+        from deuteron.compat.triton import install
+
+        install()
+    import triton
+
+    assert (triton.__name__ == "deuteron") == (compiler == "deuteron"), "the alias is not what was asked for"
+    torch.zeros(1, device="cuda")
+    side = Side(path)
+    while (request := pipe.recv()) is not None:
+        method, *arguments = request
+        pipe.send(getattr(side, method)(*arguments))
+
+
+class Side:
+    """The operator's file as a module, and the expression whose value is its result."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        tree = ast.parse(path.read_text())
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        #: Kernels are told from torch's by their names, which both compilers keep.
+        self.kernels = {f.name for f in functions if any("jit" in ast.unparse(d) for d in f.decorator_list)}
+        self.expression = _result_expression(tree, path)
+        self.module: ModuleType | None = None
+
+    def run(self, keep: Path | None) -> Outcome:
+        """Run the file; then, unless ``keep`` is None, see whether results are steady, and keep them there."""
+        begin = time.perf_counter()
+        outcome = Outcome()
+        try:
+            first = self._evaluate(FILLS[0])
+            if not tensors_in(first):
+                outcome.error, outcome.message = "no result", "the file's tests return no data"
+            elif keep is not None:
+                torch.save(first, keep)
+                outcome.unsteady = self._unsteady(first)
+        except Exception as error:
+            outcome.error, outcome.message = type(error).__name__, _one_line(error)
+            traceback.print_exc()
+        outcome.seconds = time.perf_counter() - begin
+        return outcome
+
+    def _unsteady(self, first: object) -> str:
+        if any(differences(self._evaluate(FILLS[0]), first)):
+            return "differs from run to run"
+        if any(differences(self._evaluate(FILLS[1]), first)):
+            return "depends on uninitialised memory"
+        return ""
+
+    def _evaluate(self, fill: int) -> object:
+        """The result for fixed random seeds, on the host. The first call runs the file, which may draw numbers first:
+        its own evaluation is not the one that counts."""
+        with filled_memory(fill):
+            if self.module is None:
+                _seed()
+                self.module = _load(self.path)
+            result = self._call()
+            torch.cuda.synchronize()
+        return on_host(result)
+
+    def _call(self) -> object:
+        _seed()
+        return eval(self.expression, vars(self.module))
+
+    def warm(self, seconds: float) -> int:
+        """Evaluate twice, and say how many evaluations take about ``seconds`` (at least 1, at most 50)."""
+        for _ in range(2):
+            begin = time.perf_counter()
+            self._call()
+            torch.cuda.synchronize()
+        return max(1, min(50, int(seconds / (time.perf_counter() - begin))))
+
+    def measure(self, times: int) -> Window:
+        """Evaluate ``times`` times under CUPTI (through torch.profiler)."""
+        from torch.autograd import DeviceType
+        from torch.profiler import ProfilerActivity, profile
+
+        wall = 0.0
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(times):
+                begin = time.perf_counter()
+                self._call()
+                torch.cuda.synchronize()
+                wall += time.perf_counter() - begin
+        gpu = 0.0
+        launches: dict[str, float] = {}
+        for event in profiler.events():
+            if event.device_type == DeviceType.CUDA and event.name in self.kernels:
+                gpu += event.time_range.elapsed_us()
+                launches[event.name] = launches.get(event.name, 0) + 1 / times
+        return Window(gpu / times, wall / times * 1e6, launches)
+
+
+def _result_expression(tree: ast.Module, path: Path) -> CodeType:
+    """The last value that the file assigns to the result's name (or to one that begins with it) outside functions;
+    where it assigns none, a call of its last test function."""
+    value: ast.expr = ast.Constant(None)
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("test") and not function.args.args:
+            value = ast.Call(ast.Name(function.name, ast.Load()), [], [])
+    for node in _statements(tree.body):
+        if isinstance(node, ast.Assign) and any(ast.unparse(t).startswith(RESULT) for t in node.targets):
+            value = node.value
+    return compile(ast.fix_missing_locations(ast.Expression(value)), str(path), "eval")
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run when the file runs as a program: those of ``if __name__ == "__main__"`` too."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from _statements(node.body)
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _seed() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
+
+
+def fill_cache(value: int) -> None:
+    """Leave ``value`` (f32) in 68 MB that torch's allocator keeps for later, in its smallest blocks and in large ones:
+    what lies beside a tensor is then known as well."""
+    kept = [torch.full((128,), float(value), device="cuda") for _ in range(8192)]
+    kept += [torch.full((1 << 22,), float(value), device="cuda") for _ in range(4)]
+    del kept
+
+
+@contextmanager
+def filled_memory(value: int) -> Iterator[None]:
+    """Inside, memory that torch gives out uninitialised holds ``value`` in every element."""
+    fill_cache(value)
+
+    def filling(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        @wraps(make)
+        def made(*args: object, **kwargs: object) -> torch.Tensor:
+            return make(*args, **kwargs).detach().fill_(value).requires_grad_(bool(kwargs.get("requires_grad")))
+
+        return made
+
+    places = [(torch, n) for n in ("empty", "empty_like", "empty_strided")]
+    places += [(torch.Tensor, n) for n in ("new_empty", "new_empty_strided")]
+    kept = [getattr(place, name) for place, name in places]
+    for place, name in places:
+        setattr(place, name, filling(getattr(place, name)))
+    try:
+        yield
+    finally:
+        for (place, name), original in zip(places, kept, strict=True):
+            setattr(place, name, original)

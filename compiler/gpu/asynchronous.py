@@ -1,0 +1,193 @@
+"""Operations on memory that is filled while the program goes on: rings of buffers, and the roles of warp groups.
+
+A *ring* is a buffer with several slots in shared memory. A *pipe* says which slots are full: whoever copies acquires a
+slot, issues copies into it and advances; whoever computes receives a slot, reads it and releases it. Both sides keep a
+cursor of their own, so the same operations serve one group of threads that runs ahead of itself (``multistage``) and
+groups that do different things (``roles``). A pipe with ``readers`` is two mbarriers a slot, full and empty (PTX ISA,
+"mbarrier"); without, full alone, and a barrier of all threads keeps copies out of slots that are still read.
+"""
+
+from __future__ import annotations
+
+from ..ir.core import Block, Effect, Op, Value
+from ..ir.types import I32, Pointer, Tile
+
+#: How one copy is done: by the copy engine from a descriptor, or by threads, up to 16 bytes each.
+ENGINES = ("tma", "cp.async")
+
+
+class RingBuffer(Op, mnemonic="gpu.ring", effect=Effect.WRITE):
+    """``slots`` tiles of type ``tile`` in shared memory."""
+
+    tile: Tile
+    slots: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: the type of one slot, which has a shared layout, else TypeMismatch."""
+        if self.tile.shared is None:
+            raise self.fail("a ring lies in shared memory")
+        return (self.tile,)
+
+
+class Pipe(Op, mnemonic="gpu.pipe", effect=Effect.WRITE):
+    """The state of ``slots`` slots that are filled and emptied together.
+
+    ``engine``: what tells that copies have landed. ``readers``: arrivals that empty a slot, 0 where all threads meet at
+    a barrier instead.
+    """
+
+    slots: int
+    readers: int
+    engine: str
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: a handle, an i32."""
+        if self.engine not in ENGINES:
+            raise self.fail(f"unknown engine {self.engine!r}", hint=", ".join(ENGINES))
+        return (Tile(I32),)
+
+
+class Acquire(Op, mnemonic="gpu.acquire", effect=Effect.WRITE):
+    """Wait until the next slot to fill is empty; ``bytes`` will be copied into it."""
+
+    pipe: Value
+    bytes: int
+
+
+class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
+    """Begin to copy a box of an array into the acquired slot of ``ring``; operands are those of ``block_load``.
+
+    ``descriptor``: the number of the launch's TMA descriptor; -1 for copies by threads, of ``width`` bytes each.
+    """
+
+    ring: Value
+    pipe: Value
+    base: Value
+    sizes: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    offsets: tuple[Value, ...]
+    checked: tuple[int, ...]
+    descriptor: int = -1
+    width: int = 16
+
+    def infer(self) -> tuple[Tile, ...]:
+        """No results; TypeMismatch where the array's elements are not the ring's."""
+        elem = self.base.type.elem
+        if not isinstance(elem, Pointer) or elem.pointee != self.ring.type.elem:
+            raise self.fail("the ring has other elements than the array")
+        return ()
+
+
+class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
+    """All copies into the acquired slot are under way: the next one is the next to fill."""
+
+    pipe: Value
+
+
+class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
+    """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
+
+    ``pending``: for copies by threads, how many later slots may still be under way.
+    """
+
+    pipe: Value
+    pending: int = 0
+
+
+class Slot(Op, mnemonic="gpu.slot", effect=Effect.READ):
+    """The received slot of ``ring``, until it is released."""
+
+    ring: Value
+    pipe: Value
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: the ring's tile."""
+        return (self.ring.type,)
+
+
+class Release(Op, mnemonic="gpu.release", effect=Effect.WRITE):
+    """This group has read the received slot: the next one is the next to read."""
+
+    pipe: Value
+
+
+class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
+    """Begin to write a box of an array from registers, through shared memory and the copy engine.
+
+    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``reuses``: it may
+    be that of rings, which are idle by then.
+    """
+
+    base: Value
+    sizes: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    offsets: tuple[Value, ...]
+    value: Value
+    place: Tile
+    descriptor: int
+    parts: int
+    reuses: bool
+
+
+class Drain(Op, mnemonic="gpu.drain", effect=Effect.WRITE):
+    """Wait until all boxes that were put have left shared memory: the end of a kernel frees it."""
+
+
+class GridSize(Op, mnemonic="gpu.grid_size"):
+    """The size of the grid that the user asked for, along ``axis``, where the launched one is smaller."""
+
+    axis: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: an i32."""
+        return (Tile(I32),)
+
+
+class SharedView(Op, mnemonic="gpu.shared_view"):
+    """The same shared memory as a tile with dimension i = old dimension ``order[i]``."""
+
+    x: Value
+    order: tuple[int, ...]
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: the permuted tile, in shared memory as the operand is."""
+        held = self.x.type
+        if held.shared is None:
+            raise self.fail("the operand must lie in shared memory")
+        shape = tuple(held.shape[axis] for axis in self.order)
+        return (Tile(held.elem, shape, None, held.shared.permute(self.order)),)
+
+
+class Roles(Op, mnemonic="gpu.roles", effect=Effect.CONTROL):
+    """The end of a kernel whose warps do different things: one more group of four warps runs ``producer``, in one warp
+    of it; the others run ``consumer``.
+
+    ``producer_registers`` and ``consumer_registers``: per thread from here on (setmaxnreg); 0 leaves them as they are.
+    """
+
+    producer_registers: int
+    consumer_registers: int
+    producer: Block
+    consumer: Block
+
+
+class Wgmma(Op, mnemonic="gpu.wgmma"):
+    """``dot`` by wgmma, the tensor core instruction of warp groups (PTX ISA, "wgmma.mma_async").
+
+    ``b`` lies in shared memory, ``a`` there or in registers as ``dot_operand``; ``acc`` is a ``wgmma_accumulator`` of
+    instructions with ``columns`` columns.
+    """
+
+    a: Value
+    b: Value
+    acc: Value
+    columns: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: the accumulator's type."""
+        a, b, acc = self.a.type, self.b.type, self.acc.type
+        if (a.shape[0], b.shape[1]) != acc.shape or a.shape[1] != b.shape[0] or a.elem != b.elem:
+            raise self.fail("shapes or element types do not fit")
+        if b.shared is None:
+            raise self.fail("the second operand must lie in shared memory")
+        return (acc,)

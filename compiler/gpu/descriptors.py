@@ -1,0 +1,109 @@
+"""Which boxes the copy engine can bring, and the TMA descriptors that a launch has to make for them.
+
+A descriptor is made on the host, so base, sizes and strides must follow from the kernel's arguments. Source of the
+conditions: CUDA driver API, cuTensorMapEncodeTiled.
+"""
+
+from __future__ import annotations
+
+from ..ir.core import Function, Value
+from ..ir.types import Pointer, Scalar
+from ..launch_recipe import Guard, HostExpression, TensorMap
+from ..tile import elementwise as ew
+from ..tile.axis import AxisFacts
+from ..tile.blocks import BlockLoad, BlockStore
+
+MOST_DIMENSIONS = 5
+MOST_BOX = 256
+#: Alignment in bytes of the array and of all strides but the innermost.
+ALIGNMENT = 16
+#: Extent of a dimension that is not checked: more than any index.
+UNBOUNDED = 1 << 31
+
+_OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.IntDiv: "//", ew.Max: "max"}
+
+
+class Descriptors:
+    """The descriptors of one function, numbered in order of use; equal ones are made once.
+
+    ``guards``: what they need of the arguments; no descriptor needs one of ``denied``.
+    """
+
+    def __init__(self, function: Function, denied: frozenset[Guard] = frozenset()) -> None:
+        self.parameters = {p.value: p.name for p in function.parameters}
+        self.denied = denied
+        self.maps: list[TensorMap] = []
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Sizes and strides of a descriptor are positive."""
+        return tuple(dict.fromkeys(guard for made in self.maps for guard in _positive(made)))
+
+    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> int:
+        """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
+        can be none."""
+        made = self._tensor_map(op, axis, swizzle, facts)
+        if made is None or self.denied.intersection(_positive(made)):
+            return -1
+        if made not in self.maps:
+            self.maps.append(made)
+        return self.maps.index(made)
+
+    def _tensor_map(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> TensorMap | None:
+        shape = op.result.type.shape if isinstance(op, BlockLoad) else op.value.type.shape
+        base, rank = self.parameters.get(op.base), len(op.strides)
+        pointee = op.base.type.elem
+        if base is None or rank > MOST_DIMENSIONS or not isinstance(pointee, Pointer):
+            return None
+        elem = pointee.pointee
+        if not isinstance(elem, Scalar) or elem.bits < 8:
+            return None
+        order = box_order(rank, len(shape), axis)
+        if facts[op.base].divisibility[0] % ALIGNMENT:
+            return None
+        # The copy engine leaves out what lies before the array, too.
+        if not all(checked or facts[o].nonnegative for checked, o in zip(op.checked, op.offsets, strict=True)):
+            return None
+        if any(facts[op.strides[d]].divisibility[0] * elem.bytes % ALIGNMENT for d in order[:-1]):
+            return None
+        extents = [1] * (rank - len(shape)) + list(shape)
+        extents[order[-1]] = swizzle // elem.bytes if swizzle else extents[order[-1]]
+        if max(extents) > MOST_BOX:
+            return None
+        sizes = [self._host(op.sizes[d]) if op.checked[d] else UNBOUNDED for d in order]
+        strides = [self._host(op.strides[d]) for d in order]
+        if None in sizes or None in strides:
+            return None
+        return TensorMap(
+            base,
+            str(elem),
+            tuple(s for s in sizes if s is not None),
+            tuple(s for s in strides if s is not None),
+            tuple(extents[d] for d in order),
+            swizzle,
+        )
+
+    def _host(self, value: Value) -> HostExpression | None:
+        """``value`` as the launcher computes it from the kernel's arguments."""
+        if value in self.parameters:
+            return self.parameters[value]
+        match value.op:
+            case ew.Constant() as constant:
+                return int(constant.value)
+            case ew.Cast() as cast:
+                return self._host(cast.x)
+            case ew.Add() | ew.Mul() | ew.IntDiv() | ew.Max() as binary:
+                left, right = self._host(binary.lhs), self._host(binary.rhs)
+                return None if left is None or right is None else (_OPERATIONS[type(binary)], left, right)
+            case _:
+                return None
+
+
+def _positive(made: TensorMap) -> list[Guard]:
+    return [Guard(name, "positive") for name in (*made.sizes, *made.strides) if isinstance(name, str)]
+
+
+def box_order(rank: int, tile_rank: int, axis: int) -> list[int]:
+    """The dimensions of the array in the order of its descriptor: the contiguous one, ``axis`` of the tile, last."""
+    last = rank - tile_rank + axis
+    return [d for d in range(rank) if d != last] + [last]

@@ -1,0 +1,103 @@
+"""Streams in one group of threads: copies for later iterations are begun before the products of this one.
+
+With ``slots`` slots, ``slots - 1`` iterations are fetched ahead: a prologue fills that many slots, and each iteration
+begins the fetch for the iteration ``slots - 1`` later into the slot that the one before it has read. The barrier after
+waiting makes both safe: copies are visible to all threads, and nobody reads the slot that is filled next any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.core import Block, Function, Op, Value
+from ..tile import elementwise as ew
+from ..tile.control import For, If, Yield
+from ..tile.memory import Barrier
+from .asynchronous import Advance, Receive, Release
+from .rings import StreamMemory
+from .streams import Stream, scalar_slice
+
+
+def expand_multistage(function: Function, streams: Sequence[Stream]) -> None:
+    """Rewrite every stream of ``function`` whose addresses depend on nothing but the loop's index, in place."""
+    memory = StreamMemory(readers=0)
+    for stream in streams:
+        operands = [v for load in stream.loads for v in load.operands]
+        needed = scalar_slice(stream.loop, operands, carried=False)
+        if needed is not None:
+            _Expansion(function, stream, needed, memory).run()
+    function.body.ops[:0] = memory.ops
+
+
+class _Expansion:
+    def __init__(self, function: Function, stream: Stream, needed: list[Op], memory: StreamMemory) -> None:
+        self.function = function
+        self.stream = stream
+        self.loop = stream.loop
+        self.needed = needed
+        self.slots = stream.slots
+        self.rings = memory.of(stream)
+
+    def run(self) -> None:
+        """Rewrite the loop and what stands before it."""
+        self._steady()
+        block = _block_of(self.function.body, self.loop)
+        at = block.ops.index(self.loop)
+        block.ops[at:at] = self._prologue()
+
+    def _prologue(self) -> list[Op]:
+        """Fetch the first ``slots - 1`` iterations, of those that there are."""
+        distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
+        end = ew.Add(self.loop.lower, distance.result)
+        body = Block()
+        index = body.add_argument(self.loop.lower.type, "ahead")
+        body.ops = [*self._guarded(index), Yield(())]
+        # An outer loop may come round while slow threads still read what the last iterations left.
+        return [Barrier(), distance, end, For(self.loop.lower, end.result, self.loop.step, (), 0, 1, body)]
+
+    @property
+    def _step(self) -> int:
+        made = self.loop.step.op
+        return int(made.value) if isinstance(made, ew.Constant) else 1
+
+    def _guarded(self, index: Value) -> list[Op]:
+        """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group."""
+        env = {self.loop.body.args[0]: index}
+        body = Block(ops=[op.clone(env) for op in self.needed])
+        for rings in self.rings:
+            body.ops += rings.fetch(env)
+            if rings.group.engine == "tma":
+                body.ops.append(Advance(rings.pipe.result))
+        body.ops.append(Yield(()))
+        exists = ew.Compare(index, self.loop.upper, "lt")
+        counted = [Advance(r.pipe.result) for r in self.rings if r.group.engine == "cp.async"]
+        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *counted]
+
+    def _steady(self) -> None:
+        """Wait, begin a later fetch, compute."""
+        body = self.loop.body
+        distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
+        later = ew.Add(body.args[0], distance.result)
+        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
+        ops += [Barrier(), distance, later, *self._guarded(later.result)]
+        replaced: dict[Value, Value] = {}
+        for rings in self.rings:
+            ops += rings.slots(replaced)
+        loads = set(self.stream.loads)
+        for op in body.ops:
+            if op not in loads:
+                op.map_operands(lambda v: replaced.get(v, v))
+                ops.append(op)
+        ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
+        body.ops = ops
+
+
+def _block_of(block: Block, wanted: Op) -> Block:
+    """The block below ``block`` that holds ``wanted``."""
+    if wanted in block.ops:
+        return block
+    for op in block.ops:
+        for nested in op.blocks:
+            if any(inner is wanted for inner in nested.walk()):
+                return _block_of(nested, wanted)
+    raise ValueError(f"{wanted!r} is not in the function")

@@ -1,0 +1,156 @@
+"""Streams in warp groups with different roles: a producer brings tiles, consumers compute.
+
+The producer is what is left of the function when copies take the place of the loads, all other effects are dropped and
+dead code is removed: what decides where boxes lie. The consumers are the function with slots in place of the loads.
+Both
+walk the same loops, so they agree on which slot holds what without a word; a slot's two mbarriers keep them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.core import Block, Effect, Function, Op, Value
+from ..tile.memory import Barrier
+from ..tile.passes import dce
+from ..tile.shape import Permute
+from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
+from .rings import Rings, StreamMemory
+from .streams import Group, Stream
+
+#: Warps of a group: what setmaxnreg and wgmma are made for.
+GROUP_WARPS = 4
+PRODUCER_REGISTERS = 24
+#: Registers of a processor for one thread block, and the most that a thread may have (CUDA C++ Programming Guide,
+#: "Technical Specifications per Compute Capability").
+_REGISTER_FILE = 64 * 1024
+_MOST_REGISTERS = 255
+
+
+def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool) -> bool:
+    """Give every stream of ``function`` to a producer group, in place.
+
+    Returns False, and leaves the function as it is, where the producer would need results of the computation or an
+    engine that is not the copy engine.
+    """
+    warps = function.num_warps or GROUP_WARPS
+    if any(group.engine != "tma" for stream in streams for group in stream.groups):
+        return False
+    memory = StreamMemory(readers=warps)
+    rings = {ring.group: ring for stream in streams for ring in memory.of(stream)}
+    producer = _producer(function, streams, rings, memory)
+    if producer is None:
+        return False
+    for stream in streams:
+        _consume(stream, rings)
+    registers = _registers(warps) if moves_registers else (0, 0)
+    roles = Roles(*registers, producer, Block(ops=function.body.ops))
+    function.body.ops = [*memory.ops, Barrier(), roles]
+    return True
+
+
+def _registers(warps: int) -> tuple[int, int]:
+    """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
+    if warps <= GROUP_WARPS:
+        return 0, 0
+    threads = 32 * (warps + GROUP_WARPS)
+    first = min(_MOST_REGISTERS, _REGISTER_FILE // threads) // 8 * 8
+    left = first * threads - PRODUCER_REGISTERS * 32 * GROUP_WARPS
+    return PRODUCER_REGISTERS, min(240, left // (32 * warps) // 8 * 8)
+
+
+def _producer(
+    function: Function, streams: Sequence[Stream], rings: dict[Group, Rings], memory: StreamMemory
+) -> Block | None:
+    """A copy of the function that only fetches; None if that needs more than scalar code."""
+    env: dict[Value, Value] = {}
+    made = Function(function.name, function.parameters, function.body.clone(env), function.num_warps)
+    arguments = made.body.args
+    back = dict(zip(arguments, function.body.args, strict=True))
+    for stream in streams:
+        _fetch_instead(made.body, stream, rings, env)
+    _drop_effects(made.body)
+    shared = memory.ops
+    made.body.ops[:0] = shared
+    dce(made)
+    body = made.body
+    body.ops = [op for op in body.ops if op not in shared]
+    for op in body.walk():
+        op.map_operands(lambda v: back.get(v, v))
+    body.args = []
+    visible = {*function.body.args, *(result for op in shared for result in op.results)}
+    return body if _is_whole(body, visible) else None
+
+
+def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: dict[Value, Value]) -> None:
+    """Replace the loads of the copied loop by fetches, where the last load of each group stood."""
+    copies = {env[load.result].op: load for load in stream.loads}
+    block = next(b for b in _blocks(body) if any(op in copies for op in b.ops))
+    ops: list[Op] = []
+    waiting = {group: len(group.sources) for group in stream.groups}
+    for op in block.ops:
+        load = copies.get(op)
+        if load is None:
+            ops.append(op)
+            continue
+        group = next(g for g in stream.groups if any(s.load is load for s in g.sources))
+        waiting[group] -= 1
+        if not waiting[group]:
+            ops += rings[group].fetch(env)
+            ops.append(Advance(rings[group].pipe.result))
+    block.ops = ops
+
+
+def _blocks(block: Block) -> list[Block]:
+    return [block, *(b for op in block.ops for nested in op.blocks for b in _blocks(nested))]
+
+
+def _drop_effects(block: Block) -> None:
+    """Leave out what the consumers do for both."""
+    block.ops = [op for op in block.ops if op.effect is not Effect.WRITE or isinstance(op, Acquire | Fetch | Advance)]
+    for op in block.ops:
+        for nested in op.blocks:
+            _drop_effects(nested)
+
+
+def _is_whole(block: Block, visible: set[Value]) -> bool:
+    """Whether everything is scalar and defined: nothing came from an operation that was dropped."""
+    visible = visible | set(block.args)
+    for op in block.ops:
+        if any(v not in visible or (v.type.rank and not isinstance(op, Fetch)) for v in op.operands):
+            return False
+        if any(v.type.rank for v in op.results) or not all(_is_whole(nested, visible) for nested in op.blocks):
+            return False
+        visible.update(op.results)
+    return True
+
+
+def _consume(stream: Stream, rings: dict[Group, Rings]) -> None:
+    """Receive before the first use of each group, release after the last."""
+    body = stream.loop.body
+    loads = set(stream.loads)
+    ops = [op for op in body.ops if op not in loads]
+    for group in stream.groups:
+        ring = rings[group]
+        readers = _readers(ops, {source.load.result for source in group.sources})
+        replaced: dict[Value, Value] = {}
+        slots = ring.slots(replaced)
+        first, last = ops.index(readers[0]), ops.index(readers[-1])
+        for reader in readers:
+            for op in (reader, *(nested for block in reader.blocks for nested in block.walk())):
+                op.map_operands(lambda v, table=replaced: table.get(v, v))  # type: ignore[misc]
+        ops[last + 1 : last + 1] = [Release(ring.pipe.result)]
+        ops[first:first] = [Receive(ring.pipe.result), *slots]
+    body.ops = ops
+
+
+def _readers(ops: list[Op], values: set[Value]) -> list[Op]:
+    """The operations that read the memory of ``values``, through views, in order."""
+    found = []
+    for op in ops:
+        inner = [v for block in op.blocks for nested in block.walk() for v in nested.operands]
+        if values.intersection((*op.operands, *inner)):
+            found.append(op)
+            if isinstance(op, Permute):
+                values = values | set(op.results)
+    return found

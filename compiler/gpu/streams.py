@@ -1,0 +1,213 @@
+"""Which loops bring tiles from memory to matrix products, and in what form: the plan that both expansions follow.
+
+A loop is streamed if its body reads boxes of arrays (``block_load``) that end in a product. Everything that decides
+where a box lies is scalar code, so it can run ahead of the products: in the same threads (:mod:`.multistage`) or in a
+warp group of its own (:mod:`.roles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir.core import Block, Effect, Function, Op, Value, uses
+from ..ir.types import Pointer, Scalar, Tile
+from ..layout import shared_tensor_core, widest_swizzle
+from ..target import Target
+from ..tile.axis import AxisFacts
+from ..tile.blocks import BlockLoad, BlockStore
+from ..tile.control import For
+from ..tile.elementwise import Constant
+from ..tile.matmul import Dot
+from ..tile.shape import Permute
+from .arrays import Arrays
+from .descriptors import Descriptors
+
+#: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
+_SMALLEST_COPY = 4
+#: Fewer slots than that would only wait.
+FEWEST_SLOTS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One streamed box. ``tile``: its place in a ring; ``descriptor``: the number of its TMA descriptor or -1;
+    ``width``:
+    the bytes that a thread copies at once where there is none."""
+
+    load: BlockLoad
+    tile: Tile
+    descriptor: int
+    width: int
+
+    @property
+    def bytes(self) -> int:
+        """Size of one slot."""
+        return self.tile.size * self.tile.elem.bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Boxes that one product waits for: they share a pipe. ``engine`` copies them all."""
+
+    sources: tuple[Source, ...]
+    engine: str
+
+    @property
+    def bytes(self) -> int:
+        """Size of one slot of all boxes."""
+        return sum(source.bytes for source in self.sources)
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A loop and the boxes that are brought for it, through rings of ``slots`` slots."""
+
+    loop: For
+    groups: tuple[Group, ...]
+    slots: int
+
+    @property
+    def loads(self) -> list[BlockLoad]:
+        """All streamed loads in program order."""
+        found = {source.load for group in self.groups for source in group.sources}
+        return [op for op in self.loop.body.ops if isinstance(op, BlockLoad) and op in found]
+
+
+def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
+    """The products that read ``value`` as an operand, through views and elementwise operations; in program order."""
+    found: list[Dot] = []
+    for op in used.get(value, ()):
+        if isinstance(op, Dot):
+            if value in (op.a, op.b):
+                found.append(op)
+        elif (op.elementwise or isinstance(op, Permute)) and op.results:
+            found += products_of(op.results[0], used)
+    return found
+
+
+def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
+    """The axis of the tile along which elements of the array are neighbours."""
+    rank = len(op.shape) if isinstance(op, BlockLoad) else op.value.type.rank
+    lead = len(op.strides) - rank
+    for axis in reversed(range(rank)):
+        made = op.strides[lead + axis].op
+        if isinstance(made, Constant) and made.value == 1:
+            return axis
+    return None
+
+
+class Finder:
+    """Finds the streams of a function for one target. Rings have as many slots as the loop's author says, else
+    ``slots``, and at most ``limit``; with fewer than two a loop is not streamed."""
+
+    def __init__(
+        self,
+        function: Function,
+        facts: AxisFacts,
+        target: Target,
+        descriptors: Descriptors,
+        slots: int,
+        limit: int,
+    ) -> None:
+        self.slots = slots
+        self.limit = limit
+        self.function = function
+        self.facts = facts
+        self.target = target
+        self.descriptors = descriptors
+        self.used = uses(function)
+        self.arrays = Arrays(function)
+        self.written = self.arrays.written(function)
+
+    def run(self) -> list[Stream]:
+        """The streams in program order; loops around streams are not streamed themselves."""
+        return [made for loop in _innermost(self.function.body) if (made := self._stream(loop)) is not None]
+
+    def _stream(self, loop: For) -> Stream | None:
+        step = loop.step.op
+        slots = min(loop.num_stages or self.slots, self.limit)
+        if slots < FEWEST_SLOTS or not isinstance(step, Constant) or step.value <= 0:
+            return None
+        by_product: dict[Dot, list[Source]] = {}
+        for op in loop.body.ops:
+            if isinstance(op, BlockLoad) and (source := self._source(op, loop)) is not None:
+                by_product.setdefault(products_of(op.result, self.used)[0], []).append(source)
+        if not by_product:
+            return None
+        groups: list[Group] = []
+        for sources in by_product.values():
+            for engine in ("tma", "cp.async"):
+                same = tuple(s for s in sources if (s.descriptor >= 0) == (engine == "tma"))
+                if same:
+                    groups.append(Group(same, engine))
+        return Stream(loop, tuple(groups), slots)
+
+    def _source(self, load: BlockLoad, loop: For) -> Source | None:
+        axis = contiguous_axis(load)
+        elem = load.result.type.elem
+        inside = set(loop.body.ops)
+        products = products_of(load.result, self.used)
+        if axis is None or len(load.shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32):
+            return None
+        # What the kernel itself writes may be read again later: a copy ahead of its time would miss it.
+        if None in self.written or self.arrays.accessed(load) in self.written | {None}:
+            return None
+        if load.padding != "zero" or not products or any(p not in inside for p in products):
+            return None
+        swizzle = widest_swizzle(load.shape[axis] * elem.bytes)
+        if not swizzle:
+            return None
+        shared = shared_tensor_core(load.shape, elem.bits, swizzle, (axis, 1 - axis))
+        tile = load.result.type.in_shared_memory(shared)
+        descriptor = -1
+        if "tma" in self.target.features:
+            descriptor = self.descriptors.add(load, axis, swizzle, self.facts)
+        width = copy_bytes(load, axis, self.facts)
+        if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
+            return None
+        return Source(load, tile, descriptor, width)
+
+
+def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:
+    """The widest copy, 16 bytes at most, to which every row of the box is aligned."""
+    pointee = load.base.type.elem
+    size = pointee.pointee.bytes if isinstance(pointee, Pointer) else 1
+    aligned = facts[load.base].divisibility[0]
+    lead = len(load.strides) - len(load.shape)
+    for place, (stride, offset) in enumerate(zip(load.strides, load.offsets, strict=True)):
+        if place == lead + axis:
+            aligned = min(aligned, facts[offset].divisibility[0] * size)
+        else:
+            aligned = min(aligned, facts[stride].divisibility[0] * size)
+    return min(16, aligned & -aligned, load.shape[axis] * size)
+
+
+def _innermost(block: Block) -> Iterator[For]:
+    for op in block.ops:
+        found = [loop for nested in op.blocks for loop in _innermost(nested)]
+        yield from found
+        if isinstance(op, For) and not found:
+            yield op
+
+
+def scalar_slice(loop: For, wanted: list[Value], carried: bool) -> list[Op] | None:
+    """The operations of the loop's body that ``wanted`` scalars are made of, in order.
+
+    None if they are more than pure scalar code of the index (and, if ``carried``, of values that the loop carries).
+    """
+    inside = set(loop.body.ops)
+    needed: set[Op] = set()
+    todo = list(wanted)
+    while todo:
+        value = todo.pop()
+        op = value.op
+        if op is None:
+            if value in loop.body.args[1:] and not carried:
+                return None
+        elif op in inside and op not in needed:
+            if op.effect is not Effect.PURE or op.blocks or any(v.type.rank for v in (*op.operands, *op.results)):
+                return None
+            needed.add(op)
+            todo += op.operands
+    return [op for op in loop.body.ops if op in needed]

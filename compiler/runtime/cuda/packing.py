@@ -1,0 +1,81 @@
+"""Memory that the driver reads a launch from: its configuration, the kernel's parameters, pointers to each of them."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+
+from ...signature import ArgumentType
+
+# struct's letters for kernel parameters; i1 travels as a byte, bf16 and f8 as bits.
+_LETTERS = {
+    "i1": "?",
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "u8": "B",
+    "u16": "H",
+    "u32": "I",
+    "u64": "Q",
+    "f16": "e",
+    "f32": "f",
+    "f64": "d",
+}
+# cuda.h, CUlaunchConfig: three grid sizes, three block sizes, shared bytes, stream, attributes, number of attributes.
+_CONFIG = "7I4xQQI4x"
+# cuda.h, CUtensorMap: 128 bytes at multiples of 64.
+DESCRIPTOR_BYTES = 128
+DESCRIPTOR_ALIGNMENT = 64
+# cuda.h, CUlaunchAttribute: its id, then a union of 64 bytes at offset 8, here three cluster sizes.
+_CLUSTER_ATTRIBUTE = struct.Struct("I4x3I52x")
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+
+
+class ArgumentPack:
+    """Memory for one launch: its CUlaunchConfig, the parameters after it, and pointers to each parameter, which the
+    driver takes as an array. It begins at a multiple of 64."""
+
+    __slots__ = ("buffer", "config", "pointers", "arguments", "_memory")
+
+    def __init__(self, size: int, offsets: Sequence[int]) -> None:
+        self._memory = ctypes.create_string_buffer(size + DESCRIPTOR_ALIGNMENT)
+        start = -ctypes.addressof(self._memory) % DESCRIPTOR_ALIGNMENT
+        self.buffer = (ctypes.c_char * size).from_buffer(self._memory, start)
+        base = ctypes.addressof(self.buffer)
+        self.pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
+        self.config = ctypes.c_void_p(base)
+        self.arguments = ctypes.c_void_p(ctypes.addressof(self.pointers))
+
+
+def packing(
+    signature: Sequence[ArgumentType], descriptors: int = 0, *, grid: bool = False
+) -> tuple[struct.Struct, list[int]]:
+    """The struct that packs a launch configuration and parameters, and the offset of each parameter in it.
+
+    Parameters are those of the signature, then ``descriptors`` of 128 bytes, then, with ``grid``, three i32.
+    """
+    letters = ["Q" if kind.pointer else _LETTERS.get(kind.dtype, "H") for kind in signature]
+    letters += [f"{DESCRIPTOR_BYTES}s"] * descriptors + ["i"] * (3 * grid)
+    text, offsets = "@" + _CONFIG, []
+    for letter in letters:
+        if letter.endswith("s"):  # to struct bytes have no alignment
+            text += f"{-struct.calcsize(text) % DESCRIPTOR_ALIGNMENT}x"
+        text += letter
+        offsets.append(struct.calcsize(text) - struct.calcsize(letter))
+    return struct.Struct(text), offsets
+
+
+def cluster_attribute(size: int) -> ctypes.Array[ctypes.c_char]:
+    """The launch attribute for clusters of ``size`` programs along the first grid axis."""
+    packed = _CLUSTER_ATTRIBUTE.pack(_CLUSTER_DIMENSION, size, 1, 1)
+    return ctypes.create_string_buffer(packed, len(packed))
+
+
+def bf16_bits(value: float) -> int:
+    """A float's bfloat16, rounded to nearest even, as 16 bits."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    if value != value:
+        return 0x7FC0
+    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF)

@@ -1,0 +1,57 @@
+"""Guards: promises that a variant makes about its arguments, checked before it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ...errors import LaunchError
+from ...launch_recipe import Guard
+from ..variant.variant import Variant
+from .host_code import Values, predicate
+
+#: Values as a launch reads them -> values as a variant takes them, where a descriptor is several.
+Spread = Callable[[Values], Values]
+
+
+class Guards:
+    """The guards of one variant, for values in the order of ``names``, or that ``spread`` brings into this order."""
+
+    __slots__ = ("holds", "_spread", "_places")
+
+    def __init__(self, guards: Sequence[Guard], names: Sequence[str], spread: Spread | None = None) -> None:
+        hold = predicate(guards, names)
+        #: Whether all hold for a launch's values.
+        self.holds: Callable[[Values], bool] = hold if spread is None else lambda values: hold(spread(values))
+        self._spread = spread
+        self._places = [(guard, list(names).index(guard.parameter)) for guard in guards]
+
+    def broken(self, values: Values) -> tuple[Guard, ...]:
+        """Those that do not hold."""
+        if self._spread is not None:
+            values = self._spread(values)
+        return tuple([guard for guard, place in self._places if not guard.holds(values[place])])
+
+
+def broken_by(guards: Sequence[Guard], known: Mapping[str, object]) -> tuple[Guard, ...]:
+    """Those of ``guards`` that do not hold, as far as the arguments are ``known``."""
+    found = []
+    for guard in guards:
+        value = known.get(guard.parameter)
+        if isinstance(value, int) and not guard.holds(value):
+            found.append(guard)
+    return tuple(found)
+
+
+def variant_without(name: str, variant: Variant | None, broken: Sequence[Guard]) -> Variant:
+    """The variant of the kernel ``name`` that does without ``broken``.
+
+    Raises:
+        LaunchError: there is no source to compile it from.
+    """
+    if variant is None:
+        raise LaunchError(
+            f"{name}: the arguments break what the code relies on: {', '.join(map(str, broken))}",
+            hint="the kernel came from another process and cannot be compiled for them here: compile it again, or pass "
+            "arguments that fit",
+        )
+    return variant.without(broken)

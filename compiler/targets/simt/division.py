@@ -1,0 +1,70 @@
+"""Quotients and remainders.
+
+Integer division by 0 and of the minimum by -1 are undefined in LLVM, which concludes from ``x // y`` that y is not 0,
+for every other use of y, and packs an 8-bit quotient beside its neighbour without a mask. So no such division is ever
+emitted: x / 0 and x % 0 are 0 and the minimum / -1 wraps, as on the other targets.
+"""
+
+from __future__ import annotations
+
+from ...ir.types import BF16, F16, F32, F64, Scalar
+from ...llvm.remainder import emit_remainder
+from ...llvm.typed import Emitter, Typed
+from ...tile import elementwise as ew
+from .casts import convert
+from .elementwise import kind_of
+from .lowering import Lowering, elementwise
+
+
+@elementwise(ew.Div)
+def _div(state: Lowering, op: ew.Div, args: list[str]) -> str:
+    scalar, name = kind_of(state, op.lhs)
+    if scalar in (F16, BF16):
+        wide = [state.text.op(f"fpext {name} {a} to float") for a in args]
+        quotient = state.text.op(f"fdiv float {wide[0]}, {wide[1]}")
+        return state.text.op(f"fptrunc float {quotient} to {name}")
+    if scalar == F32 and not op.precise:
+        return state.machine.divide(state, args[0], args[1])
+    return state.text.op(f"fdiv {name} {args[0]}, {args[1]}")
+
+
+@elementwise(ew.IntDiv)
+def _int_div(state: Lowering, op: ew.IntDiv, args: list[str]) -> str:
+    scalar, name = kind_of(state, op.lhs)
+    x, y = args
+    special, divisor = _divisor(state, scalar, name, y)
+    opcode = "sdiv" if scalar.is_signed else "udiv"
+    quotient = state.text.op(f"{opcode} {name} {x}, {divisor}")
+    # Where the divisor became 1, y itself, 0 or -1, is the factor.
+    factor = state.text.op(f"select i1 {special}, {name} {y}, {name} {_one(scalar)}")
+    return state.text.op(f"mul {name} {quotient}, {factor}")
+
+
+@elementwise(ew.Rem)
+def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
+    scalar, name = kind_of(state, op.lhs)
+    if scalar.is_float:
+        wide = F64 if scalar == F64 else F32
+        type = "double" if scalar == F64 else "float"
+        x, y = (Typed(type, convert(state, a, scalar, wide)) for a in args)
+        return convert(state, emit_remainder(Emitter(state.text), x, y).name, wide, scalar)
+    _, divisor = _divisor(state, scalar, name, args[1])  # x % 1 is 0, and so is x % -1
+    return state.text.op(f"{'srem' if scalar.is_signed else 'urem'} {name} {args[0]}, {divisor}")
+
+
+def _divisor(state: Lowering, scalar: Scalar, name: str, y: str) -> tuple[str, str]:
+    """(whether y is 0, or -1 of a signed type; 1 there and y elsewhere)."""
+    if scalar.is_signed:
+        above = state.text.op(f"add {name} {y}, 1")
+        special = state.text.op(f"icmp ult {name} {above}, 2")
+    else:
+        special = state.text.op(f"icmp eq {name} {y}, {_zero(scalar)}")
+    return special, state.text.op(f"select i1 {special}, {name} {_one(scalar)}, {name} {y}")
+
+
+def _zero(scalar: Scalar) -> str:
+    return "false" if scalar.bits == 1 else "0"
+
+
+def _one(scalar: Scalar) -> str:
+    return "true" if scalar.bits == 1 else "1"

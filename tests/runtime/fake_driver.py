@@ -1,0 +1,168 @@
+"""A CUDA driver that runs nothing: it notes every call and reads what a launch passes, as the real one does."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from deuteron.compiler.launch_recipe import LaunchRecipe
+from deuteron.compiler.runtime import devices
+from deuteron.compiler.runtime.cuda import device as cuda_device
+from deuteron.compiler.runtime.cuda import driver as cuda
+from deuteron.compiler.runtime.cuda.device import CudaDevice
+from deuteron.compiler.runtime.device import DeviceProperties
+from deuteron.compiler.runtime.variant.metadata import KernelMetadata
+from deuteron.compiler.signature import ArgumentType, parse_argument_type
+
+#: Calls of the driver API that a capturing stream allows (CUDA driver API, "Stream capture"): of those that this
+#: project makes, the launch itself, choosing the context, and making descriptors, which the device does not see.
+LEGAL_UNDER_CAPTURE = {"cuLaunchKernelEx", "cuCtxSetCurrent", "cuTensorMapEncodeTiled"}
+
+
+@dataclass
+class Launched:
+    """What the driver read from one launch."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    stream: int
+    cluster: tuple[int, ...] | None
+    arguments: int  # address of the array of pointers to parameters
+    parameters: list[bytes]
+
+
+@dataclass
+class Encoded:
+    """Arguments of cuTensorMapEncodeTiled, innermost dimension first as there."""
+
+    data_type: int
+    base: int
+    sizes: list[int]
+    strides: list[int]
+    box: list[int]
+    element_strides: list[int]
+    interleave: int
+    swizzle: int
+    promotion: int
+    fill: int
+    result: bytes
+
+
+@dataclass
+class FakeDriver:
+    """``sizes``: bytes of each parameter that launches pass, which only the real driver knows from the code."""
+
+    sizes: Sequence[int] = ()
+    calls: list[str] = field(default_factory=list)
+    launches: list[Launched] = field(default_factory=list)
+    encoded: list[Encoded] = field(default_factory=list)
+    code: int = 0  # what cuTensorMapEncodeTiled returns
+    stream: int = 0  # the current one
+    handle: int = 0x10000
+
+    def install(self, monkeypatch: pytest.MonkeyPatch, gpus: int = 1) -> CudaDevice:
+        """Take the driver's place; the GPU that it has."""
+        device = FakeGpu(0)
+        monkeypatch.setattr(cuda, "library", lambda: self)
+        monkeypatch.setattr(cuda, "call", self.call)
+        monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
+        monkeypatch.setattr(cuda, "primary_context", lambda index: "context")
+        monkeypatch.setattr(cuda, "current_stream", lambda index: self.stream)
+        monkeypatch.setattr(cuda_device, "_free", lambda index, address: None)  # arrays may outlive the test
+        monkeypatch.setitem(devices._known, "cuda:0", device)
+        return device
+
+    def call(self, name: str, *arguments: object) -> object:
+        self.calls.append(name)
+        self.handle += 0x1000
+        return self.handle
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, arguments: Any, extra: Any) -> int:  # noqa: N802
+        self.calls.append("cuLaunchKernelEx")
+        *sizes, stream, attributes, count = struct.unpack("7I4xQQI4x", ctypes.string_at(config.value, 56))
+        assert count in (0, 1)
+        cluster = None
+        if count:
+            kind, *cluster = struct.unpack("I4x3I52x", ctypes.string_at(attributes, 72))
+            assert kind == 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        pointers = (ctypes.c_void_p * max(len(self.sizes), 1)).from_address(arguments.value)
+        read = [ctypes.string_at(p, n) for p, n in zip(pointers, self.sizes, strict=False)]
+        for pointer, size in zip(pointers, self.sizes, strict=False):
+            assert pointer % (64 if size == 128 else size) == 0
+        made = Launched(tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], stream, None, arguments.value, read)
+        made.cluster = tuple(cluster) if cluster else None
+        self.launches.append(made)
+        return 0
+
+    def cuTensorMapEncodeTiled(self, *a: Any) -> int:  # noqa: N802
+        self.calls.append("cuTensorMapEncodeTiled")
+        place, data_type, rank, base, sizes, strides, box, element_strides, *modes = a
+        assert place.value % 64 == 0 and len(sizes) == len(box) == len(element_strides) == rank.value
+        numbers = [list(sizes), list(strides)[: rank.value - 1], list(box), list(element_strides)]
+        text = repr((data_type.value, base.value, numbers, [m.value for m in modes]))
+        result = hashlib.sha512(text.encode()).digest() * 2
+        if not self.code:
+            ctypes.memmove(place.value, result, 128)
+        self.encoded.append(Encoded(data_type.value, base.value or 0, *numbers, *[m.value for m in modes], result))
+        return self.code
+
+
+class FakeGpu(CudaDevice):
+    """A GPU of compute capability 9.0 with 132 multiprocessors."""
+
+    target = "cuda:90a"
+    properties = DeviceProperties(
+        "Fake",
+        "cuda",
+        sm_count=132,
+        compute_capability=(9, 0),
+        shared_bytes_per_block=227 * 1024,
+        threads_per_block=1024,
+    )
+
+
+@dataclass
+class FakeCode:
+    """A kernel as loading sees it, without any code."""
+
+    types: dict[str, str]
+    recipe: LaunchRecipe
+    shared: int = 0
+    name: str = "kernel"
+    kind: str = "cuda"
+    target: str = "cuda:90a"
+
+    @property
+    def metadata(self) -> KernelMetadata:
+        return KernelMetadata(self.name, self.target, "", 4, 3, 1, self.recipe)
+
+    @property
+    def signature(self) -> dict[str, ArgumentType]:
+        return {name: parse_argument_type(text) for name, text in self.types.items()}
+
+    def code(self) -> bytes:
+        return b""
+
+
+Recipe = Callable[[frozenset[Any]], LaunchRecipe]
+
+
+def give_recipes(monkeypatch: pytest.MonkeyPatch, recipe: Recipe) -> None:
+    """Let GPU code have the recipe that ``recipe`` gives for what is denied to the compiler."""
+    from deuteron.compiler import gpu
+
+    lower = gpu.lower_to_gpu
+
+    def lower_with_recipe(function: Any, target: Any, schedule: Any, denied: frozenset[Any] = frozenset()) -> Any:
+        made = lower(function, target, schedule, denied)
+        made.recipe = recipe(denied)
+        return made
+
+    monkeypatch.setattr(gpu, "lower_to_gpu", lower_with_recipe)

@@ -1,0 +1,42 @@
+"""Jobs that ended early and go on, from the trials they reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from deuteron.tuner.events import JobCancelled
+from deuteron.tuner.space import config_key
+
+
+@pytest.mark.parametrize("stop", [1, 5, 24, 25, 27, 33, 36])
+def test_cancelled_job_resumes_without_measuring_again(fakes: ModuleType, tmp_path: Path, stop: int) -> None:
+    whole = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path, cancel_after=stop)
+    if not first.records:
+        assert isinstance(first.events[-1], JobCancelled)
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=first.finished)
+    before = {config_key(t.config) for t in first.trials if t.phase == "screen"}
+    assert not before & set(evaluator.screened)
+    assert len(before) + len(evaluator.screened) == 25
+    assert second.records[0].config == whole.records[0].config
+    assert second.records[0].trials == 25
+
+
+def test_finished_job_is_rebuilt_from_its_trials(fakes: ModuleType, tmp_path: Path) -> None:
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    again = fakes.Run(fakes.job(), fakes.FakeEvaluator(lambda config: "crashed"), tmp_path, finished=first.finished)
+    assert again.trials == []
+    assert again.records == first.records
+
+
+def test_half_reported_final_is_run_again(fakes: ModuleType, tmp_path: Path) -> None:
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    cut = first.finished[:-1]
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=cut)
+    assert evaluator.screened == [] and [fresh for fresh, _ in evaluator.races] == [True, True]
+    assert second.records[0].config == first.records[0].config

@@ -1,0 +1,122 @@
+"""What a search tries, and what becomes of configurations that fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from msgspec.structs import replace
+
+from deuteron.tuner.errors import JobError, SpaceError
+from deuteron.tuner.events import JobFailed, ShapeStarted, TuneEvent, event_from_json
+from deuteron.tuner.job import JobSpec
+from deuteron.tuner.space import Configuration
+from deuteron.tuner.study import run_job
+from deuteron.tuner.workloads import builtin_workload
+
+
+@pytest.mark.parametrize("strategy", ["exhaustive", "random"])
+def test_every_strategy_drives_a_job(fakes: ModuleType, tmp_path: Path, strategy: str) -> None:
+    run = fakes.Run(fakes.job(trials=None, strategy=strategy), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert run.records[0].config == {"ROWS": 4, "TILES": 2}
+
+
+def test_budget_counts_the_default(fakes: ModuleType, tmp_path: Path) -> None:
+    run = fakes.Run(fakes.job(trials=7), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert sum(trial.phase == "screen" for trial in run.trials) == 7
+    assert run.records[0].trials == 7
+    only_default = fakes.Run(fakes.job(trials=1), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert only_default.records[0].config == {"ROWS": 1, "TILES": 1}
+
+
+def test_failures_are_labels_not_the_end(fakes: ModuleType, tmp_path: Path) -> None:
+    def time_of(config: Configuration) -> float | str | None:
+        if config["ROWS"] == 2:
+            return None
+        if config["ROWS"] == 8:
+            return "wrong_result" if config["TILES"] == 1 else "crashed"
+        return fakes.bowl(config)
+
+    run = fakes.Run(fakes.job(), fakes.FakeEvaluator(time_of), tmp_path)
+    statuses = {t.status for t in run.trials}
+    assert statuses == {"ok", "compile_error", "wrong_result", "crashed"}
+    assert run.records[0].config == {"ROWS": 4, "TILES": 2}
+    failed = next(t for t in run.trials if t.status == "compile_error")
+    assert failed.error == "line 3: no" and failed.time_ns is None
+
+
+def test_default_that_does_not_work_is_replaced_as_baseline(fakes: ModuleType, tmp_path: Path) -> None:
+    def time_of(config: Configuration) -> float | None:
+        return None if config["ROWS"] == 1 else fakes.bowl(config)
+
+    (record,) = fakes.Run(fakes.job(), fakes.FakeEvaluator(time_of), tmp_path).records
+    assert record.config == {"ROWS": 4, "TILES": 2}
+    assert record.default_config["ROWS"] != 1
+
+
+def test_nothing_works_is_an_error_with_the_commonest_reason(fakes: ModuleType, tmp_path: Path) -> None:
+    events: list[TuneEvent] = []
+    with pytest.raises(JobError, match="none of 25 .* 25 x crashed, such as: it went wrong"):
+        run_job(
+            fakes.job(),
+            emit=events.append,
+            workdir=tmp_path,
+            evaluator=lambda *_, **__: fakes.FakeEvaluator(lambda config: "crashed"),
+        )
+    assert isinstance(events[-1], JobFailed) and "25 x crashed" in events[-1].error
+
+
+def test_identical_code_is_measured_once(fakes: ModuleType, tmp_path: Path) -> None:
+    evaluator = fakes.FakeEvaluator(fakes.bowl, identity=lambda config: str(config["ROWS"]))
+    run = fakes.Run(fakes.job(), evaluator, tmp_path)
+    assert len(evaluator.screened) == 5
+    duplicates = [t for t in run.trials if "duplicate_of" in t.metrics]
+    assert len(duplicates) == 20
+    for trial in duplicates:
+        twin = run.trials[int(trial.metrics["duplicate_of"])]
+        assert twin.config["ROWS"] == trial.config["ROWS"] and twin.time_ns == trial.time_ns
+
+
+def test_crash_in_the_race_drops_the_culprit_only(fakes: ModuleType, tmp_path: Path) -> None:
+    best = {"ROWS": 4, "TILES": 2}
+    evaluator = fakes.FakeEvaluator(fakes.bowl, crash_in_race=lambda config: dict(config) == best)
+    (record,) = fakes.Run(fakes.job(), evaluator, tmp_path).records
+    assert record.config != best and fakes.bowl(record.config) == 1100.0
+
+
+def test_same_seed_same_trials(fakes: ModuleType, tmp_path: Path) -> None:
+    a = fakes.Run(fakes.job(trials=12, seed=4), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    b = fakes.Run(fakes.job(trials=12, seed=4), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert [t.config for t in a.trials] == [t.config for t in b.trials]
+
+
+def test_parameters_that_change_no_code_are_tried_once_and_named(fakes: ModuleType, tmp_path: Path) -> None:
+    data = builtin_workload("softmax").to_json()
+    parameters = {"ROWS": [1, 2, 4], "TILES": [1, 2], "num_stages": [3, 1, 2], "num_warps": [4, 8]}
+    data["spaces"] = {"any": {"parameters": parameters, "constraints": ["ROWS * TILES <= M"]}}
+    spec = JobSpec.from_json({"workload": {**data, "defaults": {}}, "shapes": [{"M": 64, "N": 32}]})
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    run = fakes.Run(spec, evaluator, tmp_path)
+    assert len(evaluator.screened) == len(set(evaluator.screened)) == 6
+    assert {(t.config["num_stages"], t.config["num_warps"]) for t in run.trials} == {(3, 4)}
+    (started,) = (e for e in run.events if isinstance(e, ShapeStarted))
+    assert (started.space_size, started.held) == (6, {"num_stages": 3, "num_warps": 4})
+    assert event_from_json(json.loads(json.dumps(started.to_json()))) == started
+    old = {name: value for name, value in started.to_json().items() if name != "held"}
+    assert event_from_json(old) == replace(started, held={})
+
+
+def test_empty_space_of_a_shape_is_reported(fakes: ModuleType, tmp_path: Path) -> None:
+    data = builtin_workload("vector_add").to_json()
+    data["spaces"] = {"any": {"parameters": {"BLOCK_SIZE": [1024]}, "constraints": ["BLOCK_SIZE <= n"]}}
+    spec = JobSpec.from_json({"workload": data, "shapes": [{"n": 8}]})
+    with pytest.raises(SpaceError, match="'BLOCK_SIZE <= n' strikes out 1 of 1"):
+        fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path)
+
+
+def test_shape_that_cannot_fit_in_memory_is_refused(fakes: ModuleType, tmp_path: Path) -> None:
+    spec = JobSpec(builtin_workload("vector_add"), ({"n": 1 << 39},), ("f32",))
+    with pytest.raises(JobError, match=r"n=549755813888 f32 needs 6144.0 GiB on the device"):
+        fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path)

@@ -1,0 +1,148 @@
+"""What a search concludes: the best, the default, and how sure it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from deuteron.tuner.evaluate.messages import Raced, Screened
+from deuteron.tuner.events import JobFinished, JobStarted, ShapeFinished, ShapeStarted, TrialFinished
+from deuteron.tuner.measure.statistics import Interval, paired_ratio
+from deuteron.tuner.measure.stopping import next_look
+from deuteron.tuner.space import Configuration
+
+
+def test_finds_the_best_and_says_how_sure(fakes: ModuleType, tmp_path: Path) -> None:
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    run = fakes.Run(fakes.job(), evaluator, tmp_path)
+    (record,) = run.records
+    assert record.config == {"ROWS": 4, "TILES": 2}
+    assert record.default_config == {"ROWS": 1, "TILES": 1}
+    assert record.verdict == "FASTER" and record.checked
+    assert record.speedup.low <= 1.3 <= record.speedup.high
+    assert record.challenger == record.speedup
+    assert record.trials == 25  # the whole space
+    assert evaluator.closed
+    assert [type(e) for e in run.events[:2]] == [JobStarted, ShapeStarted]
+    assert [type(e) for e in run.events[-2:]] == [ShapeFinished, JobFinished]
+    assert run.trials[0].config == record.default_config  # the default is measured first
+    phases = [trial.phase for trial in run.trials]
+    assert phases == sorted(phases, key=["screen", "race", "final"].index)
+    fresh, finalists = evaluator.races[-1]
+    assert fresh and len(finalists) == 3
+    assert [e for e in run.events if isinstance(e, TrialFinished)][-1].incumbent in {
+        trial.id for trial in run.trials if dict(trial.config) == record.config
+    }
+
+
+def test_nothing_beats_the_default(fakes: ModuleType, tmp_path: Path) -> None:
+    def flat(config: Configuration) -> float:
+        return 1000.0
+
+    (record,) = fakes.Run(fakes.job(), fakes.FakeEvaluator(flat), tmp_path).records
+    assert record.config == record.default_config == {"ROWS": 1, "TILES": 1}
+    assert (record.speedup.median, record.verdict) == (1.0, "SAME")
+    assert record.challenger is not None and 0.99 < record.challenger.low < record.challenger.high < 1.01
+
+
+def test_a_gain_below_the_margin_keeps_the_default(fakes: ModuleType, tmp_path: Path) -> None:
+    """0.5 % faster is real here, and known to be, but not worth another configuration."""
+
+    def slightly(config: Configuration) -> float:
+        return 995.0 if config["ROWS"] == 4 else 1000.0
+
+    (record,) = fakes.Run(fakes.job(), fakes.FakeEvaluator(slightly, noise=0.001), tmp_path).records
+    assert record.config == record.default_config and record.verdict == "SAME"
+
+
+def test_final_takes_more_rounds_where_times_vary_more(fakes: ModuleType, tmp_path: Path) -> None:
+    rounds = []
+    for noise in (0.001, 0.03):
+        run = fakes.Run(fakes.job(), fakes.FakeEvaluator(lambda config: 1000.0, noise=noise), tmp_path)
+        assert run.records[0].verdict == "SAME"
+        rounds.append(run.trials[-1].metrics["ratio_pairs"])
+    assert rounds[0] == next_look(0) and rounds[1] > 20 * rounds[0]
+
+
+def test_final_intervals_hold_for_all_finalists_together(fakes: ModuleType, tmp_path: Path) -> None:
+    evaluator = fakes.FakeEvaluator(lambda config: 1000.0, noise=0.02)
+    run = fakes.Run(fakes.job(), evaluator, tmp_path)
+    default, *challengers = evaluator.last.times
+    assert len(challengers) == 2
+    final = [trial for trial in run.trials if trial.phase == "final"]
+    for trial, times in zip(final[1:], challengers, strict=True):
+        ratio = paired_ratio(times, default, 0.975)
+        assert (trial.metrics["ratio_low"], trial.metrics["ratio_high"]) == (ratio.low, ratio.high)
+        assert ratio != paired_ratio(times, default)
+
+
+def test_who_is_faster_in_one_process_only_is_not_stored(fakes: ModuleType, tmp_path: Path) -> None:
+    """Code that happens to lie well in a process is 1.5 % faster there, and in no other."""
+    best = {"ROWS": 4, "TILES": 2}
+
+    class Placed(fakes.FakeEvaluator):
+        def race(self, *args: Any, **kwargs: Any) -> Raced:
+            self.fresh = sum(fresh for fresh, _ in self.races) + kwargs["fresh"]
+            return super().race(*args, **kwargs)
+
+        def sample(self, config: Configuration) -> float:
+            placed = dict(config) == best and getattr(self, "fresh", 0) <= lucky
+            return super().sample(config) * (0.985 if placed else 1.0)
+
+    for lucky, said in ((0, "SAME"), (1, "SAME"), (2, "FASTER")):
+        evaluator = Placed(lambda config: 1000.0, noise=0.005)
+        (record,) = fakes.Run(fakes.job(), evaluator, tmp_path).records
+        assert record.verdict == said
+        assert sum(fresh for fresh, _ in evaluator.races) == (1 if lucky == 0 else 2)
+
+
+def test_who_drops_out_of_a_race_is_compared_in_its_own_rounds(fakes: ModuleType, tmp_path: Path) -> None:
+    """The machine takes twice as long after each stage: ratios of times of different stages would be nonsense."""
+
+    class Slowing(fakes.FakeEvaluator):
+        def race(self, *args: Any, **kwargs: Any) -> Raced:
+            raced, slower = super().race(*args, **kwargs), 2.0 ** len(self.races)
+            return replace(raced, times=[[slower * time for time in times] for times in raced.times])
+
+    def three_groups(config: Configuration) -> float:
+        return 1000.0 if config["ROWS"] == 4 else 1100.0
+
+    evaluator = Slowing(three_groups)
+    run = fakes.Run(fakes.job(trials=12), evaluator, tmp_path)
+    assert len(evaluator.races) >= 3  # two stages at least, and the final
+    for trial in run.trials:
+        if trial.phase == "race":
+            assert trial.metrics["ratio"] == pytest.approx(three_groups(trial.config) / 1100, rel=0.01)
+
+
+def test_bad_luck_while_screening_does_not_exclude_the_best(fakes: ModuleType, tmp_path: Path) -> None:
+    """A neighbour made most of its samples slow, but not all: it may be the best, and the race finds out."""
+    best = {"ROWS": 4, "TILES": 2}
+
+    class Unlucky(fakes.FakeEvaluator):
+        def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+            screened = super().screen(config, best_ns)
+            return replace(screened, time_ns=Interval(1500, 1000, 9000, 30)) if dict(config) == best else screened
+
+    (record,) = fakes.Run(fakes.job(), Unlucky(fakes.bowl), tmp_path).records
+    assert record.config == best
+
+
+def test_lucky_noise_does_not_replace_the_default(fakes: ModuleType, tmp_path: Path) -> None:
+    """With 20 % noise some configuration always looks faster while screening."""
+
+    def flat(config: Configuration) -> float:
+        return 1000.0
+
+    kept = 0
+    for seed in range(20):
+        evaluator = fakes.FakeEvaluator(flat, noise=0.2)
+        evaluator.rng = random.Random(seed)
+        (record,) = fakes.Run(fakes.job(), evaluator, tmp_path).records
+        kept += record.config == record.default_config
+    assert kept == 20
