@@ -84,10 +84,15 @@ class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
     pipe: Value
 
 
+class Commit(Op, mnemonic="gpu.commit", effect=Effect.WRITE):
+    """Close the group of copies that each thread has begun since the last one (PTX ISA, "cp.async.commit_group"): what
+    ``receive`` counts. The group may be empty."""
+
+
 class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
-    ``pending``: for copies by threads, how many later slots may still be under way.
+    ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way.
     """
 
     pipe: Value

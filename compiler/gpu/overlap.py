@@ -12,7 +12,7 @@ from ..target import Target
 from ..tile.axis import analyze
 from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
-from ..tile.passes import cse, dce, licm
+from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
@@ -47,7 +47,7 @@ def overlap(function: Function, target: Target, schedule: Schedule, limit: int, 
     made = plain.clone()
     used = uses(made)
     guards = structure_accesses(made, lambda op: _concerns_products(op, used), denied)
-    for step in (licm, cse, dce):
+    for step in (licm, linearize_induction, licm, cse, dce):
         made = step(made)
     if persistent:
         make_persistent(made)

@@ -11,7 +11,7 @@ from ...layout import (
     LinearLayout,
     MatrixAccess,
     SharedAccess,
-    coalesced,
+    coalesced_vectors,
     matrix_descriptor,
     plan_matrix_access,
     plan_shared_access,
@@ -189,7 +189,7 @@ def _thread_copies(state: Lowering, op: Fetch, place: str) -> None:
     axis = contiguous_axis(tile)
     size = tile.elem.bytes
     vector = op.width // size
-    layout = coalesced(tile.shape, state.warps, vector, (axis, 1 - axis))
+    layout = coalesced_vectors(tile.shape, state.warps, vector, (axis, 1 - axis))
     if tile.shared is None:
         raise UnsupportedOp("a ring lies in shared memory")
     access = plan_shared_access(layout, tile.shared, tile.elem.bits)
