@@ -149,12 +149,16 @@ class Problem:
         return space.hold(self.default(space, device.kind), idle) if idle else space
 
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
-        """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
-        depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
+        """Parameters of the space that change no code on devices of this kind: schedule options that its targets, or
+        kernels without products, do not depend on and constexprs that the kernel does not use, but for what grid and
+        constexprs are computed from."""
         from deuteron.compiler.source.usage import usage_of  # lazy: the language takes 90 ms, as above
 
         constexprs = {a.name for a in self.source.arguments if a.constexpr}
-        used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch
+        usage = usage_of(self.source)
+        options = effective_options(kind, products=usage.has_dot)
+        idle = usage.idle if "num_stages" in options else usage.idle | usage.stages
+        used = (constexprs - idle) | {*options} | self._names_in_launch
         known = constexprs | {*SCHEDULE_OPTIONS}
         return tuple(
             parameter.name

@@ -26,9 +26,9 @@ def compile(
 
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16``
     (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). ``constexprs`` maps the rest to values; defaults
-    fill in. ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further schedule options (``maxnreg``,
-    ``enable_fp_fusion``, ``debug``). ``num_stages`` is accepted and changes no code; ``num_warps`` and ``maxnreg``
-    change that of GPUs only. ``stop_after`` ends the work at a stage such as ``ptx``.
+    fill in. ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further options of
+    :class:`~...options.Schedule`, which says what each of them does. ``stop_after`` ends the work at a stage such as
+    ``ptx``.
 
     Raises:
         SignatureError: parameters, types or options that the kernel or the schedule does not have.
