@@ -15,6 +15,7 @@ from ..codec import Document, Scalar
 from ..errors import WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
+from .legal import strike_illegal
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
 
@@ -167,13 +168,14 @@ class Problem:
         )
 
     def full_space(self, device: DeviceProperties) -> Space:
-        """The space as the workload gives it, its constraints bound to this shape and to the device's limits. A limit
-        that the driver does not tell does not constrain."""
+        """The space as the workload gives it, without schedules that the kernel cannot have, its constraints bound to
+        this shape and to the device's limits. A limit that the driver does not tell does not constrain."""
         facts = {
             "sm_count": device.sm_count or 1,
             "shared_bytes": device.shared_bytes_per_block or _NO_LIMIT,
         }
-        return self.spec.space_for(device.kind).bind({**self.names, **facts})
+        space = strike_illegal(self.spec.space_for(device.kind), self.source, device.kind)
+        return space.bind({**self.names, **facts})
 
     def default(self, space: Space, kind: str) -> dict[str, Scalar]:
         """The default configuration, moved into the space where the shape does not allow it."""
