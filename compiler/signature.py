@@ -3,6 +3,9 @@
 The text form is that of Triton's ahead-of-time compiler: ``*fp32:16`` is a pointer to f32 whose address is a multiple
 of 16, ``i32:16`` an integer that is a multiple of 16, ``i32:1`` an integer that is 1 and so becomes a compile-time
 constant. ``*const f32`` (or ``*kf32``) may not be stored through.
+
+``tensordesc<fp16[64, 64]>`` is a tensor descriptor with blocks of that shape; ``tensordesc<fp16[64, 64], nan>`` pads
+with NaN. Its parameter takes the address, and hidden ones that follow take sizes and strides (see :func:`flattened`).
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .errors import SignatureError
+from .errors import LaunchError, SignatureError, TypeMismatch
 from .ir.types import SCALARS, Pointer, Scalar, Tile
+from .language.descriptors import check_block
 from .runtime.arrays.dtypes import canonical_dtype, known_dtypes
 
 #: Divisibility that launches promise: 16 bytes is the widest vector access, 16 elements the usual block granularity.
@@ -25,7 +29,8 @@ class ArgumentType:
     """Type of one run-time argument: element dtype, pointer or not, and the promise about its value.
 
     ``divisibility``: bytes for pointers, the value itself for integers; 1 promises nothing. ``is_one``: the integer is
-    1 and is folded into the code.
+    1 and is folded into the code. ``block``: of a tensor descriptor, whose address this is, the shape of its blocks;
+    ``padding`` is what they have outside the array, "zero" or "nan".
     """
 
     dtype: str
@@ -33,6 +38,8 @@ class ArgumentType:
     const: bool = False
     divisibility: int = 1
     is_one: bool = False
+    block: tuple[int, ...] = ()
+    padding: str = "zero"
 
     @property
     def tile(self) -> Tile:
@@ -41,35 +48,81 @@ class ArgumentType:
         return Tile(Pointer(element, self.const) if self.pointer else element)
 
     def __str__(self) -> str:
+        if self.block:
+            const, nan = "const " if self.const else "", ", nan" if self.padding == "nan" else ""
+            return f"tensordesc<{const}{SCALARS[self.dtype].short}{list(self.block)}{nan}>"
         star = "*const " if self.pointer and self.const else "*" if self.pointer else ""
         promise = ":1" if self.is_one else f":{self.divisibility}" if self.divisibility > 1 else ""
         return f"{star}{self.dtype}{promise}"
 
 
+def flattened(name: str, kind: ArgumentType) -> dict[str, ArgumentType]:
+    """The run-time parameters that an argument becomes: itself, and after a descriptor's address its sizes
+    (``name.size0``, i32) and, but for the last one, which is 1, its strides (``name.stride0``, i64 elements, multiples
+    of 16 bytes)."""
+    made = {name: kind}
+    step = max(1, ALIGNMENT // SCALARS[kind.dtype].bytes)
+    made |= {f"{name}.size{d}": ArgumentType("i32") for d in range(len(kind.block))}
+    made |= {f"{name}.stride{d}": ArgumentType("i64", divisibility=step) for d in range(len(kind.block) - 1)}
+    return made
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a run-time parameter belongs to a descriptor before it."""
+    return "." in name
+
+
+_DESCRIPTOR = re.compile(
+    r"tensordesc<\s*(?P<const>const\s+)?(?P<dtype>\w+)\s*\[(?P<block>[\d\s,]+)\]\s*"
+    r"(?:,\s*(?P<padding>zero|nan)\s*)?>"
+)
 _TYPE = re.compile(r"(?P<star>\*\s*)?(?P<const>const\s+|k(?=[a-z]))?(?P<dtype>\w+)(?::(?P<promise>\w+))?")
 
 
 @lru_cache(maxsize=1024)
 def parse_argument_type(text: str) -> ArgumentType:
     """Read one type; raises SignatureError that says which part is wrong."""
+    if text.lstrip().startswith("tensordesc"):
+        return _descriptor(text)
     match = _TYPE.fullmatch(text.strip())
     if match is None:
         raise SignatureError(
             f"cannot read the argument type {text!r}",
-            hint='write types as "*f32", "*bf16:16", "i32", "i32:16" or "i32:1"',
+            hint='write types as "*f32", "*bf16:16", "i32", "i32:16", "i32:1" or "tensordesc<fp16[64, 64]>"',
         )
-    name = match["dtype"]
+    dtype = _dtype(match["dtype"], text)
+    pointer = match["star"] is not None
+    divisibility, is_one = _promise(text, match["promise"], pointer, dtype)
+    return ArgumentType(dtype, pointer, match["const"] is not None, divisibility, is_one)
+
+
+def _dtype(name: str, text: str) -> str:
     try:
-        dtype = canonical_dtype(name)
-    except Exception as error:
+        return canonical_dtype(name)
+    except LaunchError as error:
         near = difflib.get_close_matches(name, [*SCALARS, "fp16", "fp32", "fp64"], n=1)
         raise SignatureError(
             f"unknown dtype {name!r} in the argument type {text!r}",
             hint=f"did you mean {near[0]!r}?" if near else f"use {known_dtypes()}",
         ) from error
-    pointer = match["star"] is not None
-    divisibility, is_one = _promise(text, match["promise"], pointer, dtype)
-    return ArgumentType(dtype, pointer, match["const"] is not None, divisibility, is_one)
+
+
+def _descriptor(text: str) -> ArgumentType:
+    match = _DESCRIPTOR.fullmatch(text.strip())
+    if match is None:
+        raise SignatureError(
+            f"cannot read the argument type {text!r}",
+            hint='write a tensor descriptor as "tensordesc<fp16[64, 64]>" or "tensordesc<fp16[64, 64], nan>"',
+        )
+    dtype = _dtype(match["dtype"], text)
+    block = tuple(int(size) for size in match["block"].split(",") if size.strip())
+    try:
+        check_block(Tile(SCALARS[dtype], block), match["padding"] or "zero", text)
+    except TypeMismatch as error:
+        raise SignatureError(error.message, hint=error.hint) from error
+    return ArgumentType(
+        dtype, True, match["const"] is not None, ALIGNMENT, block=block, padding=match["padding"] or "zero"
+    )
 
 
 def _promise(text: str, promise: str | None, pointer: bool, dtype: str) -> tuple[int, bool]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from deuteron import language as language
     from deuteron import testing as testing
+    from deuteron import tools as tools
     from deuteron.compiler import CompilationError as CompilationError
     from deuteron.compiler import CompiledKernel as CompiledKernel
     from deuteron.compiler import Config as Config
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import next_power_of_2 as next_power_of_2
     from deuteron.compiler import reinterpret as reinterpret
     from deuteron.compiler.version import __version__ as __version__
+    from deuteron.tools import set_allocator as set_allocator
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
@@ -37,8 +39,8 @@ _FROM_COMPILER = (
     "compile constexpr_function get_device heuristics jit list_devices next_power_of_2 reinterpret"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
-_WHERE |= {"tuned": "deuteron.tuner", "__version__": "deuteron.compiler.version"}
-_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tuner")
+_WHERE |= {"tuned": "deuteron.tuner", "set_allocator": "deuteron.tools", "__version__": "deuteron.compiler.version"}
+_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tools", "tuner")
 
 __all__ = ["language", "testing", *sorted(_WHERE)]
 

@@ -11,7 +11,9 @@ from ..ir.types import Pointer, Scalar, Tile
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr
 from ..language.context import current
+from ..language.descriptors import tensor_descriptor
 from ..language.inline import Inlinable
+from ..language.structure import Structure
 from ..language.tensor import tensor
 from ..source.modules import LANGUAGE_TYPES
 from .frame import Frame
@@ -38,11 +40,11 @@ def call(
 
 def _may_call(function: object) -> bool:
     if is_builtin(function) or function in LANGUAGE_TYPES:
-        return function is not tensor
+        return function not in (tensor, tensor_descriptor)
     if isinstance(function, types.MethodType):
         owner = function.__self__
         return isinstance(owner, Scalar | Pointer | Tile) or (
-            isinstance(owner, tensor) and is_builtin(function.__func__)
+            isinstance(owner, tensor | Structure) and is_builtin(function.__func__)
         )
     return False
 

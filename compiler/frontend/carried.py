@@ -10,12 +10,13 @@ from ..errors import TypeMismatch
 from ..ir.core import Block, Value
 from ..ir.types import I1, Tile
 from ..language.promotion import spelled, type_of_number
+from ..language.structure import parts_of, rebuilt, same_form
 from ..language.tensor import tensor
 from ..tile.control import Yield
 from .dispatch import execute
 from .exits import boundary, catch_break, catch_continue, compile_region
 from .frame import Frame, Scope, Undefined
-from .merging import ANY, Meeting, as_leaf, common_tile, joins, same_constant
+from .merging import ANY, Meeting, as_leaf, common_tile, joins, same_constant, shown
 from .names import HIDDEN, LEFT, RETURNED, VALUE
 
 _INDEX = Undefined("it counts another loop above", "give one of the two variables another name")
@@ -72,9 +73,9 @@ class Carried:
         value, wanted = self.end[name], self.types[name]
         if isinstance(value, Undefined):
             return self._lose(name, value)
+        if not _alike(self.outer[name], value):
+            raise self._mismatch(name, shown(self.outer[name]), shown(value))
         starts, ends = list(leaves_of(self.outer[name])), list(leaves_of(value))
-        if len(starts) != len(ends):
-            raise self._mismatch(name, f"{len(starts)} values", f"{len(ends)}")
         changed = False
         for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
             if _fits(end, wanted[i]):
@@ -198,19 +199,27 @@ class Exits:
 
 
 def leaves_of(value: object) -> Iterator[object]:
-    """The tensors and numbers that a value is made of."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from leaves_of(part)
-    else:
+    """The tensors and numbers that a value is made of, however deep."""
+    parts = parts_of(value)
+    if parts is None:
         yield value
+    else:
+        for part in parts:
+            yield from leaves_of(part)
 
 
 def _rebuild(like: object, parts: list[tensor]) -> object:
     """A value structured as ``like`` from its leaves, which are taken from the front of ``parts``."""
-    if isinstance(like, tuple):
-        return tuple(_rebuild(item, parts) for item in like)
-    return parts.pop(0)
+    inner = parts_of(like)
+    return parts.pop(0) if inner is None else rebuilt(like, tuple(_rebuild(item, parts) for item in inner))
+
+
+def _alike(a: object, b: object) -> bool:
+    """Whether two values have leaves in the same places."""
+    parts, others = parts_of(a), parts_of(b)
+    if parts is None or others is None:
+        return parts is others
+    return same_form(a, b) and all(map(_alike, parts, others))
 
 
 def _fits(value: object, type: Tile) -> bool:
@@ -222,8 +231,9 @@ def _fits(value: object, type: Tile) -> bool:
 
 
 def _can_carry(value: object) -> bool:
-    if isinstance(value, tuple):
-        return bool(value) and all(_can_carry(v) for v in value)
+    parts = parts_of(value)
+    if parts is not None:
+        return bool(parts) and all(_can_carry(v) for v in parts)
     return isinstance(value, tensor | bool | int | float)
 
 

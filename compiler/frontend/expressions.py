@@ -8,6 +8,7 @@ from ..errors import TypeMismatch, UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic, shapes
+from ..language.structure import Membered, Structure
 from ..language.tensor import tensor
 from ..source import constants
 from ..source.modules import LanguageModule, suggest
@@ -80,6 +81,11 @@ _SIGNS: dict[type[ast.operator], str] = {ast.Pow: "**", ast.MatMult: "@"}
 
 def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs: object) -> object:
     """``lhs op rhs`` for any mix of tensors and compile-time values."""
+    for side in (lhs, rhs):
+        if isinstance(side, Structure):
+            raise frame.error(
+                node, f"a {side} cannot be combined with other values", "tl.advance moves a block pointer"
+            )
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
         return constants.binary(op, lhs, rhs)
     emit = _BINARY.get(type(op))
@@ -218,7 +224,7 @@ def _attribute(frame: Frame, node: ast.Attribute) -> object:
 
 def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule | HelperModule):
+    if isinstance(value, LanguageModule | HelperModule | Membered):
         return value.member(name)
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from ..errors import CompilationError, TypeMismatch, UnsupportedSyntax
 from ..ir.builder import Builder
 from ..ir.core import Block, Function, Value
+from ..ir.types import SCALARS, Tile
 from ..language.context import activate
+from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
-from ..signature import parse_argument_type
+from ..signature import ArgumentType, flattened, parse_argument_type
 from ..source.kernel import Argument, KernelSource, source_of
 from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
@@ -37,8 +39,9 @@ def lower(
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
-    ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``); ``constexprs`` maps every other parameter to
-    its value (defaults fill in). The function's parameters are the run-time ones in declaration order.
+    ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
+    maps every other parameter to its value (defaults fill in). The function's parameters are the run-time ones in
+    declaration order, a descriptor's hidden ones after it.
 
     Raises:
         CompilationError: with the place in the user's source.
@@ -55,8 +58,10 @@ def lower(
             if kind.is_one:
                 frame.scope[name] = 1
                 continue
-            value = function.add_parameter(name, kind.tile, kind.divisibility)
-            frame.scope[name] = tensor(value)
+            values = [
+                tensor(function.add_parameter(n, k.tile, k.divisibility)) for n, k in flattened(name, kind).items()
+            ]
+            frame.scope[name] = argument_of(kind, values)
         else:
             frame.scope[name] = _default(source, argument)
     with activate(compilation):
@@ -64,6 +69,13 @@ def lower(
     if returned is not None:
         raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
     return function
+
+
+def argument_of(kind: ArgumentType, values: Sequence[tensor]) -> object:
+    """What a kernel sees of an argument whose run-time parameters have ``values``."""
+    if kind.block:
+        return descriptor_of(values, Tile(SCALARS[kind.dtype], kind.block), kind.padding)
+    return values[0]
 
 
 def run_body(frame: Frame) -> object:

@@ -10,6 +10,7 @@ from ..ir.core import Block
 from ..ir.types import I64, Pointer, Scalar, Tile
 from ..language import arithmetic
 from ..language.promotion import type_of_number
+from ..language.structure import Structure, parts_of, rebuilt, same_form
 from ..language.tensor import tensor
 from ..tile import control
 from .frame import Frame, Scope, Undefined
@@ -30,8 +31,9 @@ def same_constant(a: object, b: object) -> bool:
     """Whether two values are one: the same tensor, or equal compile-time values of one type."""
     if isinstance(a, tensor) or isinstance(b, tensor):
         return a is b
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(same_constant(x, y) for x, y in zip(a, b, strict=True))
+    parts, others = parts_of(a), parts_of(b)
+    if parts is not None and others is not None:
+        return same_form(a, b) and all(same_constant(x, y) for x, y in zip(parts, others, strict=True))
     if isinstance(a, float) and isinstance(b, float):
         return repr(a) == repr(b)  # nan is nan, and 0.0 is not -0.0
     return a is b or (type(a) is type(b) and a == b)
@@ -56,8 +58,8 @@ def _type(name: str, value: object) -> Tile:
         return value.type
     if isinstance(value, bool | int | float):
         return Tile(type_of_number(value))
-    shown = value.why if isinstance(value, Undefined) else repr(value)
-    raise TypeMismatch(f"{name!r} has no type that a branch or loop can change: {shown}")
+    why = value.why if isinstance(value, Undefined) else repr(value)
+    raise TypeMismatch(f"{name!r} has no type that a branch or loop can change: {why}")
 
 
 def joins(number: object, type: Tile) -> bool:
@@ -98,8 +100,8 @@ class Meeting:
         """The merged value, with slots as its leaves; ANY on one side takes what the other side has."""
         if same_constant(a, b):
             return a
-        if isinstance(a, tuple) or isinstance(b, tuple):
-            return self._tuples(name, a, b)
+        if parts_of(a) is not None or parts_of(b) is not None:
+            return self._structures(name, a, b)
         for value, other in ((a, b), (b, a)):
             if value is ANY and not isinstance(other, tensor):
                 return other
@@ -112,18 +114,14 @@ class Meeting:
             self.slots.append(slot)
         return slot
 
-    def _tuples(self, name: str, a: object, b: object) -> object:
-        if a is ANY or b is ANY:
-            present = b if a is ANY else a
-            assert isinstance(present, tuple)  # noqa: S101 -- the caller saw one
-            parts = [(x, ANY) if b is ANY else (ANY, x) for x in present]
-        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            parts = list(zip(a, b, strict=True))
-        else:
+    def _structures(self, name: str, a: object, b: object) -> object:
+        present = b if a is ANY else a
+        if a is not ANY and b is not ANY and not same_form(a, b):
             raise TypeMismatch(
-                f"{name!r} is {_shown(a)} on one path and {_shown(b)} on the other", hint="give it one structure"
+                f"{name!r} is {shown(a)} on one path and {shown(b)} on the other", hint="give it one structure"
             )
-        return tuple(self.join(name, x, y) for x, y in parts)
+        sides = [[ANY] * len(parts_of(present) or ()) if x is ANY else parts_of(x) or () for x in (a, b)]
+        return rebuilt(present, tuple(self.join(name, x, y) for x, y in zip(*sides, strict=True)))
 
     def leaves(self, side: int) -> list[tensor]:
         """The slots' values on one side; constants are emitted at the point of insertion."""
@@ -131,14 +129,18 @@ class Meeting:
 
     def rebuild(self, joined: object, made: dict[int, tensor]) -> object:
         """A joined value with its slots replaced by tensors, which are given by the slots' identity."""
-        if isinstance(joined, tuple):
-            return tuple(self.rebuild(part, made) for part in joined)
+        parts = parts_of(joined)
+        if parts is not None:
+            return rebuilt(joined, tuple(self.rebuild(part, made) for part in parts))
         return made[id(joined)] if isinstance(joined, PathValue) else joined
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as error messages show it."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}"
+    if isinstance(value, Structure):
+        return str(value)
     return str(value.type) if isinstance(value, tensor) else repr(value)
 
 

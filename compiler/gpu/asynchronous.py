@@ -84,10 +84,15 @@ class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
     pipe: Value
 
 
+class Commit(Op, mnemonic="gpu.commit", effect=Effect.WRITE):
+    """Close the group of copies that each thread has begun since the last one (PTX ISA, "cp.async.commit_group"): what
+    ``receive`` counts. The group may be empty."""
+
+
 class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
-    ``pending``: for copies by threads, how many later slots may still be under way.
+    ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way.
     """
 
     pipe: Value
@@ -114,8 +119,10 @@ class Release(Op, mnemonic="gpu.release", effect=Effect.WRITE):
 class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     """Begin to write a box of an array from registers, through shared memory and the copy engine.
 
-    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``reuses``: it may
-    be that of rings, which are idle by then.
+    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``rows``: those of
+    one copy; where they are fewer than the box's, each group of four warps writes its own, without waiting for the
+    others. ``reuses``: the memory may be that of rings, which are idle by then. ``ordered``: what was put before has
+    arrived, for this may be written to the same place.
     """
 
     base: Value
@@ -126,7 +133,9 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     place: Tile
     descriptor: int
     parts: int
+    rows: int
     reuses: bool
+    ordered: bool
 
 
 class Drain(Op, mnemonic="gpu.drain", effect=Effect.WRITE):

@@ -13,7 +13,7 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.memory import Barrier
-from .asynchronous import Advance, Receive, Release
+from .asynchronous import Advance, Commit, Receive, Release
 from .rings import StreamMemory
 from .streams import Stream, scalar_slice
 
@@ -61,16 +61,16 @@ class _Expansion:
         return int(made.value) if isinstance(made, ew.Constant) else 1
 
     def _guarded(self, index: Value) -> list[Op]:
-        """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group."""
+        """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group;
+        slots are not: of those that are filled all are read, and the next time round begins where this one ended."""
         env = {self.loop.body.args[0]: index}
         body = Block(ops=[op.clone(env) for op in self.needed])
         for rings in self.rings:
             body.ops += rings.fetch(env)
-            if rings.group.engine == "tma":
-                body.ops.append(Advance(rings.pipe.result))
+            body.ops.append(Advance(rings.pipe.result))
         body.ops.append(Yield(()))
         exists = ew.Compare(index, self.loop.upper, "lt")
-        counted = [Advance(r.pipe.result) for r in self.rings if r.group.engine == "cp.async"]
+        counted = [Commit()] if any(rings.group.engine == "cp.async" for rings in self.rings) else []
         return [exists, If(exists.result, body, Block(ops=[Yield(())])), *counted]
 
     def _steady(self) -> None:
@@ -78,7 +78,9 @@ class _Expansion:
         body = self.loop.body
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(body.args[0], distance.result)
-        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
+        # Copies by threads are counted over all pipes: each turn closes one group for each.
+        counted = sum(rings.group.engine == "cp.async" for rings in self.rings)
+        ops: list[Op] = [Receive(rings.pipe.result, (self.slots - 2) * counted) for rings in self.rings]
         ops += [Barrier(), distance, later, *self._guarded(later.result)]
         replaced: dict[Value, Value] = {}
         for rings in self.rings:

@@ -14,6 +14,7 @@ class ConvertLayout(Op, mnemonic="gpu.convert"):
     to: Tile
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: ``to``; TypeMismatch where more than the place differs from the operand's type."""
         nowhere = self.to.layout is None and self.to.shared is None
         if nowhere or self.to.with_layout(None) != self.x.type.with_layout(None):
             raise self.fail(f"cannot convert to {self.to}: only the place may differ")
@@ -50,6 +51,7 @@ class Mma(Op, mnemonic="gpu.mma"):
     precision: str
 
     def infer(self) -> tuple[Tile, ...]:
+        """Result: the accumulator's type; TypeMismatch where the operands do not fit it or each other."""
         a, b, acc = self.a.type, self.b.type, self.acc.type
         if (a.shape[0], b.shape[1]) != acc.shape or a.shape[1] != b.shape[0] or a.elem != b.elem:
             raise self.fail("shapes or element types do not fit")

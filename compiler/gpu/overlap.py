@@ -7,7 +7,7 @@ from ..layout.fragments import WARPS_PER_GROUP
 from ..tile.axis import analyze
 from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
-from ..tile.passes import cse, dce, licm
+from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
@@ -26,7 +26,7 @@ def structure(work: GpuWork) -> None:
     work.plain = work.function.clone()
     used = uses(work.function)
     work.guards = structure_accesses(work.function, lambda op: _concerns_products(op, used), work.denied)
-    for step in (licm, cse, dce):
+    for step in (licm, linearize_induction, licm, cse, dce):
         work.function = step(work.function)
 
 
@@ -38,10 +38,10 @@ def persist(work: GpuWork) -> None:
 
 def find_streams(work: GpuWork) -> None:
     """Decide which loops are fed from rings. Without any, the function is again what it was without boxes."""
-    work.facts = analyze(work.function)
-    work.descriptors = Descriptors(work.function, work.denied)
+    facts = analyze(work.function)
+    work.descriptors = Descriptors(work.function, facts, work.denied)
     slots = work.schedule.num_stages
-    work.streams = Finder(work.function, work.facts, work.target, work.descriptors, slots, work.limit).run()
+    work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
     if not work.streams:
         work.function = make_persistent(work.plain) if work.schedule.persistent else work.plain
         work.guards = ()
@@ -50,7 +50,7 @@ def find_streams(work: GpuWork) -> None:
 def write_back(work: GpuWork) -> None:
     """Results leave through the copy engine, where there is one."""
     if work.streams and "tma" in work.target.features:
-        put_results(work.function, work.facts, work.descriptors, None)
+        put_results(work.function, work.descriptors, work.schedule.persistent)
 
 
 def fill_rings(work: GpuWork) -> None:

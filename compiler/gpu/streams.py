@@ -30,7 +30,7 @@ FEWEST_SLOTS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class StreamedBox:
     """One streamed box. ``tile``: its place in a ring; ``descriptor``: the number of its TMA descriptor or -1;
     ``width``:
     the bytes that a thread copies at once where there is none."""
@@ -50,7 +50,7 @@ class Source:
 class Group:
     """Boxes that one product waits for: they share a pipe. ``engine`` copies them all."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[StreamedBox, ...]
     engine: str
 
     @property
@@ -129,7 +129,7 @@ class Finder:
         slots = min(loop.num_stages or self.slots, self.limit)
         if slots < FEWEST_SLOTS or not isinstance(step, Constant) or step.value <= 0:
             return None
-        by_product: dict[Dot, list[Source]] = {}
+        by_product: dict[Dot, list[StreamedBox]] = {}
         for op in loop.body.ops:
             if isinstance(op, BlockLoad) and (source := self._source(op, loop)) is not None:
                 by_product.setdefault(products_of(op.result, self.used)[0], []).append(source)
@@ -143,7 +143,7 @@ class Finder:
                     groups.append(Group(same, engine))
         return Stream(loop, tuple(groups), slots)
 
-    def _source(self, load: BlockLoad, loop: For) -> Source | None:
+    def _source(self, load: BlockLoad, loop: For) -> StreamedBox | None:
         axis = contiguous_axis(load)
         elem = load.result.type.elem
         inside = set(loop.body.ops)
@@ -162,11 +162,11 @@ class Finder:
         tile = load.result.type.in_shared_memory(shared)
         descriptor = -1
         if "tma" in self.target.features:
-            descriptor = self.descriptors.add(load, axis, swizzle, self.facts)
+            descriptor = self.descriptors.add(load, axis, swizzle)
         width = copy_bytes(load, axis, self.facts)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
-        return Source(load, tile, descriptor, width)
+        return StreamedBox(load, tile, descriptor, width)
 
 
 def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:

@@ -8,7 +8,6 @@ from ..ir.core import Function
 from ..launch_recipe import Guard
 from ..options import Schedule
 from ..target import Target
-from ..tile.axis import AxisFacts
 from .descriptors import Descriptors
 from .scratch import GpuFunction
 from .streams import Stream
@@ -19,8 +18,8 @@ class GpuWork:
     """``function`` is what the next step takes; steps change or replace it.
 
     ``limit``: slots that a ring may have at most. ``plain``: the function without block accesses, for those that have
-    no use of them. ``facts`` and ``descriptors`` belong to ``streams``, which are found before they are expanded.
-    ``placed``: the function once its shared memory has places.
+    no use of them. ``streams`` and the ``descriptors`` of their boxes are found before they are expanded. ``placed``:
+    the function once its shared memory has places.
     """
 
     function: Function
@@ -29,7 +28,6 @@ class GpuWork:
     denied: frozenset[Guard]
     limit: int
     plain: Function = field(init=False)
-    facts: AxisFacts = field(init=False)
     descriptors: Descriptors = field(init=False)
     placed: GpuFunction = field(init=False)
     streams: list[Stream] = field(default_factory=list)

@@ -42,6 +42,11 @@ class Scalar(ScalarQuestions):
         return _SPELLINGS.get(self.name) or f"{self.kind}{self.bits}"
 
     @property
+    def short(self) -> str:
+        """Triton's name of the type in signatures: ``fp32``, ``i32``."""
+        return _SHORT.get(self.name, self.name)
+
+    @property
     def is_float(self) -> bool:
         """True for every floating-point format, the 8-bit ones included."""
         return self.kind == "float"
@@ -68,6 +73,7 @@ class Scalar(ScalarQuestions):
 
 
 _SPELLINGS = {"i1": "int1", "bf16": "bfloat16", "f8e4m3": "float8e4nv", "f8e5m2": "float8e5"}
+_SHORT = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5", "i1": "u1"}
 
 I1 = Scalar("i1", "bool", 1)
 I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))

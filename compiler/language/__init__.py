@@ -21,6 +21,7 @@ from ..ir.types import (
 )
 from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
+from .block_pointers import advance, make_block_ptr
 from .builtin import builtin
 from .constexpr import constexpr
 from .control import range, static_range
@@ -33,6 +34,12 @@ from .debugging import (
     multiple_of,
     static_assert,
     static_print,
+)
+from .descriptors import (
+    load_tensor_descriptor,
+    make_tensor_descriptor,
+    store_tensor_descriptor,
+    tensor_descriptor,
 )
 from .maths import (
     PropagateNan,
@@ -139,6 +146,7 @@ __all__ = [
     "PropagateNan",
     "abs",
     "add",
+    "advance",
     "arange",
     "argmax",
     "argmin",
@@ -191,8 +199,11 @@ __all__ = [
     "interleave",
     "join",
     "load",
+    "load_tensor_descriptor",
     "log",
     "log2",
+    "make_block_ptr",
+    "make_tensor_descriptor",
     "max",
     "max_constancy",
     "max_contiguous",
@@ -231,10 +242,12 @@ __all__ = [
     "static_print",
     "static_range",
     "store",
+    "store_tensor_descriptor",
     "sub",
     "sum",
     "swizzle2d",
     "tensor",
+    "tensor_descriptor",
     "to_tensor",
     "trans",
     "uint16",

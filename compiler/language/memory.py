@@ -5,57 +5,27 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..errors import TypeMismatch
-from ..ir.types import I1, I8, Element, Pointer, Tile
-from ..tile import elementwise as ew
 from ..tile import memory as mem
-from .arithmetic import (
-    as_condition,
-    as_tensor,
-    broadcast_all,
-    broadcast_to_shape,
-    cast_to,
-)
+from .arithmetic import as_condition, broadcast_all, broadcast_to_shape
+from .block_pointers import BlockPointer, load_block, store_block
 from .builtin import builtin
 from .context import current
+from .elements import cast_operand, extends_to, from_memory, memory_pointer, pointee_of, stored_as, to_memory
 from .tensor import Operand, emit, tensor
-
-
-def _pointee(pointer: object, what: str) -> Element:
-    if not isinstance(pointer, tensor) or not isinstance(pointer.dtype, Pointer):
-        shown = pointer.type if isinstance(pointer, tensor) else repr(pointer)
-        raise TypeMismatch(
-            f"{what} needs a pointer, got {shown}",
-            hint="pass an array to the kernel and add offsets to its parameter",
-        )
-    return pointer.dtype.pointee
-
-
-def _memory_pointer(pointer: tensor) -> tensor:
-    """Booleans live in memory as bytes."""
-    element = pointer.dtype
-    if isinstance(element, Pointer) and element.pointee == I1:
-        return emit(ew.Bitcast(pointer.value, Pointer(I8, element.const)))
-    return pointer
 
 
 def _mask_for(shape: tuple[int, ...], mask: Operand | None) -> tensor | None:
     if mask is None or mask is True:
         return None
     condition = as_condition(mask)
-    if not _extends_to(condition.shape, shape):
+    if not extends_to(condition.shape, shape):
         raise TypeMismatch(f"a mask of shape {list(condition.shape)} does not fit pointers of shape {list(shape)}")
     return broadcast_to_shape(condition, shape)
 
 
-def _extends_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether a tile of ``shape`` can be repeated up to ``wanted``."""
-    ends = wanted[len(wanted) - len(shape) :]
-    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, ends, strict=True))
-
-
 @builtin
 def load(
-    pointer: tensor,
+    pointer: tensor | BlockPointer,
     mask: Operand | None = None,
     other: Operand | None = None,
     boundary_check: object = (),
@@ -64,7 +34,8 @@ def load(
     eviction_policy: str = "",
     volatile: bool = False,
 ) -> tensor:
-    """Read through ``pointer`` (a scalar or a tile of pointers); the result has its shape and the pointee's type.
+    """Read through ``pointer`` (a scalar, a tile of pointers, or a block pointer); the result has its shape and the
+    pointee's type.
 
     Elements where ``mask`` is false are not touched; they are ``other``, or undefined without it. ``mask`` and
     ``other`` broadcast to the pointers' shape, ``other`` is converted to the pointee's type; a tile of a mask makes a
@@ -73,57 +44,46 @@ def load(
     ``cache_modifier``: "" (default), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default), "evict_first",
     "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
 
-    Raises TypeMismatch: not a pointer, ``other`` without a mask, a shape that does not fit, an unknown modifier, or
-    ``boundary_check`` and ``padding_option``, which belong to block pointers.
+    Of a block pointer the dimensions in ``boundary_check`` are checked against the array's shape; elements outside are
+    ``padding_option``: "zero", also without one, or "nan". Without the check the author promises that there are none.
+
+    Raises TypeMismatch: not a pointer, ``other`` without a mask, a shape that does not fit, an unknown modifier,
+    ``mask`` for a block pointer, ``boundary_check`` or ``padding_option`` for another pointer.
     """
-    pointee = _pointee(pointer, "load")
+    if isinstance(pointer, BlockPointer):
+        if mask is not None or other is not None or volatile:
+            raise TypeMismatch(
+                "mask, other and volatile belong to tiles of pointers",
+                hint="use boundary_check= and padding_option= with a block pointer",
+            )
+        return load_block(pointer, boundary_check, padding_option, cache_modifier, eviction_policy)
+    pointee = pointee_of(pointer, "load")
     if other is not None and mask is None:
         raise TypeMismatch("'other' has no effect without a mask", hint="pass mask=...")
     if boundary_check or padding_option:
         raise TypeMismatch(
-            "boundary_check and padding_option belong to block pointers, which are not supported",
-            hint="use a tile of pointers with mask= and other=",
+            "boundary_check and padding_option belong to block pointers", hint="use mask= and other= with pointers"
         )
     if mask is not None and isinstance(mask, tensor) and mask.shape and not pointer.shape:
         pointer = broadcast_to_shape(pointer, mask.shape)
     condition = _mask_for(pointer.shape, mask)
-    stored = I8 if pointee == I1 else pointee
     filling = None
     if other is not None and condition is not None:
-        filling = broadcast_to_shape(_cast_operand(other, stored), pointer.shape).value
+        filling = broadcast_to_shape(cast_operand(other, stored_as(pointee)), pointer.shape).value
     op = mem.Load(
-        _memory_pointer(pointer).value,
+        memory_pointer(pointer).value,
         condition.value if condition is not None else None,
         filling,
         cache_modifier,
         eviction_policy,
         volatile,
     )
-    loaded = emit(op)
-    return cast_to(loaded, I1) if pointee == I1 else loaded
-
-
-def _cast_operand(x: Operand, type: Element) -> tensor:
-    if isinstance(x, tensor):
-        return cast_to(x, type)
-    if not isinstance(x, bool | int | float):
-        raise TypeMismatch(f"memory of {type} holds numbers, got {x!r}")
-    if isinstance(type, Pointer):
-        return emit(ew.Constant(int(x), Tile(type)))
-    return as_tensor(float(x) if type.is_float else _wrapped(x), type)
-
-
-def _wrapped(x: int | float | bool) -> int | bool:
-    if isinstance(x, float):
-        if x != int(x):
-            raise TypeMismatch(f"{x} is not an integer")
-        return int(x)
-    return x
+    return from_memory(emit(op), pointee)
 
 
 @builtin
 def store(
-    pointer: tensor,
+    pointer: tensor | BlockPointer,
     value: Operand,
     mask: Operand | None = None,
     boundary_check: object = (),
@@ -136,28 +96,31 @@ def store(
     values is left. ``cache_modifier``: "" (default), ".wb", ".cg", ".cs", ".wt"; ``eviction_policy``: "" (default),
     "evict_first", "evict_last".
 
+    Through a block pointer, elements outside the array along the dimensions in ``boundary_check`` are left out.
+
     Raises TypeMismatch: not a pointer, a const one, a value or mask of a shape that does not fit, an unknown modifier,
-    or ``boundary_check``, which belongs to block pointers.
+    ``mask`` for a block pointer, ``boundary_check`` for another pointer.
     """
-    pointee = _pointee(pointer, "store")
+    if isinstance(pointer, BlockPointer):
+        if mask is not None:
+            raise TypeMismatch("mask belongs to tiles of pointers", hint="use boundary_check= with a block pointer")
+        store_block(pointer, value, boundary_check, cache_modifier, eviction_policy)
+        return
+    pointee = pointee_of(pointer, "store")
     if boundary_check:
-        raise TypeMismatch(
-            "boundary_check belongs to block pointers, which are not supported",
-            hint="use a tile of pointers with mask=",
-        )
-    stored = I8 if pointee == I1 else pointee
-    x = _cast_operand(as_condition(value) if pointee == I1 else value, stored)
+        raise TypeMismatch("boundary_check belongs to block pointers", hint="use mask= with pointers")
+    x = to_memory(value, pointee)
     if not pointer.shape and (x.shape or (isinstance(mask, tensor) and mask.shape)):
         raise TypeMismatch(
             f"a store through one pointer takes one value, got {x.type}",
             hint="add offsets such as tl.arange to the pointer",
         )
-    if not _extends_to(x.shape, pointer.shape):
+    if not extends_to(x.shape, pointer.shape):
         raise TypeMismatch(f"a value of {x.type} does not fit pointers of shape {list(pointer.shape)}")
     condition = _mask_for(pointer.shape, mask)
     current().builder.emit(
         mem.Store(
-            _memory_pointer(pointer).value,
+            memory_pointer(pointer).value,
             broadcast_to_shape(x, pointer.shape).value,
             condition.value if condition is not None else None,
             cache_modifier,
@@ -174,8 +137,8 @@ def _atomic(
     sem: str | None,
     scope: str | None,
 ) -> tensor:
-    pointee = _pointee(pointer, f"atomic_{kind}")
-    x = _cast_operand(value, pointee)
+    pointee = pointee_of(pointer, f"atomic_{kind}")
+    x = cast_operand(value, pointee)
     pointer, x = broadcast_all(pointer, x)
     condition = _mask_for(pointer.shape, mask)
     return emit(
@@ -244,8 +207,8 @@ def atomic_cas(
     relaxed, acquire, release, acq_rel (default); ``scope``: cta, gpu (default), sys. Raises TypeMismatch for a pointee
     below 16 bits.
     """
-    pointee = _pointee(pointer, "atomic_cas")
-    expected, value = _cast_operand(cmp, pointee), _cast_operand(val, pointee)
+    pointee = pointee_of(pointer, "atomic_cas")
+    expected, value = cast_operand(cmp, pointee), cast_operand(val, pointee)
     pointer, expected, value = broadcast_all(pointer, expected, value)
     return emit(mem.AtomicCAS(pointer.value, expected.value, value.value, sem or "acq_rel", scope or "gpu"))
 

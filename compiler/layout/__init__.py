@@ -6,7 +6,7 @@ follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how 
 """
 
 from .access import SharedAccess, bank_conflicts, plan_shared_access
-from .construct import blocked, coalesced, contiguous_registers
+from .construct import blocked, coalesced, coalesced_vectors, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
 from .descriptor import MatrixDescriptor, matrix_descriptor, widest_swizzle
 from .f2 import LayoutError, LinearMap, ShiftTerm, shift_terms
@@ -57,6 +57,7 @@ __all__ = [
     "blocked",
     "broadcast_layout",
     "coalesced",
+    "coalesced_vectors",
     "contiguous_registers",
     "dot_operand",
     "expand_dims_layout",

@@ -93,8 +93,6 @@ def _blocked(
 def _coalesced(shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int) -> LinearLayout:
     tiling = Tiling(shape)
     left = {axis: shape[axis] for axis in order}
-    # A vector so wide that threads would run out of elements only makes copies.
-    vector = min(vector, max(1, prod(shape) // (lanes * warps)))
     counts: tuple[tuple[Dimension, int], ...] = (
         ("register", vector),
         ("lane", lanes),
@@ -127,7 +125,21 @@ def coalesced(
     for value, what in ((warps, "warps"), (vector, "vector"), (lanes, "lanes")):
         log2_exact(value, what)
     axes = row_major(len(shape)) if order is None else tuple(order)
+    # A vector so wide that threads would run out of elements only makes copies.
+    vector = min(vector, max(1, prod(shape) // (lanes * warps)))
     return _coalesced(tuple(shape), warps, vector, axes, lanes)
+
+
+def coalesced_vectors(shape: Sequence[int], warps: int, vector: int, order: Sequence[int]) -> LinearLayout:
+    """As :func:`coalesced`, but every thread has whole vectors of ``vector`` elements along the fastest axis; where
+    there are fewer of them than threads, several threads hold the same one.
+
+    Raises LayoutError unless sizes are powers of two and a vector fits into the fastest axis.
+    """
+    log2_exact(vector, "vector")
+    if vector > shape[order[0]]:
+        raise LayoutError(f"vectors of {vector} elements along an axis of {shape[order[0]]}")
+    return _coalesced(tuple(shape), warps, vector, tuple(order), LANES)
 
 
 def contiguous_registers(layout: LinearLayout, axis: int = -1) -> int:

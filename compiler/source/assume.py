@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ..errors import DeuteronError
+from ..errors import DeuteronError, SignatureError
 from ..ir.types import SCALARS
 from ..options import SCHEDULE_OPTIONS
 from ..signature import parse_argument_type
@@ -73,7 +73,10 @@ def assume(
 
 
 def type_for(argument: Argument, usage: Usage, dtype: str = "f32") -> str:
-    """The argument type (``*f32:16``, ``i32:16``, ``f32``) that a run-time parameter most likely has."""
+    """The argument type (``*f32:16``, ``i32:16``, ``f32``) that a run-time parameter most likely has.
+
+    Raises SignatureError for a tensor descriptor, whose block shape nobody can guess.
+    """
     name = argument.name
     if argument.annotation is not None:
         declared = argument.annotation.rpartition(".")[2]
@@ -81,6 +84,11 @@ def type_for(argument: Argument, usage: Usage, dtype: str = "f32") -> str:
             return str(parse_argument_type(declared))
         except DeuteronError:
             pass  # an annotation for people, such as torch.Tensor
+    if name in usage.descriptors:
+        raise SignatureError(
+            f"the block shape of the tensor descriptor {name!r} cannot be told from the text",
+            hint=f'--signature "{name}=tensordesc<fp16[64, 64]>" gives it',
+        )
     if name in usage.pointers or name.lower().endswith(("_ptr", "_pointer")):
         return "*i32:16" if name in usage.integer_pointers else f"*{dtype}:16"
     if name in usage.integers:

@@ -13,18 +13,18 @@ from ..errors import UnknownName
 from ..language import libdevice
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
+from ..language.descriptors import tensor_descriptor
 from ..language.maths import PropagateNan
 from ..language.tensor import tensor
 
-_POINTERS = "use a tile of pointers, pointer + offsets, with mask= and other="
+_DESCRIPTORS = "use make_tensor_descriptor, load_tensor_descriptor and store_tensor_descriptor"
 
 #: What to write instead of those functions of Triton that do not exist here.
 INSTEAD: Mapping[str, str] = {
-    "make_block_ptr": _POINTERS,
-    "advance": "add to a tile of pointers: pointers += step",
-    "make_tensor_descriptor": _POINTERS,
-    "load_tensor_descriptor": _POINTERS,
-    "store_tensor_descriptor": _POINTERS,
+    "_experimental_make_tensor_descriptor": _DESCRIPTORS,
+    "_experimental_descriptor_load": _DESCRIPTORS,
+    "_experimental_descriptor_store": _DESCRIPTORS,
+    "_experimental_reinterpret_tensor_descriptor": _DESCRIPTORS,
     "dot_scaled": "multiply the operands by their scales, then use tl.dot",
     "inline_asm_elementwise": "write it with functions of tl and libdevice",
     "map_elementwise": "write it with tl.where",
@@ -105,11 +105,14 @@ def language_module(name: str) -> LanguageModule | None:
     return _modules().get(name)
 
 
+_TYPES = (constexpr, range, static_range, tensor, tensor_descriptor, PropagateNan)
+
+
 class _LanguageTypes:
     """The classes of the language that kernels may name (``tl.constexpr(...)``, ``tl.range(...)``)."""
 
     def __contains__(self, candidate: object) -> bool:
-        return any(candidate is t for t in (constexpr, range, static_range, tensor, PropagateNan))
+        return any(candidate is t for t in _TYPES)
 
 
 LANGUAGE_TYPES = _LanguageTypes()

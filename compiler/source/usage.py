@@ -11,8 +11,12 @@ from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
 from .kernel import KernelSource, source_of
 
-#: Calls that read or write memory; the address is their first argument.
-_ACCESSES = {"load", "store"}
+#: Calls that read or write memory; the address, or the descriptor, is their first argument or what they are methods of.
+_LOADS = {"load", "load_tensor_descriptor"}
+_STORES = {"store", "store_tensor_descriptor"}
+_ACCESSES = _LOADS | _STORES
+#: Calls of descriptors alone.
+_DESCRIPTOR_CALLS = {"load_tensor_descriptor", "store_tensor_descriptor"}
 #: Calls whose result points where their first argument (or ``base``) points.
 _POINTER_KEEPERS = {"make_block_ptr", "make_tensor_descriptor", "advance", "multiple_of"} | {
     "max_contiguous",
@@ -22,21 +26,40 @@ _POINTER_KEEPERS = {"make_block_ptr", "make_tensor_descriptor", "advance", "mult
 _INTEGER_CALLS = {"range", "static_range", "cdiv", "arange", "num_programs"}
 #: Calls whose arguments are the shape of a tile.
 _SHAPE_CALLS = {"arange", "zeros", "full", "zeros_like", "reshape", "broadcast_to", "view"}
+#: Calls that describe an array; their parameters after the base, of which the last names here make the block.
+_ARRAYS = {
+    "make_block_ptr": ("shape", "strides", "offsets", "block_shape"),
+    "make_tensor_descriptor": ("shape", "strides", "block_shape"),
+}
 #: Calls that make floating-point tiles.
-_FLOAT_CALLS = {"load", "rand", "randn", "rand4x", "exp", "exp2", "log", "sqrt", "rsqrt", "dot"}
+_FLOAT_CALLS = {
+    "load",
+    "load_tensor_descriptor",
+    "rand",
+    "randn",
+    "rand4x",
+    "exp",
+    "exp2",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "dot",
+}
 _MAX_DEPTH = 8
 
 
 @dataclass
 class Usage:
     """Names of parameters by what they are used for. ``integer_pointers`` point to indices or offsets; ``loaded`` and
-    ``stored`` are the pointers that the kernel reads and writes. ``idle`` are named nowhere but in loop hints that
-    change no code, ``stages`` nowhere but in those and in hints of how many slots feed a loop's products."""
+    ``stored`` are the pointers that the kernel reads and writes. ``descriptors`` are tensor descriptors that the host
+    makes. ``idle`` are named nowhere but in loop hints that change no code, ``stages`` nowhere but in those and in
+    hints of how many slots feed a loop's products."""
 
     pointers: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     integer_pointers: set[str] = field(default_factory=set)
+    descriptors: set[str] = field(default_factory=set)
     integers: set[str] = field(default_factory=set)
     reals: set[str] = field(default_factory=set)
     sizes: set[str] = field(default_factory=set)
@@ -124,6 +147,8 @@ class _Reader:
         if name in _INTEGER_CALLS:
             for argument in call.args:
                 self.found.integers |= self._reachable(argument)
+        if name in _ARRAYS:
+            self._array(call, _ARRAYS[name])
         if name in _SHAPE_CALLS:
             for argument in call.args:
                 self.found.sizes |= self._bare_names(argument)
@@ -139,28 +164,63 @@ class _Reader:
         self._inlined(call)
 
     def _access(self, call: ast.Call, name: str) -> None:
-        address = _argument(call, 0, "pointer", "base")
+        address = self._address(call)
         if address is None:
             return
         pointer = self._pointer(address)
         if pointer is not None:
             self.found.pointers.add(pointer)
-            if name == "load" or name.startswith("atomic_"):
+            if name in _LOADS or name.startswith("atomic_"):
                 self.found.loaded.add(pointer)
-            if name == "store" or name.startswith("atomic_"):
+            if name in _STORES or name.startswith("atomic_"):
                 self.found.stored.add(pointer)
         self.found.integers |= self._reachable(address)
         self._indices(address)
+        if name in _DESCRIPTOR_CALLS or (self._is_method(call) and name in _ACCESSES):
+            self._descriptor(call, address)
+            return
         mask = _argument(call, 1 if name == "load" else 2, "mask")
         if mask is not None and name in _ACCESSES:
             self.found.integers |= self._reachable(mask)
+
+    def _descriptor(self, call: ast.Call, descriptor: ast.expr) -> None:
+        """An access through a descriptor: one that is a parameter comes from the host."""
+        self.found.descriptors |= self._bare_names(descriptor) - self.bindings.keys()
+        offsets = _argument(call, 0 if self._is_method(call) else 1, "offsets")
+        if offsets is not None:
+            self.found.integers |= self._reachable(offsets)
+
+    def _array(self, call: ast.Call, names: tuple[str, ...]) -> None:
+        """The description of an array: sizes, strides and offsets are integers, and a block has a shape."""
+        for place, name in enumerate(names, 1):
+            given = _argument(call, place, name)
+            if given is not None and name == "block_shape":
+                self.found.sizes |= self._bare_names(given)
+            elif given is not None:
+                self.found.integers |= self._reachable(given)
+
+    def _address(self, call: ast.Call) -> ast.expr | None:
+        """The address or descriptor that a call is about: its owner where it is a method, else its first argument."""
+        if isinstance(call.func, ast.Attribute) and self._is_method(call):
+            return call.func.value
+        return _argument(call, 0, "pointer", "base", "desc")
+
+    def _is_method(self, call: ast.Call) -> bool:
+        """Whether a call is a method of a value, and not a function of a module such as tl."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Name):
+            return owner.id in self.parameters or owner.id in self.bindings
+        return owner is not None
 
     def _indices(self, address: ast.expr) -> None:
         """What is loaded to compute an address is an integer."""
         for expression in self._closure(address):
             for node in ast.walk(expression):
-                if isinstance(node, ast.Call) and _called(node) == "load" and node.args:
-                    pointer = self._pointer(node.args[0])
+                if isinstance(node, ast.Call) and _called(node) in _LOADS:
+                    source = self._address(node)
+                    pointer = self._pointer(source) if source is not None else None
                     if pointer is not None:
                         self.found.integer_pointers.add(pointer)
 
@@ -183,6 +243,8 @@ class _Reader:
         for name, value in given:
             if name in inner.pointers:
                 pointer = self._pointer(value)
+                if name in inner.descriptors:
+                    self.found.descriptors |= self._bare_names(value) - self.bindings.keys()
                 for kind in ("pointers", "loaded", "stored", "integer_pointers"):
                     if pointer and name in getattr(inner, kind):
                         getattr(self.found, kind).add(pointer)
@@ -209,8 +271,9 @@ class _Reader:
                 case ast.Constant(value=float()):
                     return True
                 case ast.Call() if _called(part) in _FLOAT_CALLS:
-                    pointer = self._pointer(part.args[0]) if part.args else None
-                    if _called(part) != "load" or pointer not in self.found.integer_pointers:
+                    source = self._address(part)
+                    pointer = self._pointer(source) if source is not None else None
+                    if _called(part) not in _LOADS or pointer not in self.found.integer_pointers:
                         return True
                 case _:
                     pass
@@ -240,9 +303,7 @@ class _Reader:
                 yield from self._summands(body, seen)
                 yield from self._summands(orelse, seen)
             case ast.Call() if _called(expression) in _POINTER_KEEPERS | {"to"}:
-                inner = _argument(expression, 0, "base")
-                if _called(expression) == "to" and isinstance(expression.func, ast.Attribute):
-                    inner = expression.func.value
+                inner = self._address(expression)
                 if inner is not None:
                     yield from self._summands(inner, seen)
             case _:

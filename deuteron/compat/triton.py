@@ -35,6 +35,8 @@ ALIASES = {
     "triton.profiler": "deuteron.profiler",
     "triton.profiler.viewer": "deuteron.profiler.viewer",
     "triton.testing": "deuteron.testing",
+    "triton.tools": "deuteron.tools",
+    "triton.tools.tensor_descriptor": "deuteron.tools.tensor_descriptor",
 }
 
 

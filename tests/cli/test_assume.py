@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.source.assume import assume
 from deuteron.compiler.source.kernel import KernelSource
 from deuteron.compiler.source.usage import usage_of
@@ -109,6 +110,33 @@ def test_loaded_and_stored():
     )
     assert usage.loaded == {"a", "c", "d"}
     assert usage.stored == {"b", "c", "d"}
+
+
+def test_block_pointers_and_descriptors():
+    usage = usage_of(
+        kernel(
+            "a, b, c, d, T, s, i, j, BLOCK: tl.constexpr",
+            """
+            p = tl.make_block_ptr(a + i * s, (T, 64), (s, 1), (0, 0), block_shape=(BLOCK, 64), order=(1, 0))
+            p = p.advance((j, 0))
+            q = tl.make_tensor_descriptor(b, [T, 64], [s, 1], [BLOCK, 64])
+            q.store([0, 0], tl.load(p, boundary_check=(0,)))
+            d.store([0, 0], tl.load_tensor_descriptor(c, [i, 0]))
+            """.replace(" " * 12, ""),
+        )
+    )
+    assert usage.loaded == {"a", "c"}
+    assert usage.stored == {"b", "d"}
+    assert usage.pointers == {"a", "b", "c", "d"}
+    assert usage.descriptors == {"c", "d"}
+    assert usage.integers >= {"T", "s", "i", "j"}
+    assert usage.sizes == {"BLOCK"}
+
+
+def test_the_block_of_a_host_descriptor_cannot_be_guessed():
+    with pytest.raises(SignatureError, match="block shape of the tensor descriptor 'd'") as error:
+        signature("d, x", "tl.store(x, tl.sum(d.load([0])))")
+    assert "tensordesc<" in (error.value.hint or "")
 
 
 def test_block_sizes_by_number_of_dimensions():

@@ -14,6 +14,8 @@ import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 import triton.testing
+import triton.tools.tensor_descriptor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 @triton.jit
 def double(x):
@@ -25,10 +27,20 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + i, mask=i < n)
     tl.store(out_ptr + i, double(x), mask=i < n)
 
+@triton.jit
+def described(source, target, n, BLOCK: tl.constexpr):
+    out = tl.make_tensor_descriptor(target, [n], [1], [BLOCK])
+    block = tl.make_block_ptr(target, (n,), (1,), (BLOCK,), (BLOCK,), (0,))
+    out.store([0], source.load([0]))
+    tl.store(block, source.load([BLOCK]) + 1, boundary_check=(0,))
+
+triton.set_allocator(lambda size, alignment, stream: None)
 x = np.arange(100, dtype=np.float32)
 out = np.zeros_like(x)
 kernel[(triton.cdiv(100, 32),)](x, out, 100, BLOCK=32)
 assert (out == 2 * x).all()
+described[(1,)](TensorDescriptor.from_tensor(x, [32]), out, 60, BLOCK=32)
+assert (out[:60] == x[:60] + (x[:60] >= 32)).all() and (out[60:] == 2 * x[60:]).all()
 assert triton.runtime.driver.active.get_current_target().backend in ("cpu", "cuda")
 print(sys.argv[1:], __name__)
 """

@@ -15,6 +15,7 @@ import deuteron
 from deuteron.compiler import knobs
 from deuteron.compiler.ir import verify
 from deuteron.compiler.launch_recipe import Guard
+from deuteron.compiler.runtime.arrays.descriptor import spread
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
@@ -22,6 +23,7 @@ from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
 from deuteron.compiler.targets.nvptx import PtxProgram
 from deuteron.compiler.tile.passes import dce, structure_accesses
+from deuteron.tools.tensor_descriptor import TensorDescriptor
 from simulator import simulate_launch
 
 Launch = Callable[..., list[Any]]
@@ -33,7 +35,15 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def copies(values: list[Any]) -> list[Any]:
-    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+    return [with_array(v, np.copy) for v in values]
+
+
+def with_array(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
+    """``value`` with ``change`` applied to the array that it is, or describes; anything else as it is."""
+    if isinstance(value, TensorDescriptor):
+        changed = change(value.base)
+        return TensorDescriptor(changed, value.shape, value.strides, value.block_shape, value.padding)
+    return change(value) if isinstance(value, np.ndarray) else value
 
 
 def on_cpu(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
@@ -47,12 +57,13 @@ def as_python(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str
 
 def on_gpu(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
     device = deuteron.get_device("cuda:0")
-    held = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
+    held = [with_array(a, device.array) for a in args]
     kernel[grid](*held, **options)
     device.synchronize()
-    for array, there in zip(args, held, strict=True):
+    for given, there in zip(args, held, strict=True):
+        array, changed = (v.base if isinstance(v, TensorDescriptor) else v for v in (given, there))
         if isinstance(array, np.ndarray):
-            array[...] = there.to_numpy().reshape(array.shape)
+            array[...] = changed.to_numpy().reshape(array.shape)
 
 
 def as_tile_ir(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
@@ -93,7 +104,7 @@ def specialized(kernel: JITFunction, grid: Any, args: list[Any], options: dict[s
     """The variant that a launch needs, the grid, and the run-time arguments."""
     bound, schedule = kernel.bind(args, options)
     launch = specialize(kernel, bound, schedule)
-    return launch, grid(bound) if callable(grid) else grid, [bound[n] for n in launch.signature]
+    return launch, grid(bound) if callable(grid) else grid, [spread(bound)[n] for n in launch.signature]
 
 
 WAYS = {"cpu": on_cpu, "python": as_python, "tile": as_tile_ir, "blocks": as_blocks, "ptx": as_ptx}

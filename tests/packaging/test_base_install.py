@@ -85,7 +85,7 @@ def test_a_kernel_compiles_to_ptx(base):
     shutil.copy(EXAMPLES / "matmul.py", base.folder)
     ran = base.run("deuteron", "compile", "matmul.py:matmul_kernel", "--target", "cuda:90a", "--emit", "ptx", "-q")
     assert ran.code == 0, ran.err
-    assert ".target sm_90a" in ran.out and "mma.sync" in ran.out
+    assert ".target sm_90a" in ran.out and "wgmma.mma_async" in ran.out
 
 
 def test_a_launch_on_the_cpu_is_profiled(base):

@@ -14,10 +14,11 @@ from typing import Any
 
 from ...errors import LaunchError
 from ..variant.constants import ConstantKey, constant_key
+from .descriptor import TensorDescriptor
 from .dtypes import canonical_dtype
 from .foreign import foreign_reader, numpy_address_function, readable_protocols
 
-#: Type key and value (an address for arrays).
+#: Type key and value: an address for arrays, address, sizes and strides for tensor descriptors.
 Reading = tuple[str | ConstantKey, Any]
 Reader = Callable[[Any], Reading]
 
@@ -123,6 +124,12 @@ def _read_torch(tensor: Any) -> Reading:
     return keys[tensor.dtype][1 if address & 15 == 0 else 0], address
 
 
+def _read_descriptor(descriptor: TensorDescriptor) -> Reading:
+    base = descriptor.base
+    key, address = readers[type(base)](base)
+    return descriptor.keys[key], (address, *descriptor.numbers)
+
+
 def _read_numpy_scalar(value: Any) -> Reading:
     plain = value.item()
     reader = {bool: _read_bool, int: read_int, float: _read_float}.get(type(plain))
@@ -188,6 +195,8 @@ class Readers(dict[type, Reader]):
             return lambda value: self[plain](plain(value))
         if issubclass(kind, ctypes._SimpleCData):
             return _read_ctypes_scalar
+        if issubclass(kind, TensorDescriptor):
+            return _read_descriptor
         own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array, "Reinterpreted": _read_reinterpreted}
         if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]

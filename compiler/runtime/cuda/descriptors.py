@@ -46,7 +46,7 @@ _STRIDE_LIMIT = 1 << 40
 _KEPT = 512
 
 
-class Descriptors(dict[Values, tuple[bytes, ...]]):
+class EncodedMaps(dict[Values, tuple[bytes, ...]]):
     """The descriptors of one kernel, by the launch values that they depend on (:attr:`key` picks them)."""
 
     def __init__(self, kernel: str, maps: Sequence[TensorMap], names: Sequence[str]) -> None:

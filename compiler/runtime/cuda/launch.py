@@ -24,7 +24,7 @@ from ..device import Device
 from ..launch.hooks import LaunchEvent
 from ..launch.loaded import GridShape, Loadable
 from . import driver as cuda
-from .descriptors import Descriptors
+from .descriptors import EncodedMaps
 from .device import CudaDevice
 from .packing import ArgumentPack, bf16_bits, cluster_attribute, packing
 
@@ -86,7 +86,7 @@ class LoadedOnCuda:
         self._struct, self._offsets = packing(types, len(recipe.descriptors), grid=recipe.persistent)
         self._bf16 = [i for i, k in enumerate(types) if not k.pointer and k.dtype == "bf16"]
         self._descriptors = (
-            Descriptors(kernel.name, recipe.descriptors, list(kernel.signature)) if recipe.descriptors else None
+            EncodedMaps(kernel.name, recipe.descriptors, list(kernel.signature)) if recipe.descriptors else None
         )
         self._cluster = recipe.cluster
         self._attribute = cluster_attribute(recipe.cluster) if recipe.cluster > 1 else None

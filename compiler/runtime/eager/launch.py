@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import LaunchError
 from ..arrays.arguments import describe
+from ..arrays.descriptor import spread
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
 from ..arrays.reinterpret import Reinterpreted
 from ..launch.bound import Relaunch
@@ -35,9 +36,10 @@ class InterpretedLaunch:
         if 0 in shape:
             return
         given = dict(zip(self._kernel.arg_names, arguments, strict=True))
+        flat = spread(given)
         with ExitStack() as stack:
             passed = {
-                name: stack.enter_context(host_array(given[name])) if kind.pointer else given[name]
+                name: stack.enter_context(host_array(flat[name])) if kind.pointer else flat[name]
                 for name, kind in self._launch.signature.items()
             }
             self._observe(shape, given, lambda: self._run(shape, passed))
@@ -56,9 +58,8 @@ class InterpretedLaunch:
             return
         from .python import run  # lazy: the frontend, for those who interpret
 
-        types = {name: kind.tile for name, kind in variant.signature.items()}
         debug = variant.schedule.debug
-        run(function, shape, types, passed, variant.constants, debug=debug)
+        run(function, shape, variant.signature, passed, variant.constants, debug=debug)
 
     def _observe(self, shape: tuple[int, int, int], given: dict[str, object], run: Callable[[], None]) -> None:
         if not installed.hooks:

@@ -13,23 +13,23 @@ from types import CellType, FunctionType
 from typing import TYPE_CHECKING
 
 from ...errors import LaunchError, Location
-from ...frontend.lower import Compilation
+from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
 from ...language.inline import Inlinable
 from ...language.tensor import tensor
+from ...signature import ArgumentType, flattened, is_hidden
 
 if TYPE_CHECKING:
-    from ...ir.types import Tile
     from ...targets.interpreter import Argument, EagerBuilder
 
 
 def run(
     function: FunctionType,
     grid: tuple[int, int, int],
-    types: Mapping[str, Tile],
+    signature: Mapping[str, ArgumentType],
     arguments: Mapping[str, Argument],
     constexprs: Mapping[str, object],
     *,
@@ -37,7 +37,8 @@ def run(
 ) -> None:
     """Call ``function`` once for every program of ``grid``.
 
-    ``types`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers), ``constexprs`` all others.
+    ``signature`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers; of a tensor descriptor
+    also the hidden ones), ``constexprs`` all others.
 
     Raises:
         MemoryAccessError: a program touched memory outside its arrays.
@@ -53,7 +54,12 @@ def run(
     for z, y, x in itertools.product(*axes):
         builder = EagerBuilder(memory, (x, y, z), grid)
         context = EagerContext(builder, function.__code__.co_filename, debug, python)
-        values = {n: tensor(builder.argument(n, types[n], arguments[n])) for n in arguments}
+        held = {n: tensor(builder.argument(n, signature[n].tile, arguments[n])) for n in arguments}
+        values = {
+            name: argument_of(kind, [held[n] for n in flattened(name, kind)])
+            for name, kind in signature.items()
+            if not is_hidden(name)
+        }
         with activate(context):
             kernel(**values, **constexprs)
 

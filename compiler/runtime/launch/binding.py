@@ -63,6 +63,10 @@ class KeyChange(dict[Key, Key]):
 
     def _change(self, key: str) -> str:
         parameter = self.parameter
+        if key.startswith("tensordesc<"):
+            if parameter.dtype is not None:
+                raise LaunchError(f"is a tensor descriptor, the kernel declares it as {parameter.dtype}")
+            return key.replace("<", "<const ", 1) if parameter.const and "<const " not in key else key
         text, at, device = key.partition("@")
         base, _, promise = text.partition(":")
         if base.startswith("*"):

@@ -10,8 +10,9 @@ from typing import Any
 from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
 from ...launch_recipe import Guard
-from ...signature import ArgumentType
+from ...signature import ArgumentType, is_hidden
 from ..arrays.arguments import describe, readers
+from ..arrays.descriptor import TensorDescriptor, spread
 from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.cache import Entry, variant_cache
@@ -183,20 +184,23 @@ class CompiledKernel:
         describe_launch = self.launch_metadata
         if describe_launch is None:
             return dict
-        bound = dict(zip(self.signature, args, strict=True))
+        bound = dict(zip(shown(self.signature), args, strict=True))
         constants = self.variant.constants if self.variant else {}
         return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
 
     def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
         """The device to run on and the machine values of the arguments."""
-        if len(args) != len(self.signature):
+        names = shown(self.signature)
+        if len(args) != len(names):
             raise LaunchError(
-                f"{self.name} takes {len(self.signature)} run-time arguments "
-                f"({', '.join(self.signature) or 'none'}), got {len(args)}"
+                f"{self.name} takes {len(names)} run-time arguments ({', '.join(names) or 'none'}), got {len(args)}"
             )
+        flat = spread(dict(zip(names, args, strict=True)))
+        check_descriptors(self.name, self.signature, dict(zip(names, args, strict=True)))
         where: Device | None = get_device(device) if isinstance(device, str) else device
         values = []
-        for (name, wanted), value in zip(self.signature.items(), args, strict=True):
+        for name, wanted in self.signature.items():
+            value = flat[name]
             key, machine_value = _read_argument(self.name, name, value)
             place = check_argument(self.name, name, wanted, key, value, machine_value)
             if place is not None and place != (where.name if where else place):
@@ -260,6 +264,26 @@ def check_argument(
             hint=f'compile for "{str(wanted).partition(":")[0]}", or align the argument',
         )
     return (device or "cpu") if wanted.pointer else None
+
+
+def shown(signature: Mapping[str, ArgumentType]) -> list[str]:
+    """The run-time parameters that a caller gives: all but the hidden ones of descriptors."""
+    return [name for name in signature if not is_hidden(name)]
+
+
+def check_descriptors(kernel: str, signature: Mapping[str, ArgumentType], given: Mapping[str, object]) -> None:
+    """Raise LaunchError where a descriptor is not what the kernel was compiled for, or is one where none is wanted."""
+    for name, value in given.items():
+        wanted = signature[name]
+        found = value.kind if isinstance(value, TensorDescriptor) else None
+        fits = found is not None and replace(wanted, const=found.const) == found if wanted.block else found is None
+        if not fits:
+            raise LaunchError(
+                f"{kernel}: argument {name!r} is a {found or describe(value)}, the kernel was compiled for {wanted}",
+                hint=f"pass a TensorDescriptor of {wanted.dtype} with block_shape={list(wanted.block)}"
+                if wanted.block
+                else "pass the array itself",
+            )
 
 
 def _converts(given: str, wanted: str) -> bool:

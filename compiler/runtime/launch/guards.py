@@ -9,19 +9,26 @@ from ...launch_recipe import Guard
 from ..variant.variant import Variant
 from .host_code import Values, predicate
 
+#: Values as a launch reads them -> values as a variant takes them, where a descriptor is several.
+Spread = Callable[[Values], Values]
+
 
 class Guards:
-    """The guards of one variant, for values in the order of ``names``."""
+    """The guards of one variant, for values in the order of ``names``, or that ``spread`` brings into this order."""
 
-    __slots__ = ("holds", "_places")
+    __slots__ = ("holds", "_spread", "_places")
 
-    def __init__(self, guards: Sequence[Guard], names: Sequence[str]) -> None:
+    def __init__(self, guards: Sequence[Guard], names: Sequence[str], spread: Spread | None = None) -> None:
+        hold = predicate(guards, names)
         #: Whether all hold for a launch's values.
-        self.holds: Callable[[Values], bool] = predicate(guards, names)
+        self.holds: Callable[[Values], bool] = hold if spread is None else lambda values: hold(spread(values))
+        self._spread = spread
         self._places = [(guard, list(names).index(guard.parameter)) for guard in guards]
 
     def broken(self, values: Values) -> tuple[Guard, ...]:
         """Those that do not hold."""
+        if self._spread is not None:
+            values = self._spread(values)
         return tuple([guard for guard, place in self._places if not guard.holds(values[place])])
 
 

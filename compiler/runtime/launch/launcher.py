@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...launch_recipe import Guard
+from ...signature import is_hidden
 from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
-from .guards import Guards, broken_by
+from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, installed, launch_with_hooks
 from .kernel import Kernel, Launch, Prepared
-
-Pick = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
@@ -56,7 +55,7 @@ class Launcher:
     def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
-        self._pick = _picker(launch.passed, len(kernel.run_time_names))
+        self._pick = _spreader(launch) or _picker(launch.passed, len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
@@ -111,6 +110,16 @@ class Launcher:
         return dict(self._metadata(shape, self._kernel.metadata, bound))
 
 
+def _spreader(launch: Launch) -> Spread | None:
+    """A function from all values to those that the variant takes, descriptors spread; None without descriptors."""
+    kinds = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
+    if not any(kind.block for kind in kinds):
+        return None
+    items = (f"{'*' * bool(kind.block)}v[{i}]" for i, kind in zip(launch.passed, kinds, strict=True))
+    made: Spread = eval(f"lambda v: ({', '.join(items)},)")
+    return made
+
+
 class GuardedLauncher:
     """Launches a variant with guards while its arguments keep them, and otherwise one without those that they break,
     which is compiled when it is first needed."""
@@ -121,7 +130,9 @@ class GuardedLauncher:
         self._kernel = kernel
         self._launch = launch
         self._compiled = compiled
-        self._guards = Guards(compiled.metadata.recipe.guards, kernel.run_time_names)
+        spread = _spreader(launch)
+        names = list(launch.signature) if spread else kernel.run_time_names
+        self._guards = Guards(compiled.metadata.recipe.guards, names, spread)
         self._holds = self._guards.holds
         self._fitting: Launcher | None = None  # not loaded before arguments fit it
         self._others: dict[tuple[Guard, ...], Prepared] = {}
@@ -146,7 +157,7 @@ class GuardedLauncher:
         return found
 
 
-def _picker(passed: tuple[int, ...], count: int) -> Pick | None:
+def _picker(passed: tuple[int, ...], count: int) -> Spread | None:
     """A function from all values to those that the variant takes; None when it takes all."""
     if passed == tuple(range(count)):
         return None

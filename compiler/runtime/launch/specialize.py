@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import LaunchError
-from ...signature import ArgumentType, parse_argument_type
+from ...signature import ArgumentType, flattened, parse_argument_type
 from ...target import Target
 from ..arrays.arguments import describe, readers
 from ..arrays.dtypes import canonical_dtype
@@ -49,10 +49,12 @@ def specialize(
             if kind.is_one:
                 constants[name] = 1
             else:
-                types[name] = kind
+                flat = flattened(name, kind)
+                types |= flat
                 passed.append(position)
                 if stand_in is None:
-                    _, known[name] = readers[type(value)](value)
+                    _, read = readers[type(value)](value)
+                    known |= zip(flat, read if kind.block else (read,), strict=True)
         position += not parameter.constexpr
     device_ = _common_device(kernel, arguments, homes)
     schedule = make_schedule({"debug": kernel.debug, **options})

@@ -15,7 +15,7 @@ from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...launch_recipe import Guard
 from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
-from ...signature import ArgumentType, parse_argument_type
+from ...signature import ArgumentType, flattened, parse_argument_type
 from ...source.kernel import KernelSource, source_of
 from ...source.namespace import evaluate_constant
 from ...target import Target
@@ -25,8 +25,9 @@ from .toolchain import toolchain
 
 @dataclass(frozen=True, slots=False)
 class Variant:
-    """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order,
-    ``constants`` every other parameter; ``denied``: promises about arguments that the code may not rely on."""
+    """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
+    (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
+    arguments that the code may not rely on."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -108,7 +109,7 @@ def make_variant(
             if kind.is_one:
                 constants[argument.name] = 1
             else:
-                types[argument.name] = kind
+                types |= flattened(argument.name, kind)
         elif argument.default is not None:
             constants[argument.name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
         else:

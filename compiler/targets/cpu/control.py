@@ -15,7 +15,7 @@ from .lower import CpuLowering, statements
 
 
 @dataclass(slots=True)
-class Slot:
+class CarriedBuffer:
     """The buffer of one carried tile. ``borrowed``: it belongs to an enclosing loop."""
 
     buffer: Buffer
@@ -26,13 +26,13 @@ class Slot:
 class Slots:
     """Where the carried values of one region live: a phi for a scalar, a slot for a tile."""
 
-    values: list[Typed | Slot]
+    values: list[Typed | CarriedBuffer]
 
     def bind(self, low: CpuLowering, args: Sequence[Value]) -> None:
         """Make ``args`` stand for the carried values."""
         low.live.define(args)
         for arg, place in zip(args, self.values, strict=True):
-            if isinstance(place, Slot):
+            if isinstance(place, CarriedBuffer):
                 low.stored[arg] = Stored(place.buffer, arg.type.shape)
             else:
                 low.set_scalar(arg, place)
@@ -45,43 +45,43 @@ class Slots:
     def finish(self, low: CpuLowering, results: Sequence[Value]) -> None:
         """Hand the values over to the results of the operation."""
         for result, place in zip(results, self.values, strict=True):
-            if isinstance(place, Slot):
+            if isinstance(place, CarriedBuffer):
                 place.buffer.pinned = place.borrowed
                 low.define_stored(result, place.buffer)
             else:
                 low.set_scalar(result, place)
 
 
-def _slot_for(low: CpuLowering, init: Value) -> Slot:
+def _slot_for(low: CpuLowering, init: Value) -> CarriedBuffer:
     """A buffer that holds ``init``: its own if nobody else reads it, else a copy."""
     if init in low.stored and init in low.live.dying([init]):
         buffer = low.stored.pop(init).buffer
     else:
         buffer = low.allocate(init)
         low.write(init, buffer)
-    slot = Slot(buffer, buffer.pinned)
+    slot = CarriedBuffer(buffer, buffer.pinned)
     buffer.pinned = True
     return slot
 
 
-def _fresh_slot(low: CpuLowering, value: Value) -> Slot:
+def _fresh_slot(low: CpuLowering, value: Value) -> CarriedBuffer:
     buffer = low.allocate(value)
     buffer.pinned = True
-    return Slot(buffer, False)
+    return CarriedBuffer(buffer, False)
 
 
 def _leave(low: CpuLowering, slots: Slots, values: Sequence[Value]) -> list[Typed | None]:
     """Put ``values`` where ``slots`` expects them; returns the scalars (None for tiles)."""
-    assign(low, [(p, v) for p, v in zip(slots.values, values, strict=True) if isinstance(p, Slot)])
+    assign(low, [(p, v) for p, v in zip(slots.values, values, strict=True) if isinstance(p, CarriedBuffer)])
     scalars = [None if v.type.rank else low.scalar(v).value for v in values]
     for value in values:
         low.live.release(value)
     return scalars
 
 
-def assign(low: CpuLowering, pairs: list[tuple[Slot, Value]]) -> None:
+def assign(low: CpuLowering, pairs: list[tuple[CarriedBuffer, Value]]) -> None:
     """Write each value to its slot as if all were written at once."""
-    sources: list[tuple[Slot, Value | Buffer]] = [
+    sources: list[tuple[CarriedBuffer, Value | Buffer]] = [
         (slot, v) for slot, v in pairs if v not in low.stored or low.stored[v].buffer is not slot.buffer
     ]
     sizes = {id(slot): v.type.size * v.type.elem.bytes for slot, v in pairs}
@@ -115,7 +115,7 @@ def _reads(low: CpuLowering, source: Value | Buffer) -> dict[int, bool]:
     return found
 
 
-def _fill(low: CpuLowering, slot: Slot, source: Value | Buffer, size: int) -> None:
+def _fill(low: CpuLowering, slot: CarriedBuffer, source: Value | Buffer, size: int) -> None:
     if isinstance(source, Value):
         low.write(source, slot.buffer)
         return
@@ -127,7 +127,7 @@ def _fill(low: CpuLowering, slot: Slot, source: Value | Buffer, size: int) -> No
 
 def _inputs(low: CpuLowering, inits: Sequence[Value]) -> tuple[Slots, list[Typed | None]]:
     """Phis and slots for carried values, and the scalars they start from."""
-    places: list[Typed | Slot] = []
+    places: list[Typed | CarriedBuffer] = []
     for init in inits:
         if init.type.rank:
             places.append(_slot_for(low, init))
@@ -208,7 +208,7 @@ def lower_if(low: CpuLowering, op: control.If) -> None:
     )
     branches = [blocks.new("then"), blocks.new("else")]
     after = blocks.new("fi")
-    blocks.branch(low.scalar(op.condition).value, *branches)
+    blocks.branch(low.scalar(op.condition).value, branches[0], branches[1])
     ways: list[tuple[Sequence[Typed | None], BasicBlock]] = []
     for block, region in zip(branches, (op.then, op.otherwise), strict=True):
         blocks.enter(block)

@@ -8,11 +8,12 @@ they follow any control flow. A phase of a "full" barrier ends when the bytes th
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Acquire, Advance, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.asynchronous import Acquire, Advance, Commit, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.roles import GROUP_WARPS
 from ...gpu.scratch import BARRIER_BYTES
 from ...ir.core import Value
 from ..simt.lowering import LANES, Lowering, rule
-from .machine import RULES
+from .machine import GROUP_BARRIER, RULES
 from .uniform import lane_number, warp_number
 
 #: mbarrier.try_wait may give up before the phase has ended, so it is tried again.
@@ -127,6 +128,23 @@ def leader(state: Lowering) -> str:
     return state.text.op(f"icmp eq i32 {state.thread}, 0")
 
 
+def group_leader(state: Lowering) -> str:
+    """True in the first thread of each group of four warps (i1)."""
+    own = state.text.op(f"and i32 {state.thread}, {GROUP_WARPS * LANES - 1}")
+    return state.text.op(f"icmp eq i32 {own}, 0")
+
+
+def meet(state: Lowering, alone: bool) -> None:
+    """A barrier of all threads that share the work or, if ``alone``, of each group of four warps by itself."""
+    if not alone:
+        state.barrier()
+        return
+    group = state.text.op(f"lshr i32 {warp_number(state)}, {GROUP_WARPS.bit_length() - 1}")
+    number = state.text.op(f"add i32 {group}, {GROUP_BARRIER + 1}")
+    text = f"bar.sync $0, {GROUP_WARPS * LANES};"
+    state.text.asm([], text, "r,~{memory}", [("i32", number)], convergent=True)
+
+
 def _wait(state: Lowering, address: str, parity: str) -> None:
     state.text.asm([], _WAIT, "r,r,~{memory}", [("i32", address), ("i32", parity)])
 
@@ -147,10 +165,12 @@ def _acquire(state: Lowering, op: Acquire) -> None:
 
 @rule(Advance, RULES)
 def _advance(state: Lowering, op: Advance) -> None:
-    cursor = filling(state, op.pipe)
-    if cursor.pipe.engine == "cp.async":
-        state.text.asm([], "cp.async.commit_group;", "~{memory}", [])
-    cursor.advance()
+    filling(state, op.pipe).advance()
+
+
+@rule(Commit, RULES)
+def _commit(state: Lowering, op: Commit) -> None:
+    state.text.asm([], "cp.async.commit_group;", "~{memory}", [])
 
 
 @rule(Receive, RULES)

@@ -11,7 +11,7 @@ from .polynomial import Polynomial
 from .unknowns import Trips, Unknowns
 
 
-class Emitter:
+class ScalarCode:
     """Appends scalar operations to ``ops``; a polynomial without terms, like every constant, becomes an i32."""
 
     def __init__(self, unknowns: Unknowns, location: Location | None) -> None:

@@ -12,7 +12,7 @@ from .. import elementwise as e
 from .. import shape as s
 from ..axis import AxisFacts
 from ..control import For, Yield
-from .emit import Emitter
+from .emit import ScalarCode
 from .polynomial import ZERO, Monomial, Polynomial, Term, coordinate, number, unknown, without
 from .signs import NONE, Guards, Signs
 from .unknowns import Trips, Unknowns
@@ -37,7 +37,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class Inequalities:
     """All of ``positive`` are above zero; true under ``guards``."""
 
     positive: tuple[Polynomial, ...]
@@ -224,7 +224,7 @@ class Forms:
 
     def _new_remainder(self, op: e.Rem, start: Polynomial, divisor: Polynomial, guards: Guards) -> Value:
         """The scalar ``start % divisor``, computed where the tile of remainders is: loops need not repeat it."""
-        emit = Emitter(self.unknowns, op.location)
+        emit = ScalarCode(self.unknowns, op.location)
         elem = op.result.type.scalar
         sides = [emit.value(self.with_indices(p), elem) for p in (start, divisor)]
         made = emit.add(e.Rem(*sides))
@@ -237,17 +237,17 @@ class Forms:
 
     # Masks ---------------------------------------------------------------------------------------------------
 
-    def condition(self, mask: Value) -> Condition | None:
+    def condition(self, mask: Value) -> Inequalities | None:
         """``mask`` as a conjunction of inequalities; None if it is something else."""
         op = mask.op
         match op:
             case e.Constant() if op.value:
-                return Condition(())
+                return Inequalities(())
             case e.And():
                 left, right = self.condition(op.lhs), self.condition(op.rhs)
                 if left is None or right is None:
                     return None
-                return Condition((*left.positive, *right.positive), left.guards | right.guards)
+                return Inequalities((*left.positive, *right.positive), left.guards | right.guards)
             case e.Compare():
                 return self._comparison(op)
             case s.Splat() | s.Broadcast() | s.ExpandDims() | s.Permute() | s.Reshape():
@@ -257,7 +257,7 @@ class Forms:
                 return replace(inner, positive=tuple(p.renamed(names) for p in inner.positive))
         return None
 
-    def _comparison(self, op: e.Compare) -> Condition | None:
+    def _comparison(self, op: e.Compare) -> Inequalities | None:
         left, right = self.of(op.lhs), self.of(op.rhs)
         if left is None or right is None or not op.lhs.type.is_integer:
             return None
@@ -266,7 +266,7 @@ class Forms:
         elif op.predicate not in ("lt", "le"):
             return None
         more = number(int(op.predicate in ("le", "ge")))
-        return Condition((right.offset - left.offset + more,), left.guards | right.guards)
+        return Inequalities((right.offset - left.offset + more,), left.guards | right.guards)
 
 
 # Operations --------------------------------------------------------------------------------------------------

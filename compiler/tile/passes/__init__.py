@@ -15,6 +15,7 @@ from .cse import cse
 from .dce import dce
 from .expand_blocks import expand_blocks
 from .fold import fold
+from .induction import linearize_induction
 from .licm import licm
 from .unroll import unroll
 
@@ -39,6 +40,7 @@ __all__ = [
     "expand_blocks",
     "fold",
     "licm",
+    "linearize_induction",
     "optimize",
     "structure_accesses",
     "unroll",

@@ -10,7 +10,7 @@ from ...ir.types import I32, I64, Tile
 from ...launch_recipe import Guard
 from .. import elementwise as e
 from ..access.box import Box, Dimension, find_box
-from ..access.emit import Emitter
+from ..access.emit import ScalarCode
 from ..access.forms import Forms
 from ..axis import analyze
 from ..blocks import BlockLoad, BlockStore
@@ -67,7 +67,7 @@ class _Rewriter:
         checked = any(d.sizes for d in box.dimensions)
         if isinstance(op, Store) and _overlaps(box, op.pointer.type.shape):
             return
-        emit = Emitter(self.forms.unknowns, op.location)
+        emit = ScalarCode(self.forms.unknowns, op.location)
         base = self._base(box, emit)
         sizes, strides, offsets = (
             tuple(v) for v in zip(*(self._dimension(d, emit) for d in box.dimensions), strict=True)
@@ -87,11 +87,11 @@ class _Rewriter:
         self.rewritten[op] = [*emit.ops, made]
         self.guards.update(dict.fromkeys(sorted(box.guards, key=str)))
 
-    def _base(self, box: Box, emit: Emitter) -> Value:
+    def _base(self, box: Box, emit: ScalarCode) -> Value:
         rest = self.forms.with_indices(box.rest)
         return emit.add(e.AddPtr(box.base, emit.value(rest, I64))) if rest else box.base
 
-    def _dimension(self, dimension: Dimension, emit: Emitter) -> tuple[Value, Value, Value]:
+    def _dimension(self, dimension: Dimension, emit: ScalarCode) -> tuple[Value, Value, Value]:
         plain = [self.forms.with_indices(p) for p in (dimension.stride, dimension.offset, *dimension.sizes)]
         stride, offset, *sizes = map(emit.value, plain)
         if not sizes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...ir.core import Block, Op, Value
 from .. import control as c
 from .. import debug, memory
 from .registry import Replacement, Rewriter, rule
@@ -28,6 +29,50 @@ def for_short(op: c.For, new: Rewriter) -> Replacement:
     if trips > 1:
         return None
     return new.inline(op.body, (op.lower, *op.inits))
+
+
+@rule(c.For, c.While)
+def loop_invariant(op: c.For | c.While, new: Rewriter) -> Replacement:
+    """a value that every iteration hands on as it is -> its initial value"""
+    regions = [op.body] if isinstance(op, c.For) else [op.before, op.body]
+    first = len(op.body.args) - len(op.inits)  # a for loop's body takes the index before the carried values
+    stays = [all(_hands_on(r, first, i, init) for r in regions) for i, init in enumerate(op.inits)]
+    if not any(stays):
+        return None
+    known = {r.args[first + i]: init for r in regions for i, init in enumerate(op.inits) if stays[i]}
+    for region in regions:
+        for inner in region.walk():
+            inner.map_operands(lambda value: known.get(value, value))
+        end = region.terminator
+        if isinstance(end, c.Yield | c.Condition):
+            end.values = _without(end.values, stays)
+        region.args = [*region.args[:first], *_without(tuple(region.args[first:]), stays)]
+        for index, argument in enumerate(region.args):
+            argument.index = index
+    inits = _without(op.inits, stays)
+    if isinstance(op, c.For):
+        made: Op = c.For(op.lower, op.upper, op.step, inits, op.num_stages, op.unroll, op.body)
+    else:
+        made = c.While(inits, op.before, op.body)
+    new.place(made)
+    left = iter(made.results)
+    return tuple(init if stay else next(left) for init, stay in zip(op.inits, stays, strict=True))
+
+
+def _hands_on(region: Block, first: int, place: int, init: Value) -> bool:
+    """Whether a region of a loop hands on its carried value number ``place`` unchanged, or as the constant it was."""
+    end = region.terminator
+    if not isinstance(end, c.Yield | c.Condition):
+        return False
+    value, constant = end.values[place], constant_of(init)
+    if value is region.args[first + place] or value is init:
+        return True
+    # As text: 0.0 is not -0.0, and NaN is NaN.
+    return constant is not None and value.type == init.type and repr(constant_of(value)) == repr(constant)
+
+
+def _without(values: tuple[Value, ...], gone: list[bool]) -> tuple[Value, ...]:
+    return tuple(value for value, is_gone in zip(values, gone, strict=True) if not is_gone)
 
 
 @rule(memory.Load)

@@ -117,8 +117,9 @@ class _Expansion:
             within = self.limited(offset, size, known)
             return self.add(s.Splat(within, self.shape)) if self.shape else within
         index = self.cast(self.coordinates(tile_dim), wide)
-        if known:  # a sum could wrap back into the array, this difference cannot
-            size = self.add(e.Sub(size, offset))
+        if known:  # a sum could wrap back into the array, this difference cannot: neither side is negative
+            held = self.add(e.Max(size, self.add(e.Constant(0, size.type))))
+            size = self.add(e.Sub(held, offset))
         else:
             index = self.add(e.Add(self.add(s.Splat(offset, index.type.shape)), index))
         within = self.limited(index, self.add(s.Splat(size, index.type.shape)), known)

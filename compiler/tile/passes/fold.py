@@ -89,6 +89,8 @@ class _Folder(Rewriter):
 
     def place(self, op: Op) -> None:
         op.location = op.location or self.location
+        for nested in op.blocks:
+            self.block(nested)
         self.out.append(op)
 
     def inline(self, block: Block, arguments: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -32,7 +32,7 @@ class Rewriter(ABC):
 
     @abstractmethod
     def place(self, op: Op) -> None:
-        """Insert ``op``, which has no results, as it is."""
+        """Insert ``op``: as it is, though its regions are folded."""
 
     @abstractmethod
     def inline(self, block: Block, arguments: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -63,7 +63,14 @@ CASES = [
         "",
         "tl.load",
     ),
-    ("y = tl.make_block_ptr(x)", errors.UnknownName, "no 'make_block_ptr'", "mask=", "tl.make"),
+    ("y = tl.make_block_ptr(x)", errors.UnsupportedSyntax, "missing 5", "block_shape", "tl.make"),
+    (
+        "y = tl._experimental_descriptor_load(x, [0], [8], tl.float32)",
+        errors.UnknownName,
+        "no '_experimental_descriptor_load'",
+        "make_tensor_descriptor",
+        "tl._exp",
+    ),
     ("y = tl.sort(x)", errors.UnknownName, "no 'sort'", "tl.argmax", "tl.sort"),
     ("y = []\n    y.append(1)", errors.UnknownName, "'append'", "x + (item,)", "y.append"),
     (

@@ -11,6 +11,7 @@ from deuteron.compiler.layout import (
     LinearLayout,
     blocked,
     coalesced,
+    coalesced_vectors,
     contiguous_registers,
 )
 
@@ -91,6 +92,16 @@ def test_coalesced_lowers_the_vector_rather_than_copy():
     assert layout.is_injective
     assert coalesced((64,), warps=4, vector=8).free_bits("warp") == 0b10
     assert coalesced((64,), warps=4, vector=8).registers == 1
+
+
+def test_whole_vectors_leave_threads_with_copies():
+    layout = coalesced_vectors((16, 16), 4, 4, (0, 1))
+    assert contiguous_registers(layout, axis=0) == 4
+    assert layout.lane == ((4, 0), (8, 0), (0, 1), (0, 2), (0, 4))
+    assert layout.warp == ((0, 8), (0, 0))
+    assert coalesced_vectors((32, 64), 4, 8, (1, 0)) == coalesced((32, 64), 4, 8, (1, 0))
+    with pytest.raises(LayoutError, match="8 elements along an axis of 4"):
+        coalesced_vectors((64, 4), 4, 8, (1, 0))
 
 
 def test_contiguous_registers_need_aligned_threads():

@@ -164,6 +164,26 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
           "%r = for %l %k %k inits=[%x] {num_stages = 0, unroll = 1} : i32 body=(%i: i32, %q: i32) {\n"
           " %n = neg %q : i32\n yield values=[%n]\n}"], ["%n = neg %x : i32", "%n"]),
     ],
+    "loop_invariant": [
+        ([i32("z", 0), i32("k", 1),
+          "%q, %r = for %z %x %k inits=[%y, %x] {num_stages = 0, unroll = 1} : i32, i32"
+          " body=(%i: i32, %a_1: i32, %b: i32) {\n %n = add %a_1 %b : i32\n yield values=[%a_1, %n]\n}"],
+         [i32("z", 0), i32("k", 1),
+          "%r = for %z %x %k inits=[%x] {num_stages = 0, unroll = 1} : i32"
+          " body=(%i: i32, %b: i32) {\n %n = add %y %b : i32\n yield values=[%n]\n}", "%r"]),
+        ([i32("z", 0), i32("k", 1),
+          "%r = for %z %x %k inits=[%k] {num_stages = 0, unroll = 1} : i32 body=(%i: i32, %q: i32) {\n "
+          + i32("e", 1) + "\n store %p %q {cache = \"\", eviction = \"\"}\n yield values=[%e]\n}"],
+         [i32("z", 0), i32("k", 1),
+          "for %z %x %k inits=[] {num_stages = 0, unroll = 1} body=(%i: i32) {\n "
+          "store %p %k {cache = \"\", eviction = \"\"}\n yield values=[]\n}", "%k"]),
+        (["%q, %r = while inits=[%y, %x] : i32, i32 before=(%a_1: i32, %b: i32) {\n"
+          " %l = compare %b %a_1 {predicate = \"lt\"} : i1\n condition %l values=[%a_1, %b]\n}"
+          " body=(%a_2: i32, %b_1: i32) {\n %n = add %a_2 %b_1 : i32\n yield values=[%a_2, %n]\n}"],
+         ["%r = while inits=[%x] : i32 before=(%b: i32) {\n"
+          " %l = compare %b %y {predicate = \"lt\"} : i1\n condition %l values=[%b]\n}"
+          " body=(%b_1: i32) {\n %n = add %y %b_1 : i32\n yield values=[%n]\n}", "%r"]),
+    ],
     "load_mask": [
         (["%k = constant {value = False, type = i1} : i1",
           '%r = load %p mask=%k other=%x {cache = "", eviction = "", volatile = False} : i32'], ["%x"]),
@@ -196,6 +216,25 @@ def test_rule(body, expected):
 
     function = verify(dce(fold(parse_function(text(body, "%r")))))
     assert print_function(function) == text(expected[:-1], expected[-1])
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "%r = for %z %x %k inits=[%k] {num_stages = 0, unroll = 1} : i32 body=(%i: i32, %q: i32) {\n "
+        + i32("e", 2) + '\n store %p %q {cache = "", eviction = ""}\n yield values=[%e]\n}',
+        "%q, %r = while inits=[%y, %x] : i32, i32 before=(%a_1: i32, %b: i32) {\n"
+        ' %l = compare %b %a_1 {predicate = "lt"} : i1\n condition %l values=[%b, %b]\n}'
+        ' body=(%a_2: i32, %b_1: i32) {\n store %p %a_2 {cache = "", eviction = ""}\n'
+        " %n = add %b_1 %k : i32\n yield values=[%a_2, %n]\n}",
+    ],
+    ids=["another constant", "another value behind the condition"],
+)  # fmt: skip
+def test_what_a_loop_changes_stays_carried(loop):
+    text = "\n".join([HEAD + " {", i32("z", 0), i32("k", 1), loop, 'print values=[%r] {prefix = "", hex = False}', "}"])
+    before = parse_function(text)
+    carried = [len(op.inits) for op in before.walk() if hasattr(op, "inits")]
+    assert [len(op.inits) for op in verify(fold(before)).walk() if hasattr(op, "inits")] == carried
 
 
 def test_every_rule_has_a_case_and_a_law():

@@ -1,0 +1,204 @@
+"""Tensor descriptors: an array and the block in which it is read and written, always inside its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ..errors import TypeMismatch, UnsupportedSyntax
+from ..ir.types import I1, I64, Element, Pointer, Tile
+from ..tile.blocks import PADDING
+from .arithmetic import as_tensor, cast_to
+from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
+from .builtin import builtin
+from .structure import Membered, Structure
+from .tensor import Operand, shape_of, tensor
+
+#: Most dimensions of a descriptor, and fewest bytes of a block's last one: what the copy engines of GPUs take (CUDA
+#: driver API, cuTensorMapEncodeTiled).
+MAX_RANK = 5
+MIN_ROW_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorType(Membered):
+    """The type of a tensor descriptor; it prints as in signatures, ``tensordesc<fp16[64, 64]>``."""
+
+    block_type: Tile
+
+    kind: ClassVar[str] = "the type of a tensor descriptor"
+    members: ClassVar[tuple[str, ...]] = ("block_type",)
+
+    def __str__(self) -> str:
+        element = self.block_type.scalar
+        return f"tensordesc<{element.short}[{', '.join(map(str, self.block_type.shape))}]>"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
+    """What ``make_tensor_descriptor`` gives, and what a kernel sees of a TensorDescriptor that is passed to it."""
+
+    base: tensor
+    sizes: tuple[Operand, ...]
+    steps: tuple[Operand, ...]
+    block_type: Tile
+    padding: str
+
+    kind: ClassVar[str] = "a tensor descriptor"
+    members: ClassVar[tuple[str, ...]] = (
+        *("block_shape", "block_type", "dtype", "shape", "strides", "type"),
+        *("load", "store", "gather", "scatter"),
+        *(f"atomic_{kind}" for kind in ("add", "and", "max", "min", "or", "xor")),
+    )
+
+    @property
+    def shape(self) -> tuple[tensor, ...]:
+        """The array's extents, integer scalars."""
+        return tuple(as_tensor(size) for size in self.sizes)
+
+    @property
+    def strides(self) -> tuple[tensor, ...]:
+        """Elements between neighbours along each dimension, scalars i64; the last one is 1."""
+        return tuple(cast_to(as_tensor(step), I64) for step in self.steps)
+
+    @property
+    def block_shape(self) -> tuple[int, ...]:
+        """The shape of what is loaded and stored; equal to a list of its sizes, too."""
+        return shape_of(self.block_type.shape)
+
+    @property
+    def dtype(self) -> Element:
+        """The element type."""
+        return self.block_type.elem
+
+    @property
+    def type(self) -> DescriptorType:
+        """Element type and block shape in one."""
+        return DescriptorType(self.block_type)
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """Base, sizes, strides: all that may change while a kernel runs."""
+        return (self.base, *self.sizes, *self.steps)
+
+    def with_parts(self, parts: tuple[object, ...]) -> tensor_descriptor:
+        """A descriptor of another array with the same blocks."""
+        base, sizes, steps = parts[0], parts[1 : 1 + self.block_type.rank], parts[1 + self.block_type.rank :]
+        return replace(self, base=base, sizes=sizes, steps=steps)  # type: ignore[arg-type]
+
+    @property
+    def form(self) -> Hashable:
+        """Type of the block, and the padding."""
+        return self.block_type, self.padding
+
+    @builtin
+    def load(self, offsets: object, cache_modifier: str = "", eviction_policy: str = "") -> tensor:
+        """The block whose first element has the index ``offsets`` (i32); outside the array it is the padding.
+
+        Raises TypeMismatch: another number of offsets than dimensions, an unknown modifier.
+        """
+        block = self._block(offsets, "offsets of load")
+        return block.load(self._all_checked, self.padding, cache_modifier, eviction_policy)
+
+    @builtin
+    def store(self, offsets: object, value: Operand) -> None:
+        """Write ``value``, converted to the element type, at index ``offsets`` (i32); what is outside is left out.
+
+        Raises TypeMismatch: another number of offsets than dimensions, a value that does not fit the block.
+        """
+        self._block(offsets, "offsets of store").store(value, self._all_checked, "", "")
+
+    def _block(self, offsets: object, what: str) -> ArrayBlock:
+        places = offsets_of(offsets, len(self.block_shape), what)
+        return ArrayBlock(self.base, self.sizes, self.steps, places, self.block_shape)
+
+    @property
+    def _all_checked(self) -> tuple[int, ...]:
+        return (1,) * len(self.block_shape)
+
+    def __str__(self) -> str:
+        return str(self.type)
+
+
+def _refusal(name: str, instead: str) -> Callable[..., object]:
+    def method(self: tensor_descriptor, *args: object, **kwargs: object) -> object:
+        raise UnsupportedSyntax(f"{name} of a tensor descriptor does not exist yet", hint=instead)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = "Raises UnsupportedSyntax."
+    return builtin(method)
+
+
+tensor_descriptor.gather = _refusal("gather", "use tl.load with a tile of pointers")  # type: ignore[attr-defined]
+tensor_descriptor.scatter = _refusal("scatter", "use tl.store with a tile of pointers")  # type: ignore[attr-defined]
+for _kind in ("add", "and", "max", "min", "or", "xor"):
+    _name = f"atomic_{_kind}"
+    setattr(tensor_descriptor, _name, _refusal(_name, f"use tl.{_name} with a tile of pointers"))
+
+
+@builtin
+def make_tensor_descriptor(
+    base: tensor, shape: object, strides: object, block_shape: object, padding_option: str = "zero"
+) -> tensor_descriptor:
+    """A descriptor of the array of ``shape`` that begins at ``base``, one pointer, aligned to 16 bytes.
+
+    One to five dimensions. ``strides``: elements between neighbours along each; the last is 1, the others are multiples
+    of 16 bytes, as the author promises. ``block_shape``: the shape of what is loaded and stored, known at compile time;
+    its last dimension has 16 bytes or more. ``padding_option``: what loads give outside the array, "zero" or "nan".
+
+    Raises TypeMismatch where the arguments are not like that.
+    """
+    what = "make_tensor_descriptor"
+    block = block_of(array_pointer(base, what).pointee, block_shape, what)
+    check_block(block, padding_option, what)
+    steps = extents(strides, block.rank, f"strides of {what}")
+    if isinstance(steps[-1], tensor) or steps[-1] != 1:
+        shown = "a value of the running program" if isinstance(steps[-1], tensor) else steps[-1]
+        raise TypeMismatch(
+            f"{what}: the last stride must be 1, got {shown}", hint="write 1, or swap the dimensions of the array"
+        )
+    return tensor_descriptor(base, extents(shape, block.rank, f"shape of {what}"), steps, block, padding_option)
+
+
+def check_block(block: Tile, padding: object, what: str) -> None:
+    """Raise TypeMismatch for a block that descriptors cannot have."""
+    if block.rank > MAX_RANK:
+        raise TypeMismatch(f"{what} has {block.rank} dimensions", hint=f"use one to {MAX_RANK}")
+    if isinstance(block.elem, Pointer) or block.elem == I1:
+        raise TypeMismatch(f"{what} describes arrays of numbers, not of {block.elem}", hint="use a block pointer")
+    row = block.shape[-1] * block.elem.bytes
+    if row < MIN_ROW_BYTES:
+        raise TypeMismatch(
+            f"{what}: the last dimension of the block has {row} bytes",
+            hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem}",
+        )
+    if padding not in PADDING or (padding == "nan" and not block.is_float):
+        raise TypeMismatch(f"{what}: padding_option {padding!r} for {block.elem}", hint='"zero", or "nan" for floats')
+
+
+def descriptor_of(values: Sequence[tensor], block: Tile, padding: str) -> tensor_descriptor:
+    """The descriptor whose address, sizes and strides but the last are ``values``, in that order."""
+    base, *rest = values
+    return tensor_descriptor(base, tuple(rest[: block.rank]), (*rest[block.rank :], 1), block, padding)
+
+
+@builtin
+def load_tensor_descriptor(desc: tensor_descriptor, offsets: object) -> tensor:
+    """``desc.load(offsets)``."""
+    return _descriptor(desc, "load_tensor_descriptor").load(offsets)
+
+
+@builtin
+def store_tensor_descriptor(desc: tensor_descriptor, offsets: object, value: Operand) -> None:
+    """``desc.store(offsets, value)``."""
+    _descriptor(desc, "store_tensor_descriptor").store(offsets, value)
+
+
+def _descriptor(value: object, what: str) -> tensor_descriptor:
+    if not isinstance(value, tensor_descriptor):
+        shown = value.type if isinstance(value, tensor) else repr(value)
+        raise TypeMismatch(
+            f"{what} needs a tensor descriptor, got {shown}", hint="make one with make_tensor_descriptor"
+        )
+    return value

@@ -1,0 +1,176 @@
+"""Tensor descriptors on the host: an array and the block in which kernels read and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...errors import LaunchError, SignatureError
+from ...language.tensor import Shape
+from ...signature import ALIGNMENT, ArgumentType, flattened, parse_argument_type
+from .dtypes import canonical_dtype, item_bytes
+
+_LARGEST_SIZE = 0x7FFFFFFF
+
+
+class TensorDescriptor:
+    """An array as a kernel's argument that is read and written in blocks, always inside its bounds.
+
+    ``base``: the array, or whatever has its address and dtype; aligned to 16 bytes. ``shape``: extents, below 2**31;
+    ``strides``: elements between neighbours along each dimension, the last 1, the others multiples of 16 bytes.
+    ``block_shape``: powers of two, the last dimension of 16 bytes or more. ``padding``: what loads give outside the
+    array, "zero" or "nan". Attributes may be set, such as the block shape by an autotuner's ``pre_hook``.
+
+    Raises:
+        LaunchError: the arguments are not like that.
+    """
+
+    __slots__ = ("base", "shape", "strides", "block_shape", "padding", "keys", "numbers")
+
+    base: Any
+    shape: Shape
+    strides: Shape
+    block_shape: Shape
+    padding: str
+    #: What a launch passes after the address: sizes, and strides but the last.
+    numbers: tuple[int, ...]
+    #: The array's type key -> the descriptor's.
+    keys: DescriptorKeys
+
+    def __init__(
+        self,
+        base: Any,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        block_shape: Sequence[int],
+        padding: str = "zero",
+    ) -> None:
+        put = object.__setattr__
+        put(self, "base", base)
+        put(self, "shape", _sizes(shape))
+        put(self, "strides", _sizes(strides))
+        put(self, "block_shape", _sizes(block_shape))
+        put(self, "padding", padding)
+        self._check()
+
+    @staticmethod
+    def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
+        """The descriptor of a whole array (NumPy, torch, CuPy, or one of deuteron's own); raises LaunchError."""
+        _check_array(tensor, ("dtype", "shape"))
+        return TensorDescriptor(tensor, tensor.shape, element_strides(tensor), block_shape, padding)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("shape", "strides", "block_shape"):
+            value = _sizes(value)
+        before = getattr(self, name)
+        object.__setattr__(self, name, value)
+        try:
+            self._check()
+        except LaunchError:
+            object.__setattr__(self, name, before)
+            raise
+
+    def _check(self) -> None:
+        _check_array(self.base, ("dtype",))
+        rank = len(self.shape)
+        if not rank == len(self.strides) == len(self.block_shape):
+            raise LaunchError(
+                f"a tensor descriptor has {rank} sizes, {len(self.strides)} strides and a block of "
+                f"{len(self.block_shape)} dimensions"
+            )
+        keys = _keys_of(self.base.dtype, self.block_shape, str(self.padding))
+        if not 0 <= min(self.shape) <= max(self.shape) <= _LARGEST_SIZE:
+            raise LaunchError(f"a tensor descriptor of shape {list(self.shape)}", hint="sizes are 0 to 2**31 - 1")
+        if self.strides[-1] != 1 or any(stride * keys.item_bytes % ALIGNMENT for stride in self.strides[:-1]):
+            raise LaunchError(
+                f"a tensor descriptor of strides {list(self.strides)} (elements of {keys.item_bytes} bytes)",
+                hint=f"the last stride is 1, the others are multiples of {ALIGNMENT} bytes; pad or copy the array",
+            )
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "numbers", (*self.shape, *self.strides[:-1]))
+
+    @property
+    def kind(self) -> ArgumentType:
+        """Its type in signatures."""
+        return self.keys.kind
+
+    def arguments(self, name: str) -> dict[str, Any]:
+        """The run-time arguments that a parameter called ``name`` becomes, the array itself first."""
+        names = flattened(name, self.kind)
+        return dict(zip(names, (self.base, *self.numbers), strict=True))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TensorDescriptor, (self.base, self.shape, self.strides, self.block_shape, self.padding)
+
+    def __repr__(self) -> str:
+        return f"TensorDescriptor({self.kind}, shape={list(self.shape)}, strides={list(self.strides)})"
+
+
+class DescriptorKeys(dict[object, str]):
+    """The type key of an array -> that of its descriptor, on the same device; LaunchError where it cannot have one."""
+
+    def __init__(self, kind: ArgumentType) -> None:
+        super().__init__()
+        self.kind = kind
+        self.item_bytes = item_bytes(kind.dtype)
+
+    def __missing__(self, key: object) -> str:
+        text, at, device = str(key).partition("@")
+        if not text.startswith("*"):
+            raise LaunchError("a tensor descriptor of something that is no array", hint="make it of an array")
+        array = parse_argument_type(text)
+        if array.divisibility < ALIGNMENT:
+            raise LaunchError(
+                f"the array of a tensor descriptor is not aligned to {ALIGNMENT} bytes",
+                hint="begin the array at a multiple of 16 bytes, or use a tile of pointers",
+            )
+        made = str(self.kind).replace("<", "<const ", 1) if array.const else str(self.kind)
+        self[key] = made + at + device
+        return self[key]
+
+
+@cache
+def _keys_of(dtype: object, block_shape: Shape, padding: str) -> DescriptorKeys:
+    """Shared, because programs make a descriptor for every launch."""
+    try:
+        return DescriptorKeys(
+            parse_argument_type(f"tensordesc<{canonical_dtype(dtype)}{list(block_shape)}, {padding}>")
+        )
+    except SignatureError as error:
+        raise LaunchError(error.message, hint=error.hint) from error
+
+
+def _check_array(base: object, attributes: tuple[str, ...]) -> None:
+    if not all(hasattr(base, attribute) for attribute in attributes):
+        name = f"{type(base).__module__}.{type(base).__qualname__}"
+        raise LaunchError(
+            f"a tensor descriptor of a {name}", hint=f"make it of an array with {' and '.join(attributes)}"
+        )
+
+
+def _sizes(values: object) -> Shape:
+    if not isinstance(values, Sequence):
+        raise LaunchError(f"sizes and strides of a tensor descriptor are lists of integers, got {values!r}")
+    return Shape(map(int, values))
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """Elements between neighbours along each dimension of an array; row-major where it does not say."""
+    strides = getattr(array, "strides", None)
+    if callable(getattr(array, "stride", None)):
+        return tuple(array.stride())
+    if isinstance(strides, tuple):
+        return tuple(n // array.itemsize for n in strides)
+    made = [1]
+    for size in reversed(array.shape[1:]):
+        made.insert(0, made[0] * max(1, size))
+    return tuple(made)
+
+
+def spread(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name as the run-time parameters take them: descriptors as array, sizes and strides."""
+    made: dict[str, Any] = {}
+    for name, value in arguments.items():
+        made |= value.arguments(name) if isinstance(value, TensorDescriptor) else {name: value}
+    return made

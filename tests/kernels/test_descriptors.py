@@ -1,0 +1,169 @@
+"""Tensor descriptors, made by the host or by the kernel: random blocks against NumPy, and the kernels that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.tools.tensor_descriptor import TensorDescriptor
+
+Launch = Callable[..., list[Any]]
+
+
+@triton.jit
+def copy_block(source, out, offsets, SIZE: tl.constexpr, SHAPE: tl.constexpr):
+    """``source``: a descriptor of any rank; its block goes to ``out`` as one line."""
+    at = ()
+    for d in tl.static_range(len(source.block_shape)):
+        at = at + (tl.load(offsets + d),)
+    tl.static_assert(source.block_shape == SHAPE)
+    block = source.load(at)
+    tl.store(out + tl.arange(0, SIZE), tl.reshape(block, (SIZE,)))
+
+
+@triton.jit
+def copy_described(
+    x, out, offsets, shape, strides, RANK: tl.constexpr, BLOCK: tl.constexpr, SIZE: tl.constexpr, PAD: tl.constexpr
+):
+    sizes = ()
+    steps = ()
+    for d in tl.static_range(RANK):
+        sizes = sizes + (tl.load(shape + d),)
+        if d + 1 < RANK:
+            steps = steps + (tl.load(strides + d),)
+    desc = tl.make_tensor_descriptor(x, sizes, steps + (1,), BLOCK, padding_option=PAD)
+    copy_block(desc, out, offsets, SIZE, BLOCK)
+
+
+def random_array(rng: np.random.Generator, rank: int, dtype: Any) -> np.ndarray:
+    """An array whose rows begin at multiples of 16 bytes; rows and planes have gaps between them."""
+    item = np.dtype(dtype).itemsize
+    shape = [int(rng.integers(1, 7)) for _ in range(rank - 1)] + [int(rng.integers(1, 60))]
+    room = [n + int(rng.integers(0, 3)) for n in shape[:-1]] + [-(-shape[-1] * item // 16) * 16 // item]
+    whole = rng.integers(-50, 50, room).astype(dtype)
+    return whole[tuple(slice(n) for n in shape)]
+
+
+def box_of(array: np.ndarray, offsets: list[int], block: list[int], padding: float) -> np.ndarray:
+    made = np.full(block, padding, np.float64).astype(array.dtype)
+    for index in np.ndindex(*block):
+        place = tuple(o + i for o, i in zip(offsets, index, strict=True))
+        if all(0 <= p < n for p, n in zip(place, array.shape, strict=True)):
+            made[index] = array[place]
+    return made
+
+
+@pytest.mark.parametrize("host", [True, False], ids=["host", "device"])
+@pytest.mark.parametrize(
+    "rank, dtype",
+    [(1, np.float32), (2, np.float16), (3, np.int8), (4, ml_dtypes.bfloat16), (5, np.float32), (2, np.float64)],
+    ids=str,
+)
+def test_any_block(launch: Launch, rank: int, dtype: Any, host: bool):
+    rng = np.random.default_rng(rank)
+    array = random_array(rng, rank, dtype)
+    wide = 16 // np.dtype(dtype).itemsize
+    block = [int(rng.choice([1, 2, 4])) for _ in range(rank - 1)] + [wide * int(rng.choice([1, 2]))]
+    offsets = [int(rng.integers(-b, n + 1)) for b, n in zip(block, array.shape, strict=True)]
+    padding = "zero" if np.dtype(dtype).kind == "i" else str(rng.choice(["zero", "nan"]))
+    size = int(np.prod(block))
+    out, at = np.ones(size, dtype), np.array(offsets, np.int32)
+    whole = array.base if array.base is not None else array
+    strides = [s // array.itemsize for s in array.strides]
+    if host:
+        described = TensorDescriptor(whole, array.shape, strides, block, padding)
+        given = [described, out, at]
+        got = launch(copy_block, (1,), *given, SIZE=size, SHAPE=tuple(block))[1]
+    else:
+        lists = np.array(array.shape, np.int32), np.array(strides, np.int64)
+        got = launch(
+            copy_described, (1,), whole, out, at, *lists, RANK=rank, BLOCK=tuple(block), SIZE=size, PAD=padding
+        )[1]
+    expected = box_of(array, offsets, block, np.nan if padding == "nan" else 0).reshape(-1)
+    np.testing.assert_array_equal(got.astype(np.float64), expected.astype(np.float64))
+
+
+@triton.jit
+def described(pointer_or_descriptor, shape, strides, block):
+    if isinstance(pointer_or_descriptor, tl.tensor_descriptor):
+        return pointer_or_descriptor
+    else:  # noqa: RET505 -- as libraries write it: one side is compiled
+        return tl.make_tensor_descriptor(pointer_or_descriptor, shape, strides, block)
+
+
+@triton.jit
+def persistent_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr):
+    a = described(a, [M, K], [K, 1], [BM, BK])
+    b = described(b, [N, K], [K, 1], [BN, BK])
+    c = described(c, [M, N], [N, 1], [BM, BN])
+    tiles_n = tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BM) * tiles_n, PROGRAMS, flatten=True):
+        m, n = tile // tiles_n * BM, tile % tiles_n * BN
+        acc = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            x = a.load([m, k * BK])
+            y = tl.load_tensor_descriptor(b, [n, k * BK])
+            acc = tl.dot(x, y.T, acc, input_precision="ieee")
+        if tile % 2 == 0:
+            c.store([m, n], acc.to(c.dtype))
+        else:
+            tl.store_tensor_descriptor(c, [m, n], acc)
+
+
+@pytest.mark.parametrize("host", ["abc", "ac", ""])
+def test_persistent_matmul(launch: Launch, normal, close, host: str):
+    m, n, k = 40, 24, 36
+    arrays = {"a": normal(m, k), "b": normal(n, k), "c": np.ones((m, n), np.float32)}
+    given = [TensorDescriptor.from_tensor(x, [16, 16]) if name in host else x for name, x in arrays.items()]
+    c = launch(persistent_matmul, (3,), *given, m, n, k, BM=16, BN=16, BK=16, PROGRAMS=3)[2]
+    got = c.base if isinstance(c, TensorDescriptor) else c
+    close(got, arrays["a"].astype(np.float64) @ arrays["b"].T, 1e-4)
+
+
+@triton.jit
+def doubled(desc, out, row_from_end):
+    tl.static_assert(desc.dtype == tl.float16)
+    tl.static_assert(desc.block_shape == [2, 16])
+    tl.static_assert(desc.block_type.shape == desc.type.block_type.shape)
+    again = tl.make_tensor_descriptor(out, desc.shape, [desc.strides[0], 1], desc.block_shape)
+    row = desc.shape[0] - row_from_end
+    again.store([row, 0], desc.load([row, 0]) * 2)
+
+
+def test_what_descriptors_tell(launch: Launch, normal):
+    x = normal(9, 24).astype(np.float16)
+    out = np.zeros_like(x)
+    got = launch(doubled, (1,), TensorDescriptor.from_tensor(x, [2, 16]), out, 1)[1]
+    expected = np.zeros_like(x)
+    expected[8, :16] = x[8, :16] * 2
+    np.testing.assert_array_equal(got, expected)
+
+
+@triton.jit
+def either(a, b, out, which, rounds):
+    chosen = a if which == 0 else b
+    acc = tl.zeros(chosen.block_shape, tl.float32)
+    for i in range(rounds):
+        acc += chosen.load([i, 0])
+        if i == which:
+            chosen = b
+    out.store([0, 0], acc)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_descriptors_in_branches_and_loops(launch: Launch, normal, which: int):
+    a, b = normal(6, 8), normal(9, 8)
+    given = [TensorDescriptor.from_tensor(x, [4, 4]) for x in (a, b, np.zeros((4, 4), np.float32))]
+    got = launch(either, (1,), *given, which, 7)[2].base
+    acc = np.zeros((4, 4), np.float32)
+    chosen = a if which == 0 else b
+    for i in range(7):
+        acc = acc + box_of(chosen, [i, 0], [4, 4], 0)
+        chosen = b if i == which else chosen
+    np.testing.assert_array_equal(got, acc)
