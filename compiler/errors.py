@@ -91,6 +91,10 @@ class SignatureError(DeuteronError):
     """The signature, constexprs or schedule given to ``compile`` do not fit the kernel."""
 
 
+class IllegalSchedule(SignatureError):
+    """A schedule option has a value that the kernel or the target cannot have."""
+
+
 class IRError(DeuteronError):
     """Tile IR breaks its own rules: parse errors in IR text, verifier failures."""
 

@@ -52,7 +52,11 @@ _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def effective_options(kind: str) -> tuple[str, ...]:
+#: Of these, the ones that change only what feeds matrix products.
+_OF_PRODUCTS = ("num_stages",)
+
+
+def effective_options(kind: str, *, products: bool = True) -> tuple[str, ...]:
     """The schedule options that code for targets of this kind (``cpu``, ``cuda``) depends on. The others are accepted
-    and change nothing."""
-    return _EFFECTIVE[kind]
+    and change nothing. ``products``: whether kernels with matrix products are meant."""
+    return tuple(name for name in _EFFECTIVE[kind] if products or name not in _OF_PRODUCTS)

@@ -9,15 +9,31 @@ from harness import Device, check, device_from_command_line
 import deuteron as triton
 import deuteron.language as tl
 
+#: BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, num_warps, num_stages, persistent. The small tiles suit CPUs, small
+#: products and GPUs with little shared memory; the large ones warp groups with rings of up to 4 x 48 KiB, in programs
+#: that stay and work on many tiles.
+CONFIGS = (
+    (64, 64, 64, 4, 4, False),
+    (64, 128, 32, 4, 4, False),
+    (64, 128, 64, 4, 4, True),
+    (64, 256, 64, 4, 4, True),
+    (128, 128, 32, 4, 4, False),
+    (128, 128, 64, 8, 4, False),
+    (128, 128, 64, 8, 5, True),
+    (128, 256, 64, 8, 3, True),
+    (128, 256, 64, 8, 4, True),
+)
+
 
 def configs() -> list[triton.Config]:
-    """A few tile shapes: the small ones suit CPUs, the large ones tensor cores."""
+    """The configurations to choose from. ``persistent`` is a schedule option that only this compiler has."""
     return [
         triton.Config(
-            {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 8},
+            {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 8, "persistent": persistent},
             num_warps=warps,
+            num_stages=stages,
         )
-        for m, n, k, warps in ((64, 64, 64, 4), (128, 128, 32, 4), (64, 128, 32, 4))
+        for m, n, k, warps, stages, persistent in CONFIGS
     ]
 
 
@@ -53,16 +69,18 @@ def matmul_kernel(
     pid_m = first_pid_m + ((pid % num_pid_in_group) % group_size_m)
     pid_n = (pid % num_pid_in_group) // group_size_m
 
-    offs_am = (pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)) % M
-    offs_bn = (pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)) % N
+    # Masks say where the matrices end, in rows and columns too, so that a copy engine can bring every tile.
+    offs_m = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
+    offs_n = pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
     offs_k = tl.arange(0, BLOCK_SIZE_K)
-    a_ptrs = a_ptr + (offs_am[:, None] * stride_am + offs_k[None, :] * stride_ak)
-    b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_bn[None, :] * stride_bn)
+    a_ptrs = a_ptr + (offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak)
+    b_ptrs = b_ptr + (offs_k[:, None] * stride_bk + offs_n[None, :] * stride_bn)
 
     accumulator = tl.zeros((BLOCK_SIZE_M, BLOCK_SIZE_N), dtype=tl.float32)
     for k in range(0, tl.cdiv(K, BLOCK_SIZE_K)):
-        a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k * BLOCK_SIZE_K, other=0.0)
-        b = tl.load(b_ptrs, mask=offs_k[:, None] < K - k * BLOCK_SIZE_K, other=0.0)
+        left = K - k * BLOCK_SIZE_K
+        a = tl.load(a_ptrs, mask=(offs_m[:, None] < M) & (offs_k[None, :] < left), other=0.0)
+        b = tl.load(b_ptrs, mask=(offs_k[:, None] < left) & (offs_n[None, :] < N), other=0.0)
         accumulator = tl.dot(a, b, accumulator)
         a_ptrs += BLOCK_SIZE_K * stride_ak
         b_ptrs += BLOCK_SIZE_K * stride_bk
@@ -70,11 +88,8 @@ def matmul_kernel(
         accumulator = leaky_relu(accumulator)
     c = accumulator.to(c_ptr.dtype.element_ty)
 
-    offs_cm = pid_m * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
-    offs_cn = pid_n * BLOCK_SIZE_N + tl.arange(0, BLOCK_SIZE_N)
-    c_ptrs = c_ptr + stride_cm * offs_cm[:, None] + stride_cn * offs_cn[None, :]
-    c_mask = (offs_cm[:, None] < M) & (offs_cn[None, :] < N)
-    tl.store(c_ptrs, c, mask=c_mask)
+    c_ptrs = c_ptr + stride_cm * offs_m[:, None] + stride_cn * offs_n[None, :]
+    tl.store(c_ptrs, c, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
 
 
 @triton.jit

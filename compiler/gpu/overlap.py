@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from ..ir.core import Function, Op, Value, uses
-from ..launch_recipe import Guard, TensorMap
+from ..ir.core import Op, Value, uses
 from ..layout.fragments import WARPS_PER_GROUP
-from ..options import Schedule
-from ..target import Target
 from ..tile.axis import analyze
 from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
@@ -16,56 +11,63 @@ from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
+from .legality import has_room_for
 from .multistage import expand_multistage
-from .persistent import make_persistent, may_persist
+from .persistent import make_persistent
 from .roles import GROUP_WARPS, expand_roles
 from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
+from .work import GpuWork
 from .write_back import put_results
 
-#: Warps of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 1024 threads).
-MOST_WARPS = 32
 
-
-@dataclass(frozen=True, slots=True)
-class Overlapped:
-    """A tile function with rings, of ``slots`` slots at most, and what a launch has to know of it."""
-
-    function: Function
-    slots: int
-    guards: tuple[Guard, ...] = ()
-    descriptors: tuple[TensorMap, ...] = ()
-    has_roles: bool = False
-    persistent: bool = False
-
-
-def overlap(function: Function, target: Target, schedule: Schedule, limit: int, denied: frozenset[Guard]) -> Overlapped:
-    """A copy of ``function`` whose products are fed from rings of ``limit`` slots at most, as far as ``target`` can."""
-    plain = function.clone()
-    plain.num_warps = schedule.num_warps
-    persistent = bool(schedule.persistent) and may_persist(plain)
-    made = plain.clone()
-    used = uses(made)
-    guards = structure_accesses(made, lambda op: _concerns_products(op, used), denied)
+def structure(work: GpuWork) -> None:
+    """Accesses that bring operands of products, or may take their results, become accesses of boxes."""
+    work.plain = work.function.clone()
+    used = uses(work.function)
+    work.guards = structure_accesses(work.function, lambda op: _concerns_products(op, used), work.denied)
     for step in (licm, linearize_induction, licm, cse, dce):
-        made = step(made)
-    if persistent:
-        make_persistent(made)
-    facts = analyze(made)
-    descriptors = Descriptors(made, facts, denied)
-    streams = Finder(made, facts, target, descriptors, schedule.num_stages, limit).run()
-    if not streams:
-        return Overlapped(expand_blocks(make_persistent(plain) if persistent else plain), 0, persistent=persistent)
-    if "tma" in target.features:
-        put_results(made, descriptors, persistent)
-    has_roles = False
-    if _specialises(made, target, schedule):
-        has_roles = expand_roles(made, streams, "setmaxnreg" in target.features and schedule.maxnreg is None)
-    if not has_roles:
-        expand_multistage(made, streams)
-    guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
-    slots = max(stream.slots for stream in streams)
-    return Overlapped(dce(expand_blocks(made)), slots, guards, tuple(descriptors.maps), has_roles, persistent)
+        work.function = step(work.function)
+
+
+def persist(work: GpuWork) -> None:
+    """Where the schedule asks for it, a loop over the programs of the grid."""
+    if work.schedule.persistent:
+        make_persistent(work.function)
+
+
+def find_streams(work: GpuWork) -> None:
+    """Decide which loops are fed from rings. Without any, the function is again what it was without boxes."""
+    facts = analyze(work.function)
+    work.descriptors = Descriptors(work.function, facts, work.denied)
+    slots = work.schedule.num_stages
+    work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
+    if not work.streams:
+        work.function = make_persistent(work.plain) if work.schedule.persistent else work.plain
+        work.guards = ()
+
+
+def write_back(work: GpuWork) -> None:
+    """Results leave through the copy engine, where there is one."""
+    if work.streams and "tma" in work.target.features:
+        put_results(work.function, work.descriptors, work.schedule.persistent)
+
+
+def fill_rings(work: GpuWork) -> None:
+    """Give every stream to a producer group, or else let the threads that compute run ahead of themselves."""
+    if not work.streams:
+        return
+    if _specialises(work):
+        moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
+        work.has_roles = expand_roles(work.function, work.streams, moves_registers)
+    if not work.has_roles:
+        expand_multistage(work.function, work.streams)
+    work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
+
+
+def expand(work: GpuWork) -> None:
+    """Boxes that no ring took become plain accesses again."""
+    work.function = dce(expand_blocks(work.function))
 
 
 def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
@@ -74,11 +76,10 @@ def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
     return len(op.result.type.shape) == 2 and bool(products_of(op.result, used))
 
 
-def _specialises(function: Function, target: Target, schedule: Schedule) -> bool:
-    """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and
-    there is room for that group in the block."""
-    if schedule.num_warps + GROUP_WARPS > MOST_WARPS:
-        return False
-    dots = [op for op in function.walk() if isinstance(op, Dot)]
-    groups = [choose_warp_group(dot, target, schedule.num_warps) for dot in dots]
-    return schedule.num_warps % WARPS_PER_GROUP == 0 and all(groups)
+def _specialises(work: GpuWork) -> bool:
+    """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
+    block has room for that group."""
+    warps = work.schedule.num_warps
+    dots = [op for op in work.function.walk() if isinstance(op, Dot)]
+    groups = [choose_warp_group(dot, work.target, warps) for dot in dots]
+    return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)

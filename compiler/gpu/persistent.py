@@ -1,7 +1,7 @@
 """One program for many tiles: a grid of at most one program a processor, each of which walks over the user's programs.
 
 So the copies for the next tile run while the results of this one are written, and what is set up once is set up once.
-It is legal where programs do not wait for each other: without atomics.
+It is legal where programs do not wait for each other: without atomics (:mod:`.legality`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ..tile import elementwise as ew
 from ..tile.axis.info import AxisInfo, unknown
 from ..tile.axis.rules import rule
 from ..tile.control import For, Yield
-from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.passes import cse, licm
 from ..tile.program import NumPrograms, ProgramId
 from .asynchronous import GridSize
@@ -26,11 +25,6 @@ AXES = 3
 def _grid_size(op: GridSize) -> list[AxisInfo]:
     """Sizes are not negative."""
     return [unknown(op.result.type)._replace(nonnegative=True)]
-
-
-def may_persist(function: Function) -> bool:
-    """Whether one program may do the work of several, one after the other."""
-    return not any(isinstance(op, AtomicRMW | AtomicCAS) for op in function.walk())
 
 
 def make_persistent(function: Function) -> Function:

@@ -1,6 +1,8 @@
-"""From tile IR to GPU IR: the passes, in order and by name."""
+"""From tile IR to GPU IR: the steps, in order and by name."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ..errors import OutOfResources
 from ..ir.core import Function
@@ -11,11 +13,13 @@ from ..tile.axis import analyze
 from . import relayout_rules
 from .barriers import insert_barriers
 from .homes import Costs, Homes
-from .overlap import Overlapped, overlap
+from .legality import require_legal
+from .overlap import expand, fill_rings, find_streams, persist, structure, write_back
 from .relayout import Relayout
 from .roles import GROUP_WARPS
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
+from .work import GpuWork
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
@@ -23,44 +27,85 @@ RULES = (relayout_rules,)
 #: More slots than any schedule asks for.
 MOST_SLOTS = 64
 
+Step = Callable[[GpuWork], None]
+#: Called with the name of each step and the function that it left. Steps that are repeated with shorter rings are seen
+#: again.
+Observer = Callable[[str, Function], None]
+
+
+def lay_out(work: GpuWork) -> None:
+    """Choose a layout for every tile and emit the conversions between them."""
+    function, warps = work.function, work.schedule.num_warps
+    facts, costs = analyze(function), Costs(function)
+    homes = Homes(function, facts, costs, work.target, warps)
+    work.function = Relayout(function, facts, costs, homes, work.target, warps).run()
+
+
+def place(work: GpuWork) -> None:
+    """Give everything in shared memory its place, and say what a launch has to do."""
+    made = work.function
+    allocation = allocate(made, work.target)
+    threads = 32 * (work.schedule.num_warps + (GROUP_WARPS if work.has_roles else 0))
+    maps = tuple(work.descriptors.maps) if work.streams else ()
+    recipe = LaunchRecipe(threads, work.guards, maps, work.schedule.persistent)
+    work.function = work.placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
+
+
+def order(work: GpuWork) -> None:
+    """Barriers where threads would otherwise run into each other's memory."""
+    insert_barriers(work.placed, work.placed.allocation)
+
+
+def check(work: GpuWork) -> None:
+    """Under ``debug``: layouts fit together and everything is defined before it is used."""
+    if work.schedule.debug:
+        verify_gpu(work.function)
+
+
+#: What :func:`lower_to_gpu` runs, in order. Names are those of ``deuteron compile --after``.
+PIPELINE: tuple[tuple[str, Step], ...] = (
+    ("structure", structure),
+    ("persistent", persist),
+    ("streams", find_streams),
+    ("write_back", write_back),
+    ("rings", fill_rings),
+    ("expand", expand),
+    ("layouts", lay_out),
+    ("allocate", place),
+    ("barriers", order),
+    ("verify", check),
+)
+STEPS = tuple(name for name, _ in PIPELINE)
+
 
 def lower_to_gpu(
-    function: Function, target: Target, schedule: Schedule, denied: frozenset[Guard] = frozenset()
+    function: Function,
+    target: Target,
+    schedule: Schedule,
+    denied: frozenset[Guard] = frozenset(),
+    observe: Observer = lambda name, made: None,
 ) -> GpuFunction:
     """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
 
-    ``denied``: guards that the launch's arguments break. Streams get ``schedule.num_stages`` slots, or as many as fit.
+    ``denied``: guards that the launch's arguments break. Rings get ``schedule.num_stages`` slots, or as many as fit.
 
     Raises:
+        IllegalSchedule: the function cannot have this schedule.
         OutOfResources: an operation needs more shared memory than ``target`` has.
         UnsupportedOp: an operation has no form on GPUs.
     """
+    require_legal(schedule, function, target.kind)
     limit = MOST_SLOTS
     while True:
-        streamed = overlap(function, target, schedule, limit, denied)
+        work = GpuWork(function.clone(), target, schedule, denied, limit)
+        work.function.num_warps = schedule.num_warps
         try:
-            return _place(streamed, target, schedule)
+            for name, step in PIPELINE:
+                step(work)
+                observe(name, work.function)
         except OutOfResources:
-            if not streamed.slots:
+            if not work.slots:
                 raise
-        limit = streamed.slots - 1
-
-
-def _place(streamed: Overlapped, target: Target, schedule: Schedule) -> GpuFunction:
-    """Layouts for every tile, places in shared memory, barriers."""
-    made = assign_layouts(streamed.function, target, schedule)
-    allocation = allocate(made, target)
-    insert_barriers(made, allocation)
-    threads = 32 * (schedule.num_warps + (GROUP_WARPS if streamed.has_roles else 0))
-    recipe = LaunchRecipe(threads, streamed.guards, streamed.descriptors, streamed.persistent)
-    placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
-    return verify_gpu(placed) if schedule.debug else placed
-
-
-def assign_layouts(function: Function, target: Target, schedule: Schedule) -> Function:
-    """Choose a layout for every tile and emit the conversions between them."""
-    warps = schedule.num_warps
-    facts = analyze(function)
-    costs = Costs(function)
-    homes = Homes(function, facts, costs, target, warps)
-    return Relayout(function, facts, costs, homes, target, warps).run()
+            limit = work.slots - 1
+        else:
+            return work.placed

@@ -16,15 +16,14 @@ from ..tile.passes import dce
 from ..tile.shape import Permute
 from .arrays import READS, Arrays
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
+from .legality import REGISTER_FILE
 from .rings import Rings, StreamMemory
 from .streams import Group, Stream
 
 #: Warps of a group: what setmaxnreg and wgmma are made for.
 GROUP_WARPS = 4
 PRODUCER_REGISTERS = 24
-#: Registers of a processor for one thread block, and the most that a thread may have (CUDA C++ Programming Guide,
-#: "Technical Specifications per Compute Capability").
-_REGISTER_FILE = 64 * 1024
+#: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MOST_REGISTERS = 255
 
 
@@ -55,7 +54,7 @@ def _registers(warps: int) -> tuple[int, int]:
     if warps <= GROUP_WARPS:
         return 0, 0
     threads = 32 * (warps + GROUP_WARPS)
-    first = min(_MOST_REGISTERS, _REGISTER_FILE // threads) // 8 * 8
+    first = min(_MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
     left = first * threads - PRODUCER_REGISTERS * 32 * GROUP_WARPS
     return PRODUCER_REGISTERS, min(240, left // (32 * warps) // 8 * 8)
 

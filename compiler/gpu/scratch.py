@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..errors import OutOfResources
 from ..ir.core import Function, Op, Value, uses
+from ..ir.printer import print_function
 from ..launch_recipe import LaunchRecipe
 from ..layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ..layout.access import element_bytes_of
@@ -65,6 +66,24 @@ class GpuFunction(Function):
 
     allocation: Allocation = field(default_factory=lambda: Allocation({}, 0))
     recipe: LaunchRecipe = field(default_factory=lambda: LaunchRecipe(0))
+
+    @property
+    def num_slots(self) -> int:
+        """Slots of the longest ring; 0 without rings."""
+        return max((op.slots for op in self.walk() if isinstance(op, Pipe)), default=0)
+
+
+def print_gpu(function: Function) -> str:
+    """The text of a function at any step of the GPU stage; places in shared memory, once there are any, as comments."""
+    if not isinstance(function, GpuFunction):
+        return print_function(function)
+    places, recipe = function.allocation.places, function.recipe
+    facts = [f"{recipe.threads} threads", f"{function.allocation.total} bytes of shared memory"]
+    facts += ["persistent"] if recipe.persistent else []
+    lines = [", ".join(facts), *(f"guard {guard}" for guard in recipe.guards)]
+    lines += [f"descriptor {number}: {made}" for number, made in enumerate(recipe.descriptors)]
+    notes = {op: f"at {place.start}, {place.end - place.start} bytes" for op, place in places.items()}
+    return "".join(f"// {line}\n" for line in lines) + print_function(function, notes=notes)
 
 
 def allocate(function: Function, target: Target) -> Allocation:

@@ -15,6 +15,7 @@ Layouts are long, so each distinct one is named once above the function: ``#0 = 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .core import Attribute, Block, FieldKind, Function, Op, Value
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
     from ..layout import LinearLayout, SharedLayout
 
 
-def print_function(function: Function, *, locations: bool = False) -> str:
-    """The text of ``function``; ``locations`` appends ``// file:line`` to each operation."""
-    return _Printer(locations).function(function)
+def print_function(function: Function, *, locations: bool = False, notes: Mapping[Op, str] | None = None) -> str:
+    """The text of ``function``; ``locations`` appends ``// file:line`` to each operation, ``notes`` what they say."""
+    return _Printer(locations, notes or {}).function(function)
 
 
 class _Printer:
-    def __init__(self, locations: bool) -> None:
+    def __init__(self, locations: bool, notes: Mapping[Op, str]) -> None:
         self.locations = locations
+        self.notes = notes
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
         self.layouts: dict[LinearLayout | SharedLayout, str] = {}
@@ -73,7 +75,9 @@ class _Printer:
             words.append(": " + ", ".join(self.type(r.type) for r in op.results))
         head = ", ".join(self.define(r) for r in op.results)
         text = indent + (f"{head} = " if head else "") + " ".join(words)
-        note = f"  // {op.location}" if self.locations and op.location else ""
+        located = [str(op.location)] if self.locations and op.location else []
+        remarks = [*located, *([self.notes[op]] if op in self.notes else [])]
+        note = f"  // {', '.join(remarks)}" if remarks else ""
         regions = [(n, getattr(op, n)) for n, k in op.kinds.items() if k is FieldKind.BLOCK]
         if not regions:
             self.lines.append(text + note)

@@ -4,7 +4,7 @@ a tile. Nothing is compiled, so it works before any type is known."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..language.control import HINTS_WITHOUT_EFFECT
@@ -52,7 +52,8 @@ _MAX_DEPTH = 8
 class Usage:
     """Names of parameters by what they are used for. ``integer_pointers`` point to indices or offsets; ``loaded`` and
     ``stored`` are the pointers that the kernel reads and writes. ``descriptors`` are tensor descriptors that the host
-    makes. ``idle`` are named nowhere but in loop hints that change no code."""
+    makes. ``idle`` are named nowhere but in loop hints that change no code, ``stages`` nowhere but in those and in
+    hints of how many slots feed a loop's products."""
 
     pointers: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
@@ -67,7 +68,9 @@ class Usage:
     dtypes: set[str] = field(default_factory=set)
     precisions: set[str] = field(default_factory=set)
     idle: set[str] = field(default_factory=set)
+    stages: set[str] = field(default_factory=set)
     has_dot: bool = False
+    has_atomics: bool = False
 
 
 def usage_of(source: KernelSource) -> Usage:
@@ -107,17 +110,18 @@ class _Reader:
                 self._mix(node.left, node.comparators[0])
         self.found.integers -= self.found.pointers
         self.found.reals -= self.found.pointers | self.found.integers
-        self.found.idle = self.parameters - self._named()
+        self.found.idle = self.parameters - self._named(HINTS_WITHOUT_EFFECT)
+        self.found.stages = self.parameters - self._named((*HINTS_WITHOUT_EFFECT, "num_stages")) - self.found.idle
         return self.found
 
-    def _named(self) -> set[str]:
-        """Names in the function, those in loop hints without effect left out."""
+    def _named(self, left_out: Sequence[str]) -> set[str]:
+        """Names in the function, but for those in the loop hints ``left_out``."""
         hints = {
             id(part)
             for node in self.nodes
             if isinstance(node, ast.Call) and _called(node) == "range"
             for keyword in node.keywords
-            if keyword.arg in HINTS_WITHOUT_EFFECT
+            if keyword.arg in left_out
             for part in ast.walk(keyword.value)
         }
         return {node.id for node in self.nodes if isinstance(node, ast.Name) and id(node) not in hints}
@@ -148,8 +152,8 @@ class _Reader:
         if name in _SHAPE_CALLS:
             for argument in call.args:
                 self.found.sizes |= self._bare_names(argument)
-        if name == "dot":
-            self.found.has_dot = True
+        self.found.has_dot |= name == "dot"
+        self.found.has_atomics |= name.startswith("atomic_")
         if name == "to" and call.args:
             self.found.dtypes |= self._bare_names(call.args[0])
         for keyword in call.keywords:
@@ -232,6 +236,7 @@ class _Reader:
             return
         inner = _Reader(source_of(callee), self.depth + 1).read()
         self.found.has_dot |= inner.has_dot
+        self.found.has_atomics |= inner.has_atomics
         names = [a.name for a in source_of(callee).arguments]
         given = [*zip(names, call.args, strict=False)]
         given += [(k.arg, k.value) for k in call.keywords if k.arg]

@@ -15,6 +15,7 @@ from .output import say
 from .pairs import parse_pairs, parse_value
 
 if TYPE_CHECKING:
+    from deuteron.compiler.runtime.variant.metadata import KernelMetadata
     from deuteron.compiler.source.assume import Assumptions
 
 
@@ -34,6 +35,11 @@ def compile_kernel(
     kernel: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")],
     target: Annotated[str, typer.Option(help="cpu, or cuda:80 86 89 90a 100a 120. No GPU is needed.")] = "cpu",
     emit: Annotated[Stage | None, typer.Option(help="Default: ptx on a GPU, asm on a CPU.")] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="With --emit gpu: after structure, persistent, ... of this stage."),
+    ] = None,
+    times: Annotated[bool, typer.Option("--time", help="Say how long each stage took.")] = False,
     signature: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=TYPE", help='Argument types such as "x=*f32:16" or "n=i32".'),
@@ -44,7 +50,8 @@ def compile_kernel(
     ] = None,
     dtype: Annotated[str, typer.Option(help="What pointers without a type point to.")] = "f32",
     num_warps: Annotated[int | None, typer.Option(help="Warps of a program on a GPU.")] = None,
-    num_stages: Annotated[int | None, typer.Option(help="As in Triton; changes no code yet.")] = None,
+    num_stages: Annotated[int | None, typer.Option(help="Slots of the rings that feed products on a GPU.")] = None,
+    persistent: Annotated[bool, typer.Option("--persistent", help="A program works on many tiles on a GPU.")] = False,
     maxnreg: Annotated[int | None, typer.Option(help="Most registers of a thread on a GPU.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Keep tl.device_assert.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
@@ -66,7 +73,7 @@ def compile_kernel(
         signature=parse_pairs(signature or (), "--signature"),
         constexprs={name: parse_value(value) for name, value in parse_pairs(constexpr or (), "--constexpr").items()},
         schedule={name: value for name, value in schedule.items() if value is not None}
-        | ({"debug": True} if debug else {}),
+        | {name: True for name, given in (("debug", debug), ("persistent", persistent)) if given},
         dtype=dtype,
     )
     stage = emit.value if emit else ("asm" if target == "cpu" else "ptx")
@@ -78,8 +85,13 @@ def compile_kernel(
         constexprs=found.constexprs,
         target=target,
         stop_after=None if stage == "asm" and target != "cpu" else stage,
+        step=after,
         **found.schedule,  # type: ignore[arg-type]
     )
+    if not quiet:
+        _report_slots(compiled.metadata)
+    if times:
+        _report_times(compiled.metadata)
     _write(compiled.asm[stage], output)
 
 
@@ -90,6 +102,23 @@ def _report(found: Assumptions) -> None:
     values = ", ".join(f"{name}={value}" for name, value in found.assumed.items())
     say(f"assumed {values}")
     say("(--signature NAME=TYPE, --constexpr NAME=VALUE and --dtype say otherwise)")
+
+
+def _report_slots(made: KernelMetadata) -> None:
+    if made.num_slots:
+        other = f" (num_stages = {made.num_stages}: no more fit, or the loop has its own)"
+        say(f"rings of {made.num_slots} slots{other if made.num_slots != made.num_stages else ''}")
+
+
+def _report_times(made: KernelMetadata) -> None:
+    """Milliseconds of each stage that ran, steps of the GPU stage below it."""
+    for stage in ("frontend", "tile", "gpu", "llvm", "ptx", "cubin", "object", "total"):
+        spent = getattr(made, f"{stage}_ms")
+        if spent is not None:
+            say(f"{stage:<14}{spent:9.2f} ms")
+        if stage == "gpu":
+            for name, part in made.gpu_steps.items():
+                say(f"  {name:<12}{part:9.2f} ms")
 
 
 def _write(content: str | bytes, output: Path | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,56 @@ def test_the_command_of_the_readme_gives_ptx_that_assembles_without_spills(run, 
     cubin = assemble(ran.out, Target.parse(target), Schedule())
     assert cubin.spill_bytes == 0
     assert cubin.registers
+
+
+HOPPER = ("--target", "cuda:90a", "--dtype", "f16", "--signature", "stride_ak=i32:1,stride_bn=i32:1,stride_cn=i32:1")
+
+
+@pytest.mark.parametrize(
+    ("step", "word", "not_yet"), [("structure", "block_load", "gpu."), ("rings", "gpu.fetch", "#ll")]
+)
+def test_any_step_of_the_gpu_stage(run, examples: Path, step: str, word: str, not_yet: str):
+    ran = run("compile", f"{examples}/matmul.py:matmul_kernel", *HOPPER, "--emit", "gpu", "--after", step)
+    assert ran.code == 0
+    assert word in ran.out and not_yet not in ran.out
+
+
+def test_steps_are_named_where_one_is_unknown(run, examples: Path):
+    for emit, step in (("gpu", "ring"), ("ptx", "rings")):
+        ran = run("compile", f"{examples}/matmul.py:matmul_kernel", *HOPPER, "--emit", emit, "--after", step)
+        assert ran.code == 2
+        assert f"the stage '{emit}' has no step '{step}'" in ran.err
+        assert "structure, persistent, streams" in ran.err
+
+
+def test_times_of_stages_and_steps(run, examples: Path):
+    ran = run("compile", f"{examples}/matmul.py:matmul_kernel", *HOPPER, "--emit", "llvm", "--time", "-q")
+    told = dict(re.findall(r"^ *(\w+) +([\d.]+) ms$", ran.err, re.MULTILINE))
+    assert list(told)[:4] == ["frontend", "tile", "gpu", "structure"]
+    assert list(told)[-3:] == ["verify", "llvm", "total"]
+    assert float(told["gpu"]) >= float(told["layouts"]) > 0
+    cpu = run("compile", f"{examples}/vector_add.py", "--emit", "object", "-o", os.devnull, "--time", "-q").err
+    assert re.findall(r"^\w+", cpu, re.MULTILINE) == ["frontend", "tile", "llvm", "object", "total"]
+
+
+def test_the_slots_of_rings_are_told(run, examples: Path):
+    kernel = f"{examples}/matmul.py:matmul_kernel"
+    asked = run("compile", kernel, *HOPPER, "--num-stages", "2").err
+    assert "rings of 2 slots\n" in asked
+    fewer = run("compile", kernel, *HOPPER, "--num-stages", "16", "--constexpr", "BLOCK_SIZE_K=256").err
+    assert "rings of 3 slots (num_stages = 16: no more fit" in fewer
+    assert "slots" not in run("compile", f"{examples}/vector_add.py", "--target", "cuda:90a").err
+
+
+def test_illegal_schedules_say_what_would_be_legal(run, kernel_file):
+    path = kernel_file("@triton.jit\ndef count(x_ptr):\n    tl.atomic_add(x_ptr, 1.0)\n")
+    ran = run("compile", path, "--target", "cuda:90a", "--persistent")
+    assert ran.code == 2
+    assert "count: persistent = True is not possible for a kernel with atomic operations" in ran.err
+    assert "use persistent = False" in ran.err
+    ran = run("compile", path, "--target", "cuda:90a", "--num-warps", "16", "--maxnreg", "255")
+    assert ran.code == 2
+    assert "maxnreg = 255 is not possible with num_warps = 16" in ran.err
 
 
 def test_stages_of_a_cpu(run, examples: Path):

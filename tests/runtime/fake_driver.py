@@ -160,8 +160,8 @@ def give_recipes(monkeypatch: pytest.MonkeyPatch, recipe: Recipe) -> None:
 
     lower = gpu.lower_to_gpu
 
-    def lower_with_recipe(function: Any, target: Any, schedule: Any, denied: frozenset[Any] = frozenset()) -> Any:
-        made = lower(function, target, schedule, denied)
+    def lower_with_recipe(function: Any, target: Any, schedule: Any, denied: frozenset[Any], *more: Any) -> Any:
+        made = lower(function, target, schedule, denied, *more)
         made.recipe = recipe(denied)
         return made
 

@@ -9,11 +9,10 @@ from .spec import KernelText, Tensor, WorkloadSpec
 
 FLOATS = ("f32", "f16", "bf16")
 
-# The space of a matmul must not offer tiles far larger than the matrix: they compute what the masks throw away.
-_FITTING = tuple(
-    f"{block} <= max({least}, next_power_of_2({dim}))"
-    for block, dim, least in (("BLOCK_M", "M", 16), ("BLOCK_N", "N", 16), ("BLOCK_K", "K", 16))
-)
+
+def _fitting(least: int) -> tuple[str, ...]:
+    """The space of a matmul must not offer tiles far larger than the matrix: they compute what the masks throw away."""
+    return tuple(f"BLOCK_{dim} <= max({least}, next_power_of_2({dim}))" for dim in "MNK")
 
 
 def _kernel(file: str, name: str) -> KernelText:
@@ -166,25 +165,36 @@ def matmul() -> WorkloadSpec:
                     Parameter("BLOCK_K", (16, 32, 64, 128, 256)),
                     Parameter("GROUP_M", (1, 8)),
                 ),
-                (*_FITTING, "BLOCK_M * BLOCK_N <= 2**14", "(BLOCK_M + BLOCK_N) * BLOCK_K <= 2**16"),
+                (*_fitting(16), "BLOCK_M * BLOCK_N <= 2**14", "(BLOCK_M + BLOCK_N) * BLOCK_K <= 2**16"),
             ),
             "cuda": Space(
                 (
                     Parameter("BLOCK_M", (16, 32, 64, 128, 256)),
                     Parameter("BLOCK_N", (16, 32, 64, 128, 256)),
-                    Parameter("BLOCK_K", (16, 32, 64, 128)),
+                    Parameter("BLOCK_K", (32, 64, 128)),
                     Parameter("GROUP_M", (1, 4, 8)),
-                    Parameter("num_warps", (2, 4, 8)),
+                    Parameter("num_warps", (4, 8)),
+                    Parameter("num_stages", (2, 3, 4, 5, 6)),
+                    Parameter("persistent", (False, True)),
                 ),
                 (
-                    *_FITTING,
-                    # Tiles of both operands pass through shared memory, then the result. (Of 16-bit operands the code
-                    # holds one tile at a time; both fit the smallest supported GPU, so that strikes nothing out.)
-                    "(BLOCK_M + BLOCK_N) * BLOCK_K * element_bytes <= shared_bytes",
-                    "BLOCK_M * BLOCK_N * element_bytes <= shared_bytes",
+                    *_fitting(64),  # rows of one wgmma instruction
+                    # Small tiles are for small matrices: large ones would be read again and again.
+                    "BLOCK_M >= min(64, next_power_of_2(M))",
+                    "BLOCK_N >= min(64, next_power_of_2(N))",
+                    # Groups as tall as the matrix are one and the same.
+                    "GROUP_M == 8 or GROUP_M < cdiv(M, BLOCK_M)",
                     # 255 registers a thread: the f32 accumulator may take about half of them.
                     "BLOCK_M * BLOCK_N <= 128 * 32 * num_warps",
                     "BLOCK_M * BLOCK_N >= 4 * 32 * num_warps",
+                    # The ring has a slot of both operands for each stage, and there are no more slots than iterations.
+                    # IEEE products of f32 are multiply-adds on one more copy of the slot; a persistent program keeps
+                    # memory for its result, which is written while the next tile is computed.
+                    "(num_stages + (element_bytes == 4)) * (BLOCK_M + BLOCK_N) * BLOCK_K * element_bytes"
+                    " + persistent * min(32768, BLOCK_M * BLOCK_N * element_bytes) <= shared_bytes",
+                    "num_stages <= max(2, cdiv(K, BLOCK_K))",
+                    # Staying pays where there are more tiles than processors.
+                    "not persistent or cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N) > sm_count",
                 ),
             ),
         },
@@ -193,9 +203,11 @@ def matmul() -> WorkloadSpec:
             "cuda": {
                 "BLOCK_M": 128,
                 "BLOCK_N": 128,
-                "BLOCK_K": 32,
+                "BLOCK_K": 64,
                 "GROUP_M": 8,
                 "num_warps": 8,
+                "num_stages": 3,
+                "persistent": False,
             },
         },
         reference="matmul",

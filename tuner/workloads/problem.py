@@ -15,6 +15,7 @@ from ..codec import Document, Scalar
 from ..errors import WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
+from .legal import strike_illegal
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
 
@@ -149,12 +150,16 @@ class Problem:
         return space.hold(self.default(space, device.kind), idle) if idle else space
 
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
-        """Parameters of the space that change no code on devices of this kind: schedule options that its targets do not
-        depend on and constexprs that the kernel does not use, but for what grid and constexprs are computed from."""
+        """Parameters of the space that change no code on devices of this kind: schedule options that its targets, or
+        kernels without products, do not depend on and constexprs that the kernel does not use, but for what grid and
+        constexprs are computed from."""
         from deuteron.compiler.source.usage import usage_of  # lazy: the language takes 90 ms, as above
 
         constexprs = {a.name for a in self.source.arguments if a.constexpr}
-        used = (constexprs - usage_of(self.source).idle) | {*effective_options(kind)} | self._names_in_launch
+        usage = usage_of(self.source)
+        options = effective_options(kind, products=usage.has_dot)
+        idle = usage.idle if "num_stages" in options else usage.idle | usage.stages
+        used = (constexprs - idle) | {*options} | self._names_in_launch
         known = constexprs | {*SCHEDULE_OPTIONS}
         return tuple(
             parameter.name
@@ -163,13 +168,14 @@ class Problem:
         )
 
     def full_space(self, device: DeviceProperties) -> Space:
-        """The space as the workload gives it, its constraints bound to this shape and to the device's limits. A limit
-        that the driver does not tell does not constrain."""
+        """The space as the workload gives it, without schedules that the kernel cannot have, its constraints bound to
+        this shape and to the device's limits. A limit that the driver does not tell does not constrain."""
         facts = {
             "sm_count": device.sm_count or 1,
             "shared_bytes": device.shared_bytes_per_block or _NO_LIMIT,
         }
-        return self.spec.space_for(device.kind).bind({**self.names, **facts})
+        space = strike_illegal(self.spec.space_for(device.kind), self.source, device.kind)
+        return space.bind({**self.names, **facts})
 
     def default(self, space: Space, kind: str) -> dict[str, Scalar]:
         """The default configuration, moved into the space where the shape does not allow it."""

@@ -20,15 +20,16 @@ def compile(
     num_stages: int = 3,
     *,
     stop_after: str | None = None,
+    step: str | None = None,
     **schedule: object,
 ) -> CompiledKernel:
     """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself.
 
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16``
     (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). ``constexprs`` maps the rest to values; defaults
-    fill in. ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further schedule options (``maxnreg``,
-    ``enable_fp_fusion``, ``debug``). ``num_stages`` is accepted and changes no code; ``num_warps`` and ``maxnreg``
-    change that of GPUs only. ``stop_after`` ends the work at a stage such as ``ptx``.
+    fill in. ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further options of
+    :class:`~...options.Schedule`, which says what each of them does. ``stop_after`` ends the work at a stage such as
+    ``ptx``; ``step``: the stage ``gpu`` as it is after this step of it (``compiler/gpu/pipeline.py`` lists them).
 
     Raises:
         SignatureError: parameters, types or options that the kernel or the schedule does not have.
@@ -39,4 +40,4 @@ def compile(
     options = {"num_warps": num_warps, "num_stages": num_stages, **schedule}
     source = kernel.base_fn if isinstance(kernel, Runner) else kernel
     variant = make_variant(source, signature, constexprs, target, options)
-    return compile_variant(variant, stop_after)
+    return compile_variant(variant, stop_after, step)

@@ -293,15 +293,15 @@ def _converts(given: str, wanted: str) -> bool:
     return given[0] in "iu" and (given == wanted or int(given[1:]) <= int(wanted[1:]))
 
 
-def compile_variant(variant: Variant, stop_after: str | None = None) -> CompiledKernel:
+def compile_variant(variant: Variant, stop_after: str | None = None, step: str | None = None) -> CompiledKernel:
     """The compiled variant, from the disk cache if it has it. Raises what :func:`pipeline.build` raises."""
-    check_stage(variant, stop_after)
+    check_stage(variant, stop_after, step)
     cache = variant_cache()
     if stop_after is None and not knobs.always_compile.get():
         entry = cache.get(variant.key)
         if entry is not None:
             return _from_entry(variant, entry)
-    work = build(variant, stop_after)
+    work = build(variant, stop_after, step)
     made = CompiledKernel(work.metadata(), variant.signature, work.artifacts, variant)
     if stop_after is None and ("object" in work.artifacts or "cubin" in work.artifacts):
         blobs = {

@@ -36,8 +36,8 @@ class JITFunction(Kernel):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
     Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory
-    and on disk. Launching returns the CompiledKernel (None under the interpreter). Of the schedule options
-    ``num_stages`` is accepted and changes no code, ``num_warps`` and ``maxnreg`` change that of GPUs only.
+    and on disk. Launching returns the CompiledKernel (None under the interpreter). What each schedule option does:
+    :class:`~...options.Schedule`.
     """
 
     def __init__(

@@ -13,8 +13,9 @@ class Config:
     """One choice of compile-time values and schedule options for ``@autotune`` to try.
 
     ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name
-    before every launch with this configuration. ``num_warps`` and ``maxnreg`` change the code of GPUs, not of the CPU;
-    ``num_stages`` and ``num_ctas`` (1 only) are accepted and change no code.
+    before every launch with this configuration. The CPU's code does not depend on the options that follow, and that of
+    GPUs on all but ``num_ctas``, which is 1. Schedule options that Triton does not have (``persistent``) go into
+    ``kwargs``.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...errors import AssemblerError, CompileTimeAssertionFailure, OutOfResources
+from ...errors import AssemblerError, CompileTimeAssertionFailure, IllegalSchedule, OutOfResources
 from ..device import Device
 from .benchmark import quantile
 from .compile_ahead import waves
@@ -16,7 +16,7 @@ from .race import race
 from .results import FAILED, QUANTILES, Timing, as_timing
 
 #: Errors that make a configuration unusable rather than the kernel wrong.
-UNUSABLE = (OutOfResources, AssemblerError, CompileTimeAssertionFailure)
+UNUSABLE = (OutOfResources, IllegalSchedule, AssemblerError, CompileTimeAssertionFailure)
 
 
 class BenchmarkFunction(Protocol):

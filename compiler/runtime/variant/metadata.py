@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...launch_recipe import LaunchRecipe
@@ -13,9 +13,11 @@ from ...launch_recipe import LaunchRecipe
 class KernelMetadata:
     """Facts about one compiled variant; None where the target or its toolchain does not tell.
 
-    ``recipe`` says what a launch has to do. ``registers`` is per thread, ``spills`` in bytes per thread,
-    ``stack_bytes`` per thread, ``shared_bytes`` per block. The ``*_ms`` fields are what each stage of the compilation
-    took; a variant from the cache keeps those of the run that made it, and ``cached`` is True.
+    ``recipe`` says what a launch has to do. ``num_slots``: slots of the longest ring that feeds products, at most
+    ``num_stages`` or what a loop's author says, as far as shared memory goes; 0 without rings. ``registers`` is per
+    thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block. The ``*_ms`` fields
+    are what each stage of the compilation took, ``gpu_steps`` the steps of the GPU stage by name, in milliseconds too;
+    a variant from the cache keeps those of the run that made it, and ``cached`` is True.
     """
 
     name: str
@@ -25,6 +27,7 @@ class KernelMetadata:
     num_stages: int
     num_ctas: int
     recipe: LaunchRecipe
+    num_slots: int | None = None
     maxnreg: int | None = None
     registers: int | None = None
     shared_bytes: int | None = None
@@ -38,6 +41,7 @@ class KernelMetadata:
     cubin_ms: float | None = None
     object_ms: float | None = None
     total_ms: float | None = None
+    gpu_steps: Mapping[str, float] = field(default_factory=dict, compare=False)
     cached: bool = False
 
     @property

@@ -36,6 +36,7 @@ class Build:
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     facts: dict[str, int | None] = field(default_factory=dict)
     stage_ms: dict[str, float] = field(default_factory=dict)
+    gpu_steps: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -60,20 +61,22 @@ class Build:
             recipe=self.recipe or LaunchRecipe(32 * schedule.num_warps),
             maxnreg=schedule.maxnreg,
             total_ms=sum(self.stage_ms.values()),
+            gpu_steps=self.gpu_steps,
             **{f"{stage}_ms": ms for stage, ms in self.stage_ms.items()},  # type: ignore[arg-type]
             **self.facts,  # type: ignore[arg-type]
         )
 
 
-def build(variant: Variant, stop_after: str | None = None) -> Build:
-    """Compile a variant to machine code, or up to the stage ``stop_after``.
+def build(variant: Variant, stop_after: str | None = None, step: str | None = None) -> Build:
+    """Compile a variant to machine code, or up to the stage ``stop_after``; ``step``: the stage ``gpu`` is what it is
+    after this step of it.
 
     Raises:
         CompilationError: the kernel is wrong; the message shows the place.
         OutOfResources: it needs more shared memory than the target has.
         AssemblerError: the assembler rejected the generated code.
     """
-    check_stage(variant, stop_after)
+    check_stage(variant, stop_after, step)
     work = Build(variant)
     function = make_tile(work)
     if stop_after == "tile":
@@ -81,17 +84,26 @@ def build(variant: Variant, stop_after: str | None = None) -> Build:
     elif variant.target.kind == "cpu":
         _build_cpu(work, function, stop_after)
     else:
-        _build_cuda(work, function, stop_after)
+        _build_cuda(work, function, stop_after, step)
     return work
 
 
-def check_stage(variant: Variant, stage: str | None) -> None:
-    """Raise SignatureError unless the variant's target has the stage."""
+def check_stage(variant: Variant, stage: str | None, step: str | None = None) -> None:
+    """Raise SignatureError unless the variant's target has the stage, and the GPU stage the step."""
     known = STAGES[variant.target.kind]
     if stage is not None and stage not in known:
         raise SignatureError(
             f"the target {variant.target} has no stage {stage!r}",
             hint=f"stages: {', '.join(known)}",
+        )
+    if step is None:
+        return
+    from ...gpu import STEPS  # lazy: a launch from the cache compiles nothing
+
+    if stage != "gpu" or step not in STEPS:
+        raise SignatureError(
+            f"the stage {stage!r} has no step {step!r}",
+            hint=f"steps of the stage gpu: {', '.join(STEPS)}",
         )
 
 
@@ -139,15 +151,29 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
         work.artifacts["object"] = cpu.emit_object(program)
 
 
-def _build_cuda(work: Build, function: Function, stop_after: str | None) -> None:
-    from ...gpu import lower_to_gpu  # lazy: a launch from the cache compiles nothing
+def _build_cuda(work: Build, function: Function, stop_after: str | None, step: str | None) -> None:
+    from ...gpu import STEPS, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
     from ...targets import nvptx  # lazy: loads LLVM
 
     variant = work.variant
+    wanted = (step or STEPS[-1]) if stop_after == "gpu" else None
+    check = knobs.verify.get()
+    last = time.perf_counter_ns()
+
+    def observe(name: str, made: Function) -> None:
+        nonlocal last
+        spent = (time.perf_counter_ns() - last) / 1e6
+        work.gpu_steps[name] = work.gpu_steps.get(name, 0.0) + spent
+        if check:
+            _verify(made, name)
+        if name == wanted:
+            work.artifacts["gpu"] = print_gpu(made)
+        last = time.perf_counter_ns()
+
     with work.timed("gpu"):
-        gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied))
+        gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied), observe)
+    work.facts["num_slots"] = gpu.num_slots
     if stop_after == "gpu":
-        work.artifacts["gpu"] = print_function(gpu)
         return
     with work.timed("llvm"):
         program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)

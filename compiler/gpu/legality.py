@@ -1,0 +1,85 @@
+"""Why a schedule cannot be had: one rule for each option whose values are not all possible for every kernel.
+
+What :class:`~..options.Schedule` itself refuses is possible nowhere; these rules know the hardware and the kernel. Who
+compiles raises what they say, the spaces of the tuner leave such values out. A ring longer than shared memory is not
+illegal: it gets as many slots as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..errors import IllegalSchedule
+from ..ir.core import Function
+from ..options import Schedule, effective_options
+from ..tile.memory import AtomicCAS, AtomicRMW
+
+#: Threads of a block, and registers of a processor, all of which one block may have (CUDA C++ Programming Guide,
+#: "Technical Specifications per Compute Capability").
+MOST_THREADS = 1024
+REGISTER_FILE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTraits:
+    """What of a kernel decides which schedules it can have. ``atomics``: it has atomic operations, or may have."""
+
+    atomics: bool = False
+
+
+def traits_of(function: Function) -> KernelTraits:
+    """The traits of a kernel whose operations are known."""
+    return KernelTraits(atomics=any(isinstance(op, AtomicRMW | AtomicCAS) for op in function.walk()))
+
+
+def has_room_for(schedule: Schedule, warps: int) -> bool:
+    """Whether a block can have ``warps`` warps, of the registers that the schedule asks for."""
+    return 32 * warps <= MOST_THREADS and (schedule.maxnreg or 0) * 32 * warps <= REGISTER_FILE
+
+
+def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
+    """A program that works on many tiles does so one after the other: another one must not wait for it."""
+    if not schedule.persistent or not traits.atomics:
+        return None
+    return IllegalSchedule(
+        "persistent = True is not possible for a kernel with atomic operations: its programs may wait for each other,"
+        " and a persistent program runs many of them in turn",
+        hint="use persistent = False",
+    )
+
+
+def maxnreg(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
+    """The assembler takes the number as permission: with more registers than there are no block would start."""
+    del traits
+    if has_room_for(schedule, schedule.num_warps):
+        return None
+    most = REGISTER_FILE // (32 * schedule.num_warps) // 8 * 8
+    return IllegalSchedule(
+        f"maxnreg = {schedule.maxnreg} is not possible with num_warps = {schedule.num_warps}: a processor has"
+        f" {REGISTER_FILE} registers",
+        hint=f"use at most {most}, None, or fewer warps",
+    )
+
+
+#: The rules by option. Every value of the other options that Schedule takes is possible.
+RULES: Mapping[str, Callable[[Schedule, KernelTraits], IllegalSchedule | None]] = {
+    "persistent": persistent,
+    "maxnreg": maxnreg,
+}
+
+
+def objection(schedule: Schedule, kind: str, traits: KernelTraits) -> IllegalSchedule | None:
+    """Why a kernel with ``traits`` cannot have ``schedule`` on targets of this kind (``cpu``, ``cuda``), if it cannot.
+
+    Options without effect there are not looked at.
+    """
+    rules = [rule for option, rule in RULES.items() if option in effective_options(kind)]
+    return next((found for rule in rules if (found := rule(schedule, traits)) is not None), None)
+
+
+def require_legal(schedule: Schedule, function: Function, kind: str) -> None:
+    """Raise IllegalSchedule where a rule objects to ``schedule`` for ``function``."""
+    found = objection(schedule, kind, traits_of(function))
+    if found is not None:
+        raise IllegalSchedule(f"{function.name}: {found.message}", hint=found.hint)

@@ -1,0 +1,40 @@
+"""A function on its way through the GPU stage, and what the steps tell each other besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir.core import Function
+from ..launch_recipe import Guard
+from ..options import Schedule
+from ..target import Target
+from .descriptors import Descriptors
+from .scratch import GpuFunction
+from .streams import Stream
+
+
+@dataclass
+class GpuWork:
+    """``function`` is what the next step takes; steps change or replace it.
+
+    ``limit``: slots that a ring may have at most. ``plain``: the function without block accesses, for those that have
+    no use of them. ``streams`` and the ``descriptors`` of their boxes are found before they are expanded. ``placed``:
+    the function once its shared memory has places.
+    """
+
+    function: Function
+    target: Target
+    schedule: Schedule
+    denied: frozenset[Guard]
+    limit: int
+    plain: Function = field(init=False)
+    descriptors: Descriptors = field(init=False)
+    placed: GpuFunction = field(init=False)
+    streams: list[Stream] = field(default_factory=list)
+    guards: tuple[Guard, ...] = ()
+    has_roles: bool = False
+
+    @property
+    def slots(self) -> int:
+        """Of the longest ring; 0 without streams."""
+        return max((stream.slots for stream in self.streams), default=0)

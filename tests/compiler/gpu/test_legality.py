@@ -1,0 +1,111 @@
+"""Which schedules a kernel can have, and what becomes of those that it can have only in part."""
+
+from __future__ import annotations
+
+import pytest
+
+from deuteron.compiler import KernelSource, compile
+from deuteron.compiler.errors import IllegalSchedule
+from deuteron.compiler.gpu.legality import MOST_THREADS, REGISTER_FILE, RULES, KernelTraits, objection
+from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule
+from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+
+TEXT = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(a, b, c, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    m, n = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    total = tl.zeros((ROWS, BLOCK), dtype=tl.float32)
+    for k in range(0, K, 64):
+        i = k + tl.arange(0, 64)
+        left = tl.load(a + m[:, None] * K + i[None, :], mask=i[None, :] < K, other=0.0)
+        total = tl.dot(left, tl.load(b + i[:, None] * BLOCK + n[None, :], mask=i[:, None] < K, other=0.0), total)
+    tl.store(c + m[:, None] * BLOCK + n[None, :], total)
+
+
+@triton.jit
+def count(a, b, c, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    tl.atomic_add(c, 1.0)
+"""
+
+
+def built(
+    name: str, *, rows: int = 128, block: int = 128, target: str = "cuda:90a", stage: str = "gpu", **options: object
+) -> CompiledKernel:
+    signature = {"a": "*f16:16", "b": "*f16:16", "c": "*f32:16", "K": "i32:16"}
+    source = KernelSource.from_text(TEXT, name)
+    return compile(source, signature, {"ROWS": rows, "BLOCK": block}, target, stop_after=stage, **options)  # type: ignore[arg-type]
+
+
+def test_rules_are_about_options() -> None:
+    assert set(RULES) <= set(SCHEDULE_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "traits", "message", "hint"),
+    [
+        (Schedule(persistent=True), KernelTraits(atomics=True), "atomic operations", "persistent = False"),
+        (Schedule(num_warps=8, maxnreg=255), KernelTraits(), None, None),
+        (Schedule(num_warps=16, maxnreg=128), KernelTraits(), None, None),
+        (Schedule(num_warps=16, maxnreg=136), KernelTraits(), "num_warps = 16", "at most 128"),
+        (Schedule(num_warps=32, maxnreg=255), KernelTraits(), "num_warps = 32", "at most 64"),
+        (Schedule(persistent=True), KernelTraits(), None, None),
+        (Schedule(), KernelTraits(atomics=True), None, None),
+    ],
+)
+def test_objections(schedule: Schedule, traits: KernelTraits, message: str | None, hint: str | None) -> None:
+    assert objection(schedule, "cpu", traits) is None  # the options have no effect there
+    found = objection(schedule, "cuda", traits)
+    if message is None:
+        assert found is None
+    else:
+        assert found is not None and message in found.message
+        assert hint in str(found.hint)
+
+
+def test_the_compiler_raises_what_the_rules_say() -> None:
+    with pytest.raises(IllegalSchedule, match=r"count: persistent = True .* atomic operations"):
+        built("count", persistent=True)
+    with pytest.raises(IllegalSchedule, match="product: maxnreg = 255"):
+        built("product", num_warps=16, maxnreg=255)
+    for target in ("cpu", "cuda:80"):
+        built("count", target=target, stage="llvm")
+    built("count", target="cpu", stage="llvm", persistent=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "producer", "moves"),
+    [
+        ({"num_warps": 8}, True, True),
+        ({"num_warps": 8, "maxnreg": 168}, True, False),
+        ({"num_warps": 8, "maxnreg": 255}, False, False),
+        ({"num_warps": 16, "rows": 256}, True, True),
+        ({"num_warps": 32, "rows": 512, "block": 64}, False, False),
+    ],
+)
+def test_a_block_always_has_room_for_its_threads(options: dict[str, int], producer: bool, moves: bool) -> None:
+    """Registers that an author limits stay as they are: setmaxnreg would wait for ever for some that nobody has."""
+    made = built("product", stage="llvm", **options)
+    text, threads = str(made.asm["llvm"]), made.metadata.num_threads
+    assert threads == 32 * (options["num_warps"] + (4 if producer else 0)) <= MOST_THREADS
+    assert options.get("maxnreg", 0) * threads <= REGISTER_FILE
+    assert ("setmaxnreg.inc" in text) == moves
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "slots"),
+    [
+        ("cuda:90a", 4, 4),
+        ("cuda:90a", 16, 7),  # 227 KiB hold seven times 32 KiB
+        ("cuda:90a", 1, 0),
+        ("cuda:80", 16, 3),  # beside 64 KiB through which the result passes
+        ("cpu", 16, None),
+    ],
+)
+def test_rings_have_as_many_slots_as_fit_and_the_metadata_says_how_many(target: str, asked: int, slots: int) -> None:
+    made = built("product", target=target, stage="llvm", num_stages=asked, num_warps=8)
+    assert made.metadata.num_slots == slots
+    assert made.metadata.num_stages == asked

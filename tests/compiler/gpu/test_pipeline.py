@@ -1,0 +1,93 @@
+"""The steps of the GPU stage: each leaves IR that prints, and that parses back as long as there are no layouts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deuteron.compiler import KernelSource, compile
+from deuteron.compiler.errors import SignatureError
+from deuteron.compiler.gpu import STEPS, lower_to_gpu
+from deuteron.compiler.ir import Function, parse_function, print_function, verify
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.runtime.variant.pipeline import Build, make_tile
+from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.target import Target
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+POINTERS = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*f16:16")
+SIZES = dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i32:16")
+ONES = dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), "i32:1")
+BLOCKS = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "ACTIVATION": ""}
+SOURCE = KernelSource.from_file(EXAMPLES / "matmul.py", "matmul_kernel")
+TARGETS = ("cuda:80", "cuda:90", "cuda:90a", "cuda:120")
+
+
+def steps(target: str, persistent: bool, num_stages: int = 3) -> list[tuple[str, Function, str]]:
+    """Name, function and its text after each step that ran."""
+    schedule = Schedule(num_warps=8, num_stages=num_stages, persistent=persistent)
+    tile = make_tile(Build(make_variant(SOURCE, {**POINTERS, **SIZES, **ONES}, BLOCKS, target, {})))
+    seen: list[tuple[str, Function, str]] = []
+    lower_to_gpu(
+        tile, Target.parse(target), schedule, observe=lambda name, f: seen.append((name, f, print_function(f)))
+    )
+    return seen
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_step_leaves_ir_that_prints_and_parses_back(target: str, persistent: bool) -> None:
+    seen = steps(target, persistent)
+    assert [name for name, _, _ in seen[-len(STEPS) :]] == list(STEPS)
+    for name, function, text in seen:
+        assert verify(function) is function
+        if STEPS.index(name) < STEPS.index("layouts"):
+            assert print_function(verify(parse_function(text))) == text, name
+
+
+def test_what_the_steps_decide_is_in_the_text() -> None:
+    texts = {name: text for name, _, text in steps("cuda:90a", persistent=True)}
+    decided = {
+        "structure": "block_load",
+        "persistent": "gpu.grid_size",
+        "write_back": "gpu.put",
+        "rings": "gpu.roles",
+        "layouts": "gpu.wgmma",
+    }
+    for name, word in decided.items():
+        at = STEPS.index(name)
+        assert [word in texts[step] for step in STEPS[: at + 1]] == [False] * at + [True], word
+    assert "gpu.receive" in texts["rings"] and "gpu.receive" not in texts["write_back"]
+    plain = {name: text.count("  barrier\n") for name, _, text in steps("cuda:80", persistent=False)}
+    assert plain["barriers"] > plain["allocate"]
+
+
+def test_shorter_rings_are_seen_again() -> None:
+    """Sixteen slots do not fit; what was seen last is what is used."""
+    names = [name for name, _, _ in steps("cuda:90a", persistent=False, num_stages=16)]
+    assert names.count("rings") > names.count("verify") == 1
+
+
+def compiled(step: str | None, stage: str = "gpu", target: str = "cuda:90a") -> str:
+    made = compile(SOURCE, {**POINTERS, **SIZES, **ONES}, BLOCKS, target, 8, 4, stop_after=stage, step=step)
+    return str(made.asm[stage])
+
+
+def test_places_in_shared_memory_are_comments() -> None:
+    assert "// at" not in compiled("layouts")
+    for text in (compiled("allocate"), compiled(None)):
+        rings = re.findall(r"gpu\.ring .*// at (\d+), (\d+) bytes$", text, re.MULTILINE)
+        assert rings == [("0", str(4 * 128 * 64 * 2)), (str(4 * 128 * 64 * 2), str(4 * 64 * 256 * 2))]
+        assert re.search(r"^// 384 threads, \d+ bytes of shared memory$", text, re.MULTILINE)
+        assert "// guard K > 0" in text
+    assert compiled(None) == compiled("verify")
+
+
+def test_unknown_steps_are_named() -> None:
+    with pytest.raises(SignatureError, match="has no step 'ring'") as caught:
+        compiled("ring")
+    assert "structure, persistent, streams" in str(caught.value.hint)
+    with pytest.raises(SignatureError, match="stage 'llvm' has no step 'rings'"):
+        compiled("rings", "llvm")
