@@ -1,20 +1,25 @@
-"""The CPU target against NumPy on this machine: vector add, softmax, matmul, and how long their compilation takes.
+"""The CPU target against NumPy and torch on this machine: rows, products, attention, and what compiling them takes.
 
-``python benchmarks/cpu.py [--out file.json] [--rounds 15]``. Ratios are NumPy's time over ours in interleaved rounds,
-so above 1 is faster than NumPy; each line shows the median and the quartiles over rounds. NumPy uses its own threads
-(OpenBLAS for the product, one thread elsewhere); ours uses one thread per core.
+``python benchmarks/cpu.py [--out file.json] [--rounds 9]``. A ratio is the time of the fastest peer over ours in one
+round, so above 1 is faster than all of them; each line shows the median and the worst round. Peers use their own
+threads, one for each core, as ours do. torch is a peer where it can be imported; NumPy is one for f32 (it has no other
+fast products). All run in turns in one process: before its turn each one waits until the threads of the one before have
+gone to sleep and runs once untimed.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import importlib.util
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 import deuteron
@@ -22,6 +27,19 @@ import deuteron.language as tl
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.targets import cpu
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+#: Seconds that OpenMP's threads go on spinning after a parallel region, with some margin.
+PAUSE = 0.01
+
+#: Calls of one contestant in a round; the median counts.
+BURST = 3
+
+CACHE_LINE = 64  # bytes
+
+Array = np.ndarray
+Call = Callable[[], object]
 
 
 @deuteron.jit
@@ -70,70 +88,146 @@ def matmul_kernel(
         b_ptrs += BK * stride_bk
     rows, columns = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN)
     c_ptrs = c_ptr + stride_cm * rows[:, None] + stride_cn * columns[None, :]
-    tl.store(c_ptrs, acc, mask=(rows[:, None] < M) & (columns[None, :] < N))
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+@deuteron.jit
+def attention_kernel(
+    q_ptr, k_ptr, v_ptr, o_ptr, scale, N, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """softmax(q k^T * scale / log2(e)) v for [heads, N, D], the softmax computed block by block of BN keys."""
+    base = tl.program_id(1) * N * D
+    offs_m = tl.program_id(0) * BM + tl.arange(0, BM)
+    offs_n, offs_d = tl.arange(0, BN), tl.arange(0, D)
+    rows = base + offs_m[:, None] * D + offs_d[None, :]
+    q = tl.load(q_ptr + rows)
+    highest = tl.full([BM], -float("inf"), tl.float32)
+    total = tl.zeros([BM], tl.float32)
+    acc = tl.zeros([BM, D], tl.float32)
+    for start in range(0, N, BN):
+        here = base + (start + offs_n)[:, None] * D + offs_d[None, :]
+        scores = tl.dot(q, tl.trans(tl.load(k_ptr + here))) * scale
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        p = tl.exp2(scores - higher[:, None])
+        shrink = tl.exp2(highest - higher)
+        total = total * shrink + tl.sum(p, 1)
+        v = tl.load(v_ptr + here)
+        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])
+        highest = higher
+    tl.store(o_ptr + rows, (acc / total[:, None]).to(o_ptr.dtype.element_ty))
+
+
+@deuteron.jit
+def layer_norm_kernel(x_ptr, y_ptr, w_ptr, b_ptr, n_cols, eps, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    mask = columns < n_cols
+    here = tl.program_id(0) * n_cols + columns
+    x = tl.load(x_ptr + here, mask=mask, other=0.0).to(tl.float32)
+    mean = tl.sum(x, axis=0) / n_cols
+    centred = tl.where(mask, x - mean, 0.0)
+    scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=0) / n_cols + eps)
+    y = centred * scale * tl.load(w_ptr + columns, mask=mask) + tl.load(b_ptr + columns, mask=mask)
+    tl.store(y_ptr + here, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Times in milliseconds (medians); ``ratio`` is NumPy's time over ours, with its quartiles over rounds."""
+    """Times in milliseconds (medians over rounds); ``ratio`` is the fastest peer's time over ours, and its worst."""
 
     name: str
     ours_ms: float
-    numpy_ms: float
+    peers_ms: dict[str, float]
     ratio: float
-    ratio_low: float
-    ratio_high: float
+    ratio_worst: float
     goal: float
 
 
-def compare(name: str, ours: Callable[[], object], numpys: Callable[[], object], goal: float, rounds: int) -> Result:
-    """Time both alternately, after one round of warming up."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for round in range(rounds + 1):
-        for function, kept in zip((ours, numpys), times, strict=True):
-            start = time.perf_counter_ns()
-            function()
-            if round:
-                kept.append((time.perf_counter_ns() - start) / 1e6)
-    ratios = [n / o for o, n in zip(*times, strict=True)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    own, other = (statistics.median(t) for t in times)
-    return Result(name, own, other, middle, low, high, goal)
+def compare(name: str, ours: Call, peers: Mapping[str, Call], goal: float, rounds: int) -> Result:
+    """Time ours and its peers in turns."""
+    calls = {"ours": ours, **peers}
+    times: dict[str, list[float]] = {who: [] for who in calls}
+    for _ in range(rounds):
+        for who, call in calls.items():
+            times[who].append(one_turn(call))
+    own = times.pop("ours")
+    ratios = [min(others) / mine for mine, *others in zip(own, *times.values(), strict=True)]
+    medians = {who: statistics.median(t) for who, t in times.items()}
+    return Result(name, statistics.median(own), medians, statistics.median(ratios), min(ratios), goal)
+
+
+def one_turn(call: Call) -> float:
+    """Milliseconds of one call."""
+    time.sleep(PAUSE)
+    call()
+    spent = []
+    for _ in range(BURST):
+        start = time.perf_counter_ns()
+        call()
+        spent.append((time.perf_counter_ns() - start) / 1e6)
+    return statistics.median(spent)
+
+
+def torch_tensor(array: Array) -> object:
+    """A torch tensor with the numbers of ``array`` in the same dtype."""
+    import torch  # optional: only where it is a peer
+
+    return torch.from_numpy(array.astype(np.float32)).to(getattr(torch, array.dtype.name))
+
+
+def normal(shape: tuple[int, ...], dtype: object, count: int) -> list[Array]:
+    """Normally distributed numbers, each time the same."""
+    return [aligned(np.random.default_rng(i).standard_normal(shape).astype(dtype)) for i in range(count)]
+
+
+def aligned(array: Array) -> Array:
+    """A copy that begins at a cache line, as torch's tensors do; NumPy promises 16 bytes only."""
+    memory = np.empty(array.nbytes + CACHE_LINE, np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def check(found: Array, exact: Array, tolerance: float) -> None:
+    """``tolerance`` is absolute; exact is f64."""
+    worst = np.abs(found.astype(np.float64) - exact).max()
+    assert worst < tolerance, f"off by {worst}"
 
 
 def vector_add(rounds: int) -> Result:
     n = 1 << 24
-    x, y = (np.random.default_rng(i).standard_normal(n, dtype=np.float32) for i in range(2))
-    out, reference = np.empty_like(x), np.empty_like(x)
+    x, y = normal((n,), np.float32, 2)
+    out, reference = aligned(x), aligned(x)
 
     def ours() -> None:
         add_kernel[(deuteron.cdiv(n, 8192),)](x, y, out, n, BLOCK=8192)
 
-    result = compare("vector add 2^24 f32", ours, lambda: np.add(x, y, out=reference), 0.8, rounds)
+    # NumPy alone, as in the figures of earlier versions.
+    result = compare("vector add 2^24 f32", ours, {"numpy": lambda: np.add(x, y, out=reference)}, 0.8, rounds)
     assert np.array_equal(out, reference)
     return result
 
 
 def softmax(rounds: int) -> Result:
-    x = np.random.default_rng(0).standard_normal((4096, 1024), dtype=np.float32)
-    out = np.empty_like(x)
+    (x,) = normal((4096, 1024), np.float32, 1)
+    out = aligned(x)
 
     def ours() -> None:
         softmax_kernel[(4096,)](out, x, 1024, 1024, BLOCK=1024)
 
-    def numpys() -> np.ndarray:
+    def numpys() -> Array:
         numerator = np.exp(x - x.max(axis=1, keepdims=True))
         return numerator / numerator.sum(axis=1, keepdims=True)
 
-    result = compare("softmax 4096x1024 f32", ours, numpys, 2.0, rounds)
-    assert np.abs(out - numpys()).max() < 1e-6
+    result = compare("softmax 4096x1024 f32", ours, {"numpy": numpys}, 2.0, rounds)
+    check(out, numpys(), 1e-6)
     return result
 
 
-def matmul(rounds: int, blocks: tuple[int, int, int]) -> Result:
+def matmul(rounds: int, dtype: type, blocks: tuple[int, int, int]) -> Result:
     n = 1024
-    a, b = (np.random.default_rng(i).standard_normal((n, n), dtype=np.float32) for i in range(2))
-    c, reference = np.empty_like(a), np.empty_like(a)
+    a, b = normal((n, n), dtype, 2)
+    c = aligned(a)
     bm, bn, bk = blocks
 
     def ours() -> None:
@@ -142,9 +236,70 @@ def matmul(rounds: int, blocks: tuple[int, int, int]) -> Result:
             a, b, c, n, n, n, n, 1, n, 1, n, 1, BM=bm, BN=bn, BK=bk, GROUP=8
         )  # fmt: skip
 
-    name = f"matmul 1024^3 f32, blocks {bm}x{bn}x{bk}"
-    result = compare(name, ours, lambda: np.matmul(a, b, out=reference), 0.4, rounds)
-    assert np.abs(c - reference).max() < 1e-3
+    peers: dict[str, Call] = {}
+    if dtype is np.float32:
+        reference = aligned(a)
+        peers["numpy"] = lambda: np.matmul(a, b, out=reference)
+    if HAS_TORCH and dtype is not np.float16:  # torch has no fast f16 products on CPUs without AMX: 2 s
+        import torch
+
+        left, right = torch_tensor(a), torch_tensor(b)
+        made = torch.empty_like(left)
+        peers["torch"] = lambda: torch.matmul(left, right, out=made)
+    if not peers:  # NumPy has no fast products of 16 bits: its f32 product stands in
+        wide = [x.astype(np.float32) for x in (a, b)]
+        peers["numpy f32"] = lambda: np.matmul(*wide)
+    name = f"matmul 1024^3 {a.dtype.name}, blocks {bm}x{bn}x{bk}"
+    result = compare(name, ours, peers, 0.9, rounds)
+    check(c, a.astype(np.float64) @ b.astype(np.float64), 1e-3 if dtype is np.float32 else 0.6)
+    return result
+
+
+def attention(rounds: int, dtype: type, heads: int = 8, n: int = 1024, d: int = 64) -> Result:
+    q, k, v = normal((heads, n, d), dtype, 3)
+    out = aligned(q)
+    bm, bn = 128, 128
+
+    def ours() -> None:
+        attention_kernel[(n // bm, heads)](q, k, v, out, np.log2(np.e) / np.sqrt(d), n, D=d, BM=bm, BN=bn)
+
+    def numpys() -> Array:
+        scores = np.exp(q.astype(np.float32) @ k.astype(np.float32).transpose(0, 2, 1) / np.float32(np.sqrt(d)))
+        return scores / scores.sum(axis=2, keepdims=True) @ v.astype(np.float32)
+
+    peers: dict[str, Call] = {"numpy": numpys}
+    if HAS_TORCH:
+        from torch.nn.functional import scaled_dot_product_attention
+
+        tensors = [torch_tensor(x[None]) for x in (q, k, v)]
+        peers = {"torch": lambda: scaled_dot_product_attention(*tensors)}
+    result = compare(f"attention {heads}x{n}x{d} {q.dtype.name}", ours, peers, 1.0, rounds)
+    check(out, numpys().astype(np.float64), 1e-5 if dtype is np.float32 else 5e-3)
+    return result
+
+
+def layer_norm(rounds: int, dtype: type, rows: int = 4096, columns: int = 1024) -> Result:
+    (x,), (w, b) = normal((rows, columns), dtype, 1), normal((columns,), dtype, 2)
+    out = aligned(x)
+
+    def ours() -> None:
+        layer_norm_kernel[(rows,)](x, out, w, b, columns, 1e-5, BLOCK=columns)
+
+    def numpys() -> Array:
+        wide = x.astype(np.float32)
+        centred = wide - wide.mean(axis=1, keepdims=True)
+        return centred / np.sqrt(centred.var(axis=1, keepdims=True) + 1e-5) * w.astype(np.float32) + b.astype(
+            np.float32
+        )
+
+    peers: dict[str, Call] = {"numpy": numpys}
+    if HAS_TORCH:
+        from torch.nn.functional import layer_norm as torchs
+
+        tensors = [torch_tensor(t) for t in (x, w, b)]
+        peers = {"torch": lambda: torchs(tensors[0], (columns,), *tensors[1:], 1e-5)}
+    result = compare(f"layer norm {rows}x{columns} {x.dtype.name}", ours, peers, 1.0, rounds)
+    check(out, numpys().astype(np.float64), 1e-4 if dtype is np.float32 else 0.1)
     return result
 
 
@@ -195,23 +350,28 @@ def _compile_time(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     results = [vector_add(options.rounds), softmax(options.rounds)]
-    results += [matmul(options.rounds, blocks) for blocks in ((64, 64, 64), (128, 128, 64))]
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        results += [matmul(options.rounds, dtype, blocks) for blocks in ((64, 64, 64), (128, 128, 64), (256, 256, 128))]
+        results += [attention(options.rounds, dtype), layer_norm(options.rounds, dtype)]
+    results.append(matmul(options.rounds, np.float16, (128, 128, 64)))
     for r in results:
+        peers = "  ".join(f"{who} {spent:7.2f} ms" for who, spent in r.peers_ms.items())
         print(
-            f"{r.name:36} ours {r.ours_ms:7.2f} ms  numpy {r.numpy_ms:7.2f} ms"
-            f"  ratio {r.ratio:5.2f} [{r.ratio_low:.2f}, {r.ratio_high:.2f}]  goal {r.goal}"
+            f"{r.name:44} ours {r.ours_ms:7.2f} ms  {peers:32}"
+            f"  ratio {r.ratio:5.2f}, worst {r.ratio_worst:.2f}  goal {r.goal}"
         )
     compiles = compile_times(min(options.rounds, 9))
     for t in compiles:
-        print(f"{t.name:36} lowering {t.lowering_ms:6.1f} ms  llvm {t.llvm_ms:6.1f} ms  goal {t.goal_ms}")
+        print(f"{t.name:44} lowering {t.lowering_ms:6.1f} ms  llvm {t.llvm_ms:6.1f} ms  goal {t.goal_ms}")
     if options.out:
         cores = get_device("cpu").properties.sm_count
         report = {
             "cores": cores,
             "numpy": np.__version__,
+            "torch": importlib.metadata.version("torch") if HAS_TORCH else None,
             "speed": [asdict(r) for r in results],
             "compile": [asdict(t) for t in compiles],
         }

@@ -114,8 +114,10 @@ class Release(Op, mnemonic="gpu.release", effect=Effect.WRITE):
 class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     """Begin to write a box of an array from registers, through shared memory and the copy engine.
 
-    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``reuses``: it may
-    be that of rings, which are idle by then.
+    Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``rows``: those of
+    one copy; where they are fewer than the box's, each group of four warps writes its own, without waiting for the
+    others. ``reuses``: the memory may be that of rings, which are idle by then. ``ordered``: what was put before has
+    arrived, for this may be written to the same place.
     """
 
     base: Value
@@ -126,7 +128,9 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     place: Tile
     descriptor: int
     parts: int
+    rows: int
     reuses: bool
+    ordered: bool
 
 
 class Drain(Op, mnemonic="gpu.drain", effect=Effect.WRITE):

@@ -13,7 +13,7 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from .arrays import Arrays
-from .asynchronous import Roles, SharedView
+from .asynchronous import Put, Roles, SharedView
 from .ops import ConvertLayout
 from .scratch import Allocation, ByteRange, is_shared_by_threads
 
@@ -88,6 +88,8 @@ class _Inserter:
         return pending
 
     def _needs_barrier(self, op: Op, pending: Pending) -> bool:
+        if isinstance(op, Put):
+            return False  # it waits itself, for copies that no barrier knows of
         place = self.places.get(op)
         if place is not None and any(place.overlaps(other) for other in pending.scratch):
             return True
@@ -114,7 +116,7 @@ class _Inserter:
         )
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
-        if (place := self.places.get(op)) is not None:
+        if (place := self.places.get(op)) is not None and not isinstance(op, Put):
             pending.clear()
             pending.scratch.add(place)
         pending.scratch.update(self._read_places(op))

@@ -10,8 +10,9 @@ from ..ir.core import Function, Value
 from ..ir.types import Pointer, Scalar
 from ..launch_recipe import Guard, HostExpression, TensorMap
 from ..tile import elementwise as ew
-from ..tile.axis import AxisFacts
+from ..tile.axis import AxisFacts, analyze
 from ..tile.blocks import BlockLoad, BlockStore
+from ..tile.control import For
 
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
@@ -20,7 +21,7 @@ ALIGNMENT = 16
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
 
-_OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.IntDiv: "//", ew.Max: "max"}
+_OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.Max: "max"}
 
 
 class Descriptors:
@@ -29,28 +30,36 @@ class Descriptors:
     ``guards``: what they need of the arguments; no descriptor needs one of ``denied``.
     """
 
-    def __init__(self, function: Function, denied: frozenset[Guard] = frozenset()) -> None:
+    def __init__(self, function: Function, facts: AxisFacts, denied: frozenset[Guard] = frozenset()) -> None:
         self.parameters = {p.value: p.name for p in function.parameters}
         self.denied = denied
         self.maps: list[TensorMap] = []
+        self._facts = facts
+        self._hopeful = analyze(function, self.parameters.keys())
+        self._signs: dict[Guard, None] = {}
+        loops = (op for op in function.walk() if isinstance(op, For))
+        self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """Sizes and strides of a descriptor are positive."""
-        return tuple(dict.fromkeys(guard for made in self.maps for guard in _positive(made)))
+        """Sizes and strides of a descriptor are positive, and offsets that nothing checks are not negative."""
+        return tuple(dict.fromkeys([*self._signs, *(guard for made in self.maps for guard in _positive(made))]))
 
-    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> int:
+    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None = None) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
-        can be none."""
-        made = self._tensor_map(op, axis, swizzle, facts)
-        if made is None or self.denied.intersection(_positive(made)):
+        can be none. ``rows``: how many of the first axis one copy moves, if not all."""
+        made = self._tensor_map(op, axis, swizzle, rows)
+        signs = self._signs_of(op)
+        if made is None or signs is None or self.denied.intersection([*signs, *_positive(made)]):
             return -1
+        self._signs.update(dict.fromkeys(signs))
         if made not in self.maps:
             self.maps.append(made)
         return self.maps.index(made)
 
-    def _tensor_map(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, facts: AxisFacts) -> TensorMap | None:
+    def _tensor_map(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None) -> TensorMap | None:
         shape = op.result.type.shape if isinstance(op, BlockLoad) else op.value.type.shape
+        shape = shape if rows is None else (rows, *shape[1:])
         base, rank = self.parameters.get(op.base), len(op.strides)
         pointee = op.base.type.elem
         if base is None or rank > MOST_DIMENSIONS or not isinstance(pointee, Pointer):
@@ -59,10 +68,8 @@ class Descriptors:
         if not isinstance(elem, Scalar) or elem.bits < 8:
             return None
         order = box_order(rank, len(shape), axis)
+        facts = self._facts
         if facts[op.base].divisibility[0] % ALIGNMENT:
-            return None
-        # The copy engine leaves out what lies before the array, too.
-        if not all(checked or facts[o].nonnegative for checked, o in zip(op.checked, op.offsets, strict=True)):
             return None
         if any(facts[op.strides[d]].divisibility[0] * elem.bytes % ALIGNMENT for d in order[:-1]):
             return None
@@ -83,6 +90,28 @@ class Descriptors:
             swizzle,
         )
 
+    def _signs_of(self, op: BlockLoad | BlockStore) -> list[Guard] | None:
+        """Promises under which no offset that nothing checks is negative: the copy engine leaves out what lies before
+        the array. None if there are none."""
+        wanted: list[Guard] = []
+        for checked, offset in zip(op.checked, op.offsets, strict=True):
+            if checked or self._facts[offset].nonnegative:
+                continue
+            if not self._hopeful[offset].nonnegative:
+                return None
+            wanted += [Guard(self.parameters[p], "nonnegative") for p in self._integers_in(offset, set())]
+        return wanted
+
+    def _integers_in(self, value: Value, seen: set[Value]) -> list[Value]:
+        """The integer parameters that ``value`` is made of."""
+        if value in seen:
+            return []
+        seen.add(value)
+        if value in self.parameters:
+            return [value] if value.type.is_integer else []
+        sources = value.op.operands if value.op is not None else self._bounds.get(value, [])
+        return [p for source in sources for p in self._integers_in(source, seen)]
+
     def _host(self, value: Value) -> HostExpression | None:
         """``value`` as the launcher computes it from the kernel's arguments."""
         if value in self.parameters:
@@ -92,7 +121,7 @@ class Descriptors:
                 return int(constant.value)
             case ew.Cast() as cast:
                 return self._host(cast.x)
-            case ew.Add() | ew.Mul() | ew.IntDiv() | ew.Max() as binary:
+            case ew.Add() | ew.Mul() | ew.Max() as binary:
                 left, right = self._host(binary.lhs), self._host(binary.rhs)
                 return None if left is None or right is None else (_OPERATIONS[type(binary)], left, right)
             case _:
@@ -100,7 +129,14 @@ class Descriptors:
 
 
 def _positive(made: TensorMap) -> list[Guard]:
-    return [Guard(name, "positive") for name in (*made.sizes, *made.strides) if isinstance(name, str)]
+    """Sums and products of positive numbers are positive."""
+    return [Guard(name, "positive") for e in (*made.sizes, *made.strides) for name in _names(e)]
+
+
+def _names(expression: HostExpression) -> list[str]:
+    if isinstance(expression, tuple):
+        return _names(expression[1]) + _names(expression[2])
+    return [expression] if isinstance(expression, str) else []
 
 
 def box_order(rank: int, tile_rank: int, axis: int) -> list[int]:

@@ -18,10 +18,13 @@ from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
 from .multistage import expand_multistage
 from .persistent import make_persistent, may_persist
-from .roles import expand_roles
+from .roles import GROUP_WARPS, expand_roles
 from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
 from .write_back import put_results
+
+#: Warps of a block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": 1024 threads).
+MOST_WARPS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +52,15 @@ def overlap(function: Function, target: Target, schedule: Schedule, limit: int, 
     if persistent:
         make_persistent(made)
     facts = analyze(made)
-    descriptors = Descriptors(made, denied)
+    descriptors = Descriptors(made, facts, denied)
     streams = Finder(made, facts, target, descriptors, schedule.num_stages, limit).run()
     if not streams:
         return Overlapped(expand_blocks(make_persistent(plain) if persistent else plain), 0, persistent=persistent)
     if "tma" in target.features:
-        put_results(made, facts, descriptors, None)
+        put_results(made, descriptors, persistent)
     has_roles = False
     if _specialises(made, target, schedule):
-        has_roles = expand_roles(made, streams, "setmaxnreg" in target.features)
+        has_roles = expand_roles(made, streams, "setmaxnreg" in target.features and schedule.maxnreg is None)
     if not has_roles:
         expand_multistage(made, streams)
     guards = tuple(dict.fromkeys((*guards, *descriptors.guards)))
@@ -72,7 +75,10 @@ def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
 
 
 def _specialises(function: Function, target: Target, schedule: Schedule) -> bool:
-    """Whether products are those of warp groups, which leave the threads idle enough for another group's work."""
+    """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and
+    there is room for that group in the block."""
+    if schedule.num_warps + GROUP_WARPS > MOST_WARPS:
+        return False
     dots = [op for op in function.walk() if isinstance(op, Dot)]
     groups = [choose_warp_group(dot, target, schedule.num_warps) for dot in dots]
     return schedule.num_warps % WARPS_PER_GROUP == 0 and all(groups)

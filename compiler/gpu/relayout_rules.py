@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
-from ..layout import LinearLayout, slice_layout
+from ..layout import LinearLayout, slice_layout, wgmma_accumulator
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
 from ..tile.matmul import Dot
@@ -189,7 +189,9 @@ def _fetch(state: Relayout, op: Fetch) -> None:
 @_rule(Put)
 def _put(state: Relayout, op: Put) -> None:
     env = {v: state.demand(v, None) for v in op.operands if v is not op.value}
-    state.emit(op.clone({**env, op.value: state.demand(op.value, state.natural(op.value))}), op)
+    shape = op.value.type.shape
+    layout = state.natural(op.value) if op.rows == shape[0] else wgmma_accumulator(shape, state.warps)
+    state.emit(op.clone({**env, op.value: state.demand(op.value, layout)}), op)
 
 
 @_rule(Roles)

@@ -14,6 +14,7 @@ from ..ir.core import Block, Effect, Function, Op, Value
 from ..tile.memory import Barrier
 from ..tile.passes import dce
 from ..tile.shape import Permute
+from .arrays import READS, Arrays
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
 from .rings import Rings, StreamMemory
 from .streams import Group, Stream
@@ -78,6 +79,12 @@ def _producer(
     for op in body.walk():
         op.map_operands(lambda v: back.get(v, v))
     body.args = []
+    arrays = Arrays(function)
+    written = arrays.written(function)
+    for op in body.walk():
+        # Both sides must see the same values, so what they read may not change meanwhile.
+        if isinstance(op, READS) and (None in written or arrays.of(op.operands[0]) in written | {None}):
+            return None
     visible = {*function.body.args, *(result for op in shared for result in op.results)}
     return body if _is_whole(body, visible) else None
 

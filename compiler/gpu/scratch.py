@@ -1,8 +1,8 @@
 """Shared memory: how much each operation needs, and where it lies.
 
-Rings, pipes and tiles that later operations read keep their place for the whole program; they come first. Scratch lives
-as long as its operation, so all of it could start at the same byte; operations that follow each other get different
-places as long as that costs nothing, because then no barrier is needed between them (see :mod:`.barriers`).
+Rings and pipes keep their place for the whole program, tiles that later operations read until the last has. Scratch
+lives as long as its operation, so all of it could start at the same byte; operations that follow each other get
+different places as long as that costs nothing, because then no barrier is needed between them (see :mod:`.barriers`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce
 from .asynchronous import Pipe, Put, RingBuffer
+from .lifetimes import Lifetimes, share_places
 from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
@@ -84,21 +85,28 @@ def allocate(function: Function, target: Target) -> Allocation:
 
 
 def _lasting(function: Function) -> tuple[dict[Op, ByteRange], int]:
-    """What keeps its place, tiles first, and where that ends."""
+    """What later operations read: rings, then tiles, then the state of pipes; and where all that ends."""
     places: dict[Op, ByteRange] = {}
-    cursor = shared = 0
+    tiles: dict[Op, int] = {}
+    rings = shared = 0
     for op in function.walk():
-        if size := _tile_bytes(op):
-            if isinstance(op, Put) and op.reuses:
-                places[op] = ByteRange(0, size)
-                shared = max(shared, size)
-                continue
-            places[op] = ByteRange(cursor, cursor + size)
-            cursor += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
-    cursor = max(cursor, shared)
+        if not (size := _tile_bytes(op)):
+            continue
+        if isinstance(op, ConvertLayout):
+            tiles[op] = size
+        elif isinstance(op, Put) and op.reuses:
+            places[op] = ByteRange(0, size)
+            shared = max(shared, size)
+        else:
+            places[op] = ByteRange(rings, rings + size)
+            rings += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
+    for op, start in share_places(tiles, Lifetimes(function), rings, TILE_ALIGNMENT).items():
+        places[op] = ByteRange(start, start + tiles[op])
+    cursor = max([rings, shared, *(place.end for place in places.values())])
     for op in function.walk():
         if isinstance(op, Pipe):
             size = BARRIER_BYTES * op.slots * (2 if op.readers else 1)
+            cursor = -(-cursor // BARRIER_BYTES) * BARRIER_BYTES
             places[op] = ByteRange(cursor, cursor + size)
             cursor += size
     return places, -(-cursor // ALIGNMENT) * ALIGNMENT

@@ -162,7 +162,7 @@ class Finder:
         tile = load.result.type.in_shared_memory(shared)
         descriptor = -1
         if "tma" in self.target.features:
-            descriptor = self.descriptors.add(load, axis, swizzle, self.facts)
+            descriptor = self.descriptors.add(load, axis, swizzle)
         width = copy_bytes(load, axis, self.facts)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None

@@ -15,6 +15,7 @@ from .parse import Kernel, SimulatedBlock, Split
 from .synchronisation import check_register_budgets
 from .values import Held, SimulationError
 from .warp import Cluster, Lanes, LaneValues, Warp, choose_lanes
+from .wgmma import check_products
 
 Order = Callable[[int], Sequence[int]]
 #: Which block lanes came from: one for all, or one each for some of them.
@@ -52,6 +53,7 @@ def run_cluster(kernel: Kernel, cluster: Cluster, order: Order) -> None:
         end()
     for program in cluster.programs:
         check_register_budgets(program.warps)
+        check_products(program)
         program.check_visitors()
     cluster.clocks.check_finished()
 

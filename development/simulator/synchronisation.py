@@ -146,6 +146,15 @@ def _fence_made(statement: Statement, assembly: Assembly) -> Run:
     return lambda warp, lanes: mbarrier.fence_made(warp, warp.agents[lanes])
 
 
+def _trap(statement: Statement, assembly: Assembly) -> Run:
+    """A kernel that finds something wrong with itself."""
+
+    def run(warp: Warp, lanes: Lanes) -> None:
+        raise SimulationError(f"warp {warp.number} stops at a trap")
+
+    return run
+
+
 def _fence_proxy(statement: Statement, assembly: Assembly) -> Run:
     def run(warp: Warp, lanes: Lanes) -> None:
         warp.clocks.fence(warp.agents[lanes])
@@ -231,6 +240,7 @@ MAKERS: dict[str, Maker] = {
     "fence.mbarrier_init.": _fence_made,
     "fence.proxy.async": _fence_proxy,
     "bar.warp.sync": _warp_barrier,
+    "trap": _trap,
     "bar.sync": _barrier,
     "bar.arrive": _barrier,
     "barrier.cluster.arrive": _cluster_arrive,

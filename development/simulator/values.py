@@ -112,7 +112,8 @@ def _number(type: str, token: str, dtype: np.dtype[np.generic]) -> object:
     if type == "i1":
         return token in ("true", "1", "-1")
     if not is_float(type):
-        return np.array(int(token) % (1 << 8 * dtype.itemsize)).astype(unsigned(np.empty(0, dtype)).dtype).view(dtype)
+        bits = int(token) & ((1 << 8 * dtype.itemsize) - 1)  # integers may be spelled without a sign
+        return np.array([bits], f"u{dtype.itemsize}").view(dtype)[0]
     if token.startswith("0xH"):
         return np.uint16(int(token[3:], 16)).view(np.float16)
     if token.startswith("0xR"):

@@ -20,7 +20,7 @@ from .descriptors import MatrixDescriptor
 from .statements import Assembly, Maker, Run, Statement, require_all, uniform, vector
 from .tensorcore import ELEMENTS, gather_rows
 from .values import LANES, Array, Held, SimulationError
-from .warp import WARPS_OF_A_GROUP, Lanes, Warp
+from .warp import WARPS_OF_A_GROUP, Lanes, Program, Warp
 
 _MMA = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(f32|f16|s32)\.(\w+)\.(\w+)(\.satfinite)?")
 _ROWS_OF_A_WARP = 16
@@ -79,11 +79,14 @@ class _Part:
 
 @dataclass
 class WarpGroup:
-    """Four warps, the products that some of them have started, and the groups that all have committed."""
+    """Four warps, the products that some of them have started, and the groups that all have committed.
+
+    ``started``: the parts so far, by the number of the product; ``commits``: how many warps have committed each group;
+    ``ended``: what the end of each group tells.
+    """
 
     row: int
-    #: Of the product and the group that the next warp starts or commits: who has, and with what.
-    started: list[list[_Part]] = field(default_factory=list)
+    started: dict[int, list[_Part]] = field(default_factory=dict)
     commits: list[int] = field(default_factory=list)
     ended: list[Times] = field(default_factory=list)
 
@@ -96,9 +99,17 @@ def _group(warp: Warp) -> WarpGroup:
         if first + WARPS_OF_A_GROUP > warp.program.num_warps:
             raise SimulationError(f"{warp} is not one of a group of four that wgmma needs")
         name = f"a wgmma of warps {first}-{first + WARPS_OF_A_GROUP - 1}"
-        row = warp.program.cluster.agent("wgmma", int(warp.agents[0]) // 128, name, generic=False, awaited=True)
+        first_thread = int(warp.program.warps[first].agents[0])
+        row = warp.program.cluster.agent("wgmma", first_thread, name, generic=False, awaited=True)
         groups[number] = WarpGroup(row)
     return groups[number]
+
+
+def check_products(program: Program) -> None:
+    """Raises SimulationError if only some warps of a group have started a product or committed a group of them."""
+    for number, group in program.warp_groups.items():
+        if group.started or len(group.ended) < len(group.commits):
+            raise SimulationError(f"the warps from {number * WARPS_OF_A_GROUP} on have not all started the same wgmma")
 
 
 # The product -------------------------------------------------------------------------------------------------
@@ -158,6 +169,7 @@ def _product(statement: Statement, assembly: Assembly) -> Run:
         parts = _start(warp, group, shape, part)
         if len(parts) == WARPS_OF_A_GROUP:
             _compute(warp, group, shape, parts)
+            del group.started[warp.products_started - 1]
         for number, register in enumerate(outputs):
             warp.registers[register] = Accumulator(product, number)
 
@@ -190,9 +202,7 @@ def _check_fenced(warp: Warp, before: list[Held], registers: bool) -> None:
 
 def _start(warp: Warp, group: WarpGroup, shape: _Shape, part: _Part) -> list[_Part]:
     """Adds the part of ``warp``; the parts of its product so far."""
-    if warp.products_started == len(group.started):
-        group.started.append([])
-    parts = group.started[warp.products_started]
+    parts = group.started.setdefault(warp.products_started, [])
     warp.products_started += 1
     part.what = (shape, None if isinstance(part.a, np.ndarray) else part.a, part.b, part.accumulate)
     if parts and parts[0].what != part.what:

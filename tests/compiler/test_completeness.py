@@ -10,11 +10,12 @@ from deuteron.compiler.tile.axis.rules import RULES as AXIS_RULES
 
 TILE = [op for op in REGISTRY.values() if op.__module__.startswith("deuteron.compiler.tile.")]
 GPU = [op for op in REGISTRY.values() if op.__module__.startswith("deuteron.compiler.gpu.")]
+CPU = [op for op in REGISTRY.values() if op.__module__.startswith("deuteron.compiler.targets.cpu.")]
 
 #: The rule sets of each target, and the operations it is asked to lower.
 TARGETS: dict[str, tuple[list[RuleSet], list[type[Op]]]] = {
     "interpreter": ([interpreter.evaluates], TILE),
-    "cpu": ([lower.statements, lower.views, elementwise.rules], TILE),
+    "cpu": ([lower.statements, lower.views, elementwise.rules], [*TILE, *CPU]),
     "nvptx": ([nvptx.RULES], [*TILE, *GPU]),
 }
 
@@ -35,7 +36,7 @@ def test_rule_or_reason(target, op):
 
 def test_registry_is_covered():
     assert len(TILE) >= 60
-    assert {*TILE, *GPU} == set(REGISTRY.values())
+    assert {*TILE, *GPU, *CPU} == set(REGISTRY.values())
 
 
 @pytest.mark.parametrize("op", REGISTRY.values(), ids=lambda op: op.mnemonic)

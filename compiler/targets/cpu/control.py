@@ -208,7 +208,7 @@ def lower_if(low: CpuLowering, op: control.If) -> None:
     )
     branches = [blocks.new("then"), blocks.new("else")]
     after = blocks.new("fi")
-    blocks.branch(low.scalar(op.condition).value, *branches)
+    blocks.branch(low.scalar(op.condition).value, branches[0], branches[1])
     ways: list[tuple[Sequence[Typed | None], BasicBlock]] = []
     for block, region in zip(branches, (op.then, op.otherwise), strict=True):
         blocks.enter(block)

@@ -51,6 +51,7 @@ class Emission:
         *,
         assume: bool = False,
         all_true: Collection[Value] = (),
+        unroll: bool = True,
     ) -> None:
         self.low = low
         self.e = low.e
@@ -58,7 +59,7 @@ class Emission:
         self.saving = saving
         self.assume = assume
         self.all_true = all_true
-        self.nest = Nest(low.blocks)
+        self.nest = Nest(low.blocks, unroll=unroll)
         self.structures: dict[Value, tuple[int | None, int]] = {}
         self._memo: dict[object, Chunk | Typed] = {}
         self._scopes: list[list[object]] = [[]]
@@ -100,6 +101,18 @@ class Emission:
             else:
                 coords.append(self.open(n)[0])
         return tuple(coords)
+
+    def shifted(self, x: Coord, y: Coord) -> Coord:
+        """The coordinate x + y, computed in the loop where both are known."""
+        level = max(x.level, y.level)
+        with self.nest.at(level):
+            if y.base.name == "0":
+                base = x.base
+            elif x.base.name == "0":
+                base = y.base
+            else:
+                base = self.e.binary("add nuw nsw", x.base, y.base)
+        return Coord(base, x.stride + y.stride, level, min(x.divisor, y.divisor))
 
     def unwind(self, count: int) -> None:
         """Close ``count`` loops and go on behind them."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...llvm.text import FunctionText
-from ...llvm.typed import Typed
+from ...llvm.typed import Emitter, Typed
 from .chunk import ZERO, Coord, power_of_two_divisor
 
 
@@ -45,9 +45,17 @@ class Blocks:
         """End the current block with a jump to ``target``; ``here`` stays."""
         self.function.do(f"br label %{target.label}")
 
-    def branch(self, condition: Typed, yes: BasicBlock, no: BasicBlock) -> None:
+    def branch(self, condition: Typed, yes: BasicBlock, no: BasicBlock, metadata: str = "") -> None:
         """End the current block: go to ``yes`` if the i1 ``condition`` is true, else to ``no``; ``here`` stays."""
-        self.function.do(f"br {condition}, label %{yes.label}, label %{no.label}")
+        self.function.do(f"br {condition}, label %{yes.label}, label %{no.label}{metadata}")
+
+    def rolled(self) -> str:
+        """Metadata for the last branch of a loop: LLVM leaves the loop as it is."""
+        tail = self.function.module.tail
+        if not tail:
+            tail.append('!0 = !{!"llvm.loop.unroll.disable"}')
+        tail.append(f"!{len(tail)} = distinct !{{!{len(tail)}, !0}}")
+        return f", !llvm.loop !{len(tail) - 1}"
 
     def phi(self, block: BasicBlock, name: Typed, incoming: Sequence[tuple[Typed, BasicBlock]]) -> None:
         """Define ``name`` at the start of ``block``."""
@@ -73,10 +81,14 @@ class Level:
 
 
 class Nest:
-    """A stack of counted loops. Level 0 is the code before the outermost one."""
+    """A stack of counted loops. Level 0 is the code before the outermost one.
 
-    def __init__(self, blocks: Blocks) -> None:
+    ``unroll``: LLVM may unroll them. It pays for copies; loops that compute are no faster and take longer to compile.
+    """
+
+    def __init__(self, blocks: Blocks, *, unroll: bool = True) -> None:
         self.blocks = blocks
+        self.unroll = unroll
         self.levels = [Level(blocks.here, blocks.here, ZERO.base, 1, 0)]
         self.trivial: list[bool] = []
 
@@ -122,6 +134,14 @@ class Nest:
         divisor = min(power_of_two_divisor(step), power_of_two_divisor(start))
         return Coord(index, stride, self.depth, divisor), inside
 
+    def move(self, e: Emitter, pointer: Typed, index: Coord, stride: int, element: str) -> Typed:
+        """``pointer`` moved by index * stride elements, in the innermost loop."""
+        with self.at(self.depth):
+            count = index.base
+            if stride != 1:
+                count = e.binary("mul nuw nsw", count, Typed("i32", str(stride)))
+            return e.offset(pointer, count, element)
+
     def close(self, carried: Sequence[Typed] = ()) -> list[Typed]:
         """End the innermost loop; ``carried`` are the next values. Returns the last ones, valid after the loop."""
         if self.trivial.pop():
@@ -135,7 +155,7 @@ class Nest:
         blocks.enter(level.current)
         blocks.function.do(f"{after.name} = add nuw nsw i32 {level.index.name}, {level.step}")
         blocks.function.do(f"{more.name} = icmp ne i32 {after.name}, {bound}")
-        blocks.branch(more, level.header, exit_block)
+        blocks.branch(more, level.header, exit_block, "" if self.unroll else blocks.rolled())
         blocks.enter(outer.current)
         blocks.jump(level.header)
         for inside, init, following in zip(level.carried, inits, carried, strict=True):

@@ -22,6 +22,7 @@ from .liveness import Liveness
 from .loops import Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
 from .plan import Plan, is_lazy, reads_buffer
+from .processor import Processor
 
 Statement = Callable[..., None]  # (Lowering, op)
 
@@ -41,7 +42,7 @@ class CpuLowering:
         function: FunctionText,
         plan: Plan,
         schedule: Schedule,
-        vector_bytes: int,
+        processor: Processor,
     ) -> None:
         self.module = module
         self.function = function
@@ -50,7 +51,7 @@ class CpuLowering:
         self.e = Emitter(function, contract=schedule.enable_fp_fusion)
         self.plan = plan
         self.schedule = schedule
-        self.vector_bytes = vector_bytes
+        self.processor = processor
         self.arena = Arena()
         self.live = Liveness(plan, self.arena)
         self.stored = self.live.stored
@@ -115,9 +116,12 @@ class CpuLowering:
     # Loops over tiles ------------------------------------------------------------------------------------------
 
     def lanes(self, tile_shape: tuple[int, ...], elem: Element) -> int:
-        """Elements in a chunk: two native vectors of 4-byte (or wider) elements, or the whole minor dimension."""
-        width = 2 * self.vector_bytes // max(4, elem.bytes)
-        return min(width, tile_shape[vector_axis(tile_shape)]) if tile_shape else 1
+        """Elements in a chunk of a tile: :meth:`chunk_lanes`, or the whole minor dimension."""
+        return min(self.chunk_lanes(elem), tile_shape[vector_axis(tile_shape)]) if tile_shape else 1
+
+    def chunk_lanes(self, elem: Element) -> int:
+        """Elements in two native vectors; elements narrower than 4 bytes count as 4."""
+        return 2 * self.processor.vector_bytes // max(4, elem.bytes)
 
     def prepare(self, roots: Iterable[tuple[Value, bool]]) -> dict[Value, Stored]:
         """Store what the expressions of ``roots`` need in memory before their loop begins.
@@ -185,44 +189,72 @@ class CpuLowering:
         tile_shape: tuple[int, ...],
         lanes: int,
         body: Callable[[Emission, Coords], None],
-    ) -> dict[Value, tuple[int | None, int]]:
-        """Run ``body`` at every chunk of ``tile_shape``. Returns what is known of the values that were saved.
+        *,
+        unroll: bool = False,
+    ) -> None:
+        """Run ``body`` at every chunk of ``tile_shape``. ``unroll``: see :class:`~.loops.Nest`."""
 
-        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), the loop is emitted twice.
+        def nest(emission: Emission) -> list[Typed]:
+            body(emission, emission.walk(tile_shape))
+            emission.unwind(len(tile_shape))
+            return []
+
+        self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest, unroll=unroll)
+
+    def run_nest(
+        self,
+        roots: Iterable[tuple[Value, bool]],
+        lanes: int,
+        chunks: int,
+        nest: Callable[[Emission], list[Typed]],
+        *,
+        unroll: bool = False,
+    ) -> list[Typed]:
+        """Emit a nest that reads ``roots`` at so many chunks of ``lanes`` elements; returns what it returns.
+
+        ``unroll``: see :class:`~.loops.Nest`.
+
+        Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), it is emitted twice.
         """
         roots = list(roots)
         saving = self.prepare(roots)
-        chunks = prod(tile_shape) // lanes
         masks = self._bounds(roots) if lanes > 1 and chunks >= WORTH_TWO_LOOPS else []
         facts = [holds_everywhere(self, mask) for mask in masks]
         facts += self._run_time_facts(roots) if lanes > 1 else []
 
-        def emit(assume: bool) -> Emission:
+        def emit(assume: bool) -> tuple[Emission, list[Typed]]:
             known = masks if assume else ()
-            emission = Emission(self, lanes, saving, assume=assume, all_true=known)
-            body(emission, emission.walk(tile_shape))
-            emission.unwind(len(tile_shape))
-            return emission
+            # Of two versions the general one is rarely run: it is not worth LLVM's time.
+            rolled = not unroll or (bool(facts) and not assume)
+            emission = Emission(self, lanes, saving, assume=assume, all_true=known, unroll=not rolled)
+            return emission, nest(emission)
 
-        emission = self._twice(facts, emit) if facts else emit(False)
+        emission, made = self._twice(facts, emit) if facts else emit(False)
         self.saved(emission)
-        return emission.structures
+        return made
 
-    def _twice(self, facts: list[Typed], emit: Callable[[bool], Emission]) -> Emission:
-        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter."""
+    def _twice(
+        self, facts: list[Typed], emit: Callable[[bool], tuple[Emission, list[Typed]]]
+    ) -> tuple[Emission, list[Typed]]:
+        """Emit for the case that all ``facts`` hold and for the case that they do not; returns the latter's."""
         fast, slow, join = (self.blocks.new(n) for n in ("fast", "slow", "join"))
         condition = facts[0]
         for fact in facts[1:]:
             condition = self.e.binary("and", condition, fact)
         self.blocks.branch(condition, fast, slow)
         self.blocks.enter(fast)
-        emit(True)
+        _, quick = emit(True)
         self.blocks.jump(join)
+        fast = self.blocks.here
         self.blocks.enter(slow)
-        emission = emit(False)
+        emission, general = emit(False)
         self.blocks.jump(join)
+        slow = self.blocks.here
         self.blocks.enter(join)
-        return emission
+        merged = [self.blocks.fresh(v.type) for v in general]
+        for value, x, y in zip(merged, quick, general, strict=True):
+            self.blocks.phi(join, value, [(x, fast), (y, slow)])
+        return emission, merged
 
     def _bounds(self, roots: list[tuple[Value, bool]]) -> list[Value]:
         """Masks in the expressions of ``roots`` that may be found to be true everywhere."""
@@ -282,6 +314,10 @@ class CpuLowering:
         """Scratch memory for all elements of ``value``; i1 takes a byte."""
         return self.arena.allocate(value.type.size * value.type.elem.bytes)
 
+    def base(self, buffer: Buffer) -> Typed:
+        """The address of ``buffer``, computed where the code stands."""
+        return self.e.offset(self.scratch, Typed("i64", str(buffer.offset)), "i8")
+
     def store(self, value: Value) -> Stored:
         """``value`` in scratch memory, computed now if it is not there yet."""
         if value not in self.stored:
@@ -292,7 +328,7 @@ class CpuLowering:
                 emission.chunk(value, coords)
 
             lanes = self.lanes(tile_shape, value.type.elem)
-            self.loop([(value, True)], tile_shape, lanes, body)
+            self.loop([(value, True)], tile_shape, lanes, body, unroll=True)  # often a copy
         return self.stored[value]
 
     def write(self, value: Value, buffer: Buffer) -> None:
@@ -336,7 +372,7 @@ class CpuLowering:
 
     def settle_for_region(self, op: Op) -> None:
         """Before a region: store the kept values that it reads; do pending loads if it writes."""
-        inside = {v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank}
+        inside = dict.fromkeys(v for b in op.blocks for o in b.walk() for v in o.operands if v.type.rank)
         for value in inside:
             if value in self.live.depths or value in self.stored:
                 for inner in self.expression(value):

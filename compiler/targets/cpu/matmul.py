@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.core import Value
+from ...ir.types import BF16
 from ...llvm.typed import Typed, constant, vector_type
 from ...tile import matmul, shape
 from ...tile.elementwise import Constant
@@ -12,7 +13,9 @@ from .arena import Buffer
 from .chunk import llvm_element
 from .loops import Nest
 from .lower import CpuLowering, statements
+from .pack import Pack
 from .plan import dot_source
+from .processor import Processor
 
 #: Steps along the inner dimension in one iteration; more was not faster and takes longer to compile.
 UNROLL = 2
@@ -26,27 +29,35 @@ class Blocking:
     vectors: int
     lanes: int
 
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self.vectors * self.lanes
 
-def choose_blocking(m: int, n: int, element_bytes: int, vector_bytes: int) -> Blocking:
+
+def choose_blocking(m: int, n: int, element_bytes: int, processor: Processor) -> Blocking:
     """Enough accumulators to hide the latency of fma, few enough to leave registers for operands.
 
-    With 32 registers (AVX-512) 16 accumulators: two fma per cycle of latency 4 need 8. With 16 registers, 8.
+    Two fma per cycle of latency 4 need 8: of 32 registers 8 x 2 are accumulators, of 16 registers 6 x 2. The columns
+    are a power of two and divide ``n``; the rows need not divide ``m``.
     """
-    lanes = min(n, vector_bytes // element_bytes)
-    budget = 16 if vector_bytes == 64 else 8
-    vectors = min(n // lanes, 2)
-    rows = min(m, budget // vectors)
-    vectors = min(n // lanes, budget // rows)
+    lanes = max(1, min(n, processor.vector_bytes // element_bytes))
+    accumulators = 16 if processor.registers >= 32 else 12
+    rows = min(m, accumulators // min(n // lanes, 2))
+    vectors = min(n // lanes, 1 << (accumulators // rows).bit_length() - 1)
     return Blocking(rows, vectors, lanes)
 
 
 @statements(matmul.Dot)
 def dot(low: CpuLowering, op: matmul.Dot) -> None:
-    """a @ b + acc. "tf32" and "tf32x3" are computed like "ieee": in full f32."""
+    """a @ b + acc. "tf32" and "tf32x3" are computed like "ieee": in full f32.
+
+    Pairs of bf16 are multiplied by AVX512-BF16, which takes subnormal numbers for zero and rounds each sum of two.
+    """
     if not low.live.uses.get(op.result):
         return
     source = dot_source(op.a)
-    left, right = low.store(source), low.store(op.b)
+    left, right = low.store(source), low.stored[op.b]
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)
     transposed = source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
@@ -73,82 +84,111 @@ def accumulator(low: CpuLowering, acc: Value) -> Buffer:
 
 
 class _Product:
-    """The loops of one product: columns, rows, then the inner dimension, unrolled."""
+    """The loops of one product: columns, rows, then the inner dimension, unrolled.
+
+    Inner indices count units: one element, or the pair of neighbours that one instruction multiplies.
+    """
 
     def __init__(self, low: CpuLowering, op: matmul.Dot, a: Buffer, b: Buffer, c: Buffer, transposed: bool) -> None:
+        packed = op.b.op
+        if not isinstance(packed, Pack):
+            raise AssertionError("the right operand of a product is packed")
         self.low, self.e = low, low.e
         self.buffers = (a, b, c)
-        (self.m, self.k), self.n = op.a.type.shape, op.b.type.shape[1]
+        self.m, self.n = op.acc.type.shape
+        self.group = packed.group
+        self.k = op.a.type.shape[1] // self.group
         self.row_stride, self.inner_stride = (1, self.m) if transposed else (self.k, 1)
-        self.element = llvm_element(op.acc.type.elem)
+        self.factor, self.element = op.a.type.scalar, llvm_element(op.acc.type.elem)
         self.size = op.acc.type.elem.bytes
-        self.blocking = choose_blocking(self.m, self.n, self.size, low.vector_bytes)
+        self.blocking = choose_blocking(self.m, self.n, self.size, low.processor)
         self.vector = vector_type(self.element, self.blocking.lanes)
+        self.unit = self.element if self.group == 1 else f"i{8 * self.size}"
         self.nest = Nest(low.blocks)
 
     def emit(self, *, start_at_zero: bool) -> None:
         tile, nest = self.blocking, self.nest
-        width = tile.vectors * tile.lanes
-        a, b, c = (self._base(buffer) for buffer in self.buffers)
-        column, _ = nest.open(self.n // width, width)
-        b = self._move(b, column.base, 1)
-        c = self._move(c, column.base, 1)
-        row, _ = nest.open(self.m // tile.rows, tile.rows)
-        a = self._move(a, row.base, self.row_stride)
-        c = self._move(c, row.base, self.n)
+        a, b, c = (self.low.base(buffer) for buffer in self.buffers)
+        column, _ = nest.open(self.n // tile.width, tile.width)
+        b = nest.move(self.e, b, column, self.k, self.unit)
+        c = nest.move(self.e, c, column, 1, self.element)
+        rest = self.m % tile.rows
+        for first, count, rows in ((0, self.m // tile.rows, tile.rows), (self.m - rest, 1, rest)):
+            if rows:
+                row, _ = nest.open(count, rows, first)
+                self._rows(
+                    rows,
+                    nest.move(self.e, a, row, self.row_stride, self.unit),
+                    b,
+                    nest.move(self.e, c, row, self.n, self.element),
+                    start_at_zero,
+                )
+                nest.close()
+        nest.close()
+        self.low.blocks.enter(nest.levels[0].current)
+
+    def _rows(self, rows: int, a: Typed, b: Typed, c: Typed, start_at_zero: bool) -> None:
+        """``rows`` rows of one panel, in registers over the whole inner dimension."""
+        tile, nest = self.blocking, self.nest
         with nest.at(nest.depth):
-            places = [self._at(c, i * self.n + j * tile.lanes) for i, j in self._tiles()]
+            tiles = [(i, j) for i in range(rows) for j in range(tile.vectors)]
+            places = [self._at(c, i * self.n + j * tile.lanes, self.element) for i, j in tiles]
             if start_at_zero:
                 sums = [constant(self.vector, 0) for _ in places]
             else:
                 sums = [self.e.load(self.vector, p, self.size) for p in places]
         unroll = min(UNROLL, self.k)
         inner, inside = nest.open(self.k // unroll, unroll, 0, sums)
-        a = self._move(a, inner.base, self.inner_stride)
-        b = self._move(b, inner.base, self.n)
+        a = nest.move(self.e, a, inner, self.inner_stride, self.unit)
+        b = nest.move(self.e, b, inner, tile.width, self.unit)
         for step in range(unroll):
             inside = self._outer_product(a, b, step, inside)
         sums = nest.close(inside)
         with nest.at(nest.depth):
             for place, total in zip(places, sums, strict=True):
                 self.e.store(total, place, self.size)
-        nest.close()
-        nest.close()
-        self.low.blocks.enter(nest.levels[0].current)
-
-    def _tiles(self) -> list[tuple[int, int]]:
-        return [(i, j) for i in range(self.blocking.rows) for j in range(self.blocking.vectors)]
 
     def _outer_product(self, a: Typed, b: Typed, step: int, sums: list[Typed]) -> list[Typed]:
         tile, e = self.blocking, self.e
-        following = []
+        following: list[Typed] = []
         with self.nest.at(self.nest.depth):
-            columns = [
-                e.load(self.vector, self._at(b, step * self.n + j * tile.lanes), self.size) for j in range(tile.vectors)
-            ]
-            for i in range(tile.rows):
-                place = self._at(a, i * self.row_stride + step * self.inner_stride)
-                left = e.splat(e.load(self.element, place, self.size), tile.lanes)
-                for j in range(tile.vectors):
-                    total = sums[i * tile.vectors + j]
-                    following.append(self._multiply_add(left, columns[j], total))
+            columns = [self._load_columns(b, step * tile.width + j * tile.lanes) for j in range(tile.vectors)]
+            for i in range(len(sums) // tile.vectors):
+                place = self._at(a, i * self.row_stride + step * self.inner_stride, self.unit)
+                left = e.splat(e.load(self.unit, place, self.factor.bytes), tile.lanes)
+                for right in columns:
+                    following.append(self._multiply_add(left, right, sums[len(following)]))
         return following
 
+    def _load_columns(self, b: Typed, at: int) -> Typed:
+        type = vector_type(self.unit, self.blocking.lanes)
+        return self.e.load(type, self._at(b, at, self.unit), self.factor.bytes)
+
     def _multiply_add(self, x: Typed, y: Typed, z: Typed) -> Typed:
+        if self.group > 1:
+            return self._multiply_pairs(x, y, z)
         if self.element in ("float", "double"):
             return self.e.fma(x, y, z)
         return self.e.binary("add", self.e.binary("mul", x, y), z)
 
-    def _base(self, buffer: Buffer) -> Typed:
-        return self.e.offset(self.low.scratch, Typed("i64", str(buffer.offset)), "i8")
+    def _multiply_pairs(self, x: Typed, y: Typed, z: Typed) -> Typed:
+        """z + x[0] * y[0] + x[1] * y[1] in each lane of 32 bits."""
+        lanes, bits = z.lanes, 32 * z.lanes
+        factors = vector_type("bfloat" if self.factor == BF16 else "i16", 2 * lanes)
+        pairs = [(factors, self.e.function.op(f"bitcast {v} to {factors}")) for v in (x, y)]
+        if self.factor == BF16:
+            name = f"llvm.x86.avx512bf16.dpbf16ps.{bits}"
+        elif self.low.processor.int16_pairs == "dot":
+            name = f"llvm.x86.avx512.vpdpwssd.{bits}"
+        else:
+            name = {128: "llvm.x86.sse2.pmadd.wd", 256: "llvm.x86.avx2.pmadd.wd"}.get(
+                bits, "llvm.x86.avx512.pmaddw.d.512"
+            )
+            made = Typed(z.type, self.e.function.call(z.type, name, pairs))
+            return self.e.binary("add", made, z)
+        return Typed(z.type, self.e.function.call(z.type, name, [(z.type, z.name), *pairs]))
 
-    def _move(self, pointer: Typed, index: Typed, stride: int) -> Typed:
-        with self.nest.at(self.nest.depth):
-            if stride != 1:
-                index = self.e.binary("mul nuw nsw", index, Typed("i32", str(stride)))
-            return self.e.offset(pointer, index, self.element)
-
-    def _at(self, pointer: Typed, elements: int) -> Typed:
-        if not elements:
+    def _at(self, pointer: Typed, count: int, element: str) -> Typed:
+        if not count:
             return pointer
-        return self.e.offset(pointer, Typed("i64", str(elements)), self.element)
+        return self.e.offset(pointer, Typed("i64", str(count)), element)

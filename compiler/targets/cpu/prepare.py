@@ -3,66 +3,39 @@
 from __future__ import annotations
 
 from ...ir.core import Block, Function, FunctionParameter, Op, Value, uses
-from ...ir.types import F32, I32, Scalar
-from ...tile import control, elementwise, matmul, shape
+from ...tile import control, elementwise, matmul
 from .carried import offset_carried_tiles
+from .processor import Processor
+from .products import Products
 
 
-def prepare(function: Function) -> Function:
-    """A copy of ``function`` with products in f32, f64 or i32 and carried pointer tiles reduced to offsets."""
+def prepare(function: Function, processor: Processor) -> Function:
+    """A copy of ``function`` with products as ``processor`` computes them and carried pointer tiles as offsets."""
     env: dict[Value, Value] = {}
     copy = Function(function.name)
     copy.body = function.body.clone(env)
     copy.parameters = [FunctionParameter(p.name, env[p.value], p.divisibility) for p in function.parameters]
-    _rewrite(copy.body, {})
+    _rewrite(copy.body, {}, Products(copy, processor))
     fuse_accumulation(copy)
     return copy
 
 
-def _rewrite(block: Block, replaced: dict[Value, Value]) -> None:
+def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> None:
     """Rewrite operations in order; ``replaced`` maps values that got another definition."""
     before, block.ops = block.ops, []
     for op in before:
         op.map_operands(lambda v: replaced.get(v, v))
         if isinstance(op, matmul.Dot):
-            replaced[op.result] = _widen_dot(block, op)
+            replaced[op.result] = products.rewrite(block, op)
             continue
         tail: list[Op] = []
         if isinstance(op, control.For):
             op, tail = offset_carried_tiles(block, op, replaced)
         block.ops.append(op)
         for nested in op.blocks:
-            _rewrite(nested, replaced)
+            with products.inside(block, op):
+                _rewrite(nested, replaced, products)
         block.ops += tail
-
-
-# Products ------------------------------------------------------------------------------------------------------
-
-
-def _widen_dot(block: Block, op: matmul.Dot) -> Value:
-    """dot of narrow types -> dot of converted operands (and back for an f16 accumulator)."""
-    elem, acc_elem = op.a.type.scalar, op.acc.type.scalar
-    wide = I32 if elem.is_integer else F32 if elem.bits < 64 else elem
-    wide_acc = acc_elem if acc_elem.bits >= 32 else F32
-    a, b, acc = (_cast(block, x, to) for x, to in ((op.a, wide), (op.b, wide), (op.acc, wide_acc)))
-    made = matmul.Dot(a, b, acc, op.precision)
-    made.location = op.location
-    block.ops.append(made)
-    return _cast(block, made.result, acc_elem)
-
-
-def _cast(block: Block, x: Value, to: Scalar) -> Value:
-    if x.type.elem == to:
-        return x
-    if isinstance(x.op, elementwise.Constant) and not isinstance(x.op.value, bool):
-        made: Op = elementwise.Constant(x.op.value, x.type.with_elem(to))
-    elif isinstance(x.op, shape.Permute):  # keep the transposition visible to the product
-        inner = _cast(block, x.op.x, to)
-        made = shape.Permute(inner, x.op.order)
-    else:
-        made = elementwise.Cast(x, to)
-    block.ops.append(made)
-    return made.results[0]
 
 
 def fuse_accumulation(function: Function) -> None:

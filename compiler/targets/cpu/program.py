@@ -23,6 +23,7 @@ from .constants import constant_value
 from .lower import CpuLowering, statements
 from .plan import make_plan
 from .prepare import prepare
+from .processor import Processor, host_processor
 
 INFO_SYMBOL = "deuteron_info"
 
@@ -36,8 +37,8 @@ class CpuProgram:
     scratch_bytes: int
 
 
-def lower_to_llvm(function: Function, schedule: Schedule) -> CpuProgram:
-    """Lower tile IR for this computer's processor.
+def lower_to_llvm(function: Function, schedule: Schedule, processor: Processor | None = None) -> CpuProgram:
+    """Lower tile IR for this computer's processor, or for less of it: what ``processor`` says.
 
     Raises:
         UnsupportedOp: an operation has no rule on the CPU.
@@ -49,24 +50,18 @@ def lower_to_llvm(function: Function, schedule: Schedule) -> CpuProgram:
             "the cpu target needs an x86 processor with AVX2 and F16C",
             hint="run this kernel on the interpreter",
         )
-    function = prepare(function)
+    processor = processor or host_processor()
+    function = prepare(function, processor)
     module = ModuleText(machine.triple, driver.data_layout(machine))
     parameters = (
         "ptr noalias readonly %arguments, i64 %first, i64 %last, ptr noalias readonly %grid,"
         " ptr noalias align 64 %scratch, ptr noalias %status"
     )
     text = FunctionText(module, f"define void @{function.name}({parameters}) nounwind")
-    low = CpuLowering(module, text, make_plan(function), schedule, vector_bytes())
+    low = CpuLowering(module, text, make_plan(function), schedule, processor)
     _emit_entry(low, function)
     _emit_info(low)
     return CpuProgram(str(module), function.name, low.arena.size)
-
-
-def vector_bytes() -> int:
-    """Width of the widest vector registers worth using."""
-    if driver.host_has("avx512f"):
-        return 64
-    return 32 if driver.host_has("avx2") else 16
 
 
 def emit_object(program: CpuProgram) -> bytes:

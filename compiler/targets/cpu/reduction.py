@@ -12,11 +12,14 @@ from ...tile import elementwise as ops
 from ...tile import reduction
 from . import elementwise
 from .arena import Buffer
-from .chunk import Coord, Vector, llvm_element
+from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
 from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
 from .lower import CpuLowering, statements
+
+#: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
+CHAINS = 2
 
 
 def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Typed]:
@@ -95,11 +98,25 @@ def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     if not any(low.live.uses.get(r) for r in op.results):
         return
     tile_shape = op.inputs[0].type.shape
-    along = vector_axis(tile_shape) == op.axis
     lanes = 1 if _has_control(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
-    saving = low.prepare([(v, True) for v in op.inputs])
-    emission = Emission(low, lanes, saving)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]
+    made = low.run_nest(
+        [(v, True) for v in op.inputs],
+        lanes,
+        math.prod(tile_shape) // lanes,
+        lambda emission: _reduction(emission, op, buffers),
+    )
+    for result, buffer in zip(op.results, buffers, strict=True):
+        if buffer is None:
+            low.set_scalar(result, made.pop(0))
+        else:
+            low.define_stored(result, buffer)
+
+
+def _reduction(emission: Emission, op: reduction.Reduce, buffers: Sequence[Buffer | None]) -> list[Typed]:
+    """The loops; returns the results that are scalars."""
+    tile_shape, lanes = op.inputs[0].type.shape, emission.lanes
+    along = vector_axis(tile_shape) == op.axis
     coords: dict[int, Coord] = {}
     for d, n in enumerate(tile_shape):
         if d == vector_axis(tile_shape) != op.axis:
@@ -110,21 +127,14 @@ def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     accumulated = _accumulate(emission, op, coords, lanes if along else 1)
     with emission.nest.at(outer):
         if along:
-            accumulated = _across_lanes(low, op.combine, accumulated)
+            accumulated = _across_lanes(emission.low, op.combine, accumulated)
     kept = tuple(c for d, c in sorted(coords.items()))
     if along:
         # What is left has one value per outer iteration.
         kept = tuple(Coord(c.base, 0, c.level, c.divisor) for c in kept)
     _write_results(emission, op, buffers, accumulated, kept)
-    for _ in coords:
-        emission.close()
-    emission.finish()
-    low.saved(emission)
-    for result, buffer, value in zip(op.results, buffers, accumulated, strict=True):
-        if buffer is None:
-            low.set_scalar(result, value)
-        else:
-            low.define_stored(result, buffer)
+    emission.unwind(len(coords))
+    return [v for v, buffer in zip(accumulated, buffers, strict=True) if buffer is None]
 
 
 def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord], step: int) -> list[Typed]:
@@ -138,19 +148,28 @@ def _accumulate(emission: Emission, op: reduction.Reduce, outer: dict[int, Coord
         return [emission.vector(v, coords) for v in op.inputs]
 
     neutral = neutral_element(op)
-    start = 0
     if neutral is None or count == 1:
         first = chunks(Coord(Typed("i32", "0"), lane_stride, 0, 1 << 30))
         if count == 1:
             return first
-        start = 1
-    else:
-        first = [low.e.splat(neutral, emission.lanes) if emission.lanes > 1 else neutral]
-    coord, inside = emission.open(count - start, step, start=start * step, stride=lane_stride, carried=first)
-    values = chunks(coord)
+        coord, inside = emission.open(count - 1, step, start=step, stride=lane_stride, carried=first)
+        return emission.close(_combined(emission, op, inside, chunks(coord)))
+    first = [low.e.splat(neutral, emission.lanes) if emission.lanes > 1 else neutral]
+    chains = math.gcd(count, CHAINS)
+    coord, inside = emission.open(count // chains, chains * step, stride=lane_stride, carried=first * chains)
+    following: list[Typed] = []
+    for chain in range(chains):
+        at = emission.shifted(coord, Coord(Typed("i32", str(chain * step)), 0, 0, power_of_two_divisor(chain * step)))
+        following += _combined(emission, op, [inside[chain]], chunks(at))
+    total, *others = emission.close(following)
+    for other in others:
+        (total,) = _combined(emission, op, [total], [other])
+    return [total]
+
+
+def _combined(emission: Emission, op: reduction.Reduce, x: list[Typed], y: list[Typed]) -> list[Typed]:
     with emission.nest.at(emission.nest.depth):
-        following = combine(low, op.combine, [*inside, *values])
-    return emission.close(following)
+        return combine(emission.low, op.combine, [*x, *y])
 
 
 def _across_lanes(low: CpuLowering, region: Block, vectors: list[Typed]) -> list[Typed]:

@@ -16,12 +16,14 @@ from ...layout import (
     plan_matrix_access,
     plan_shared_access,
 )
+from ...layout.fragments import WARPS_PER_GROUP
 from ..simt.convert import addresses, store_registers
 from ..simt.lowering import Lowering, reach_of, rule
 from ..simt.registers import GLOBAL_POINTER, register_type
 from .machine import RULES
 from .matrices import store_matrices
-from .pipes import barrier_address, filling, leader
+from .pipes import barrier_address, filling, group_leader, leader, meet
+from .uniform import uniform_warp_bits
 
 
 @rule(Fetch, RULES)
@@ -83,11 +85,15 @@ def _bulk_copies(state: Lowering, op: Fetch, place: str) -> None:
 
 
 def _index(state: Lowering, value: Value) -> str:
-    """An index as an i32: coordinates of the copy engine have 32 bits."""
+    """An index as an i32: coordinates of the copy engine have 32 bits. A kernel that needs more stops."""
     name, bits = state.scalar(value), value.type.scalar.bits
-    if bits == 32:
-        return name
-    return state.text.op(f"{'trunc' if bits > 32 else 'sext'} i{bits} {name} to i32")
+    if bits <= 32:
+        return name if bits == 32 else state.text.op(f"sext i{bits} {name} to i32")
+    narrow = state.text.op(f"trunc i{bits} {name} to i32")
+    again = state.text.op(f"sext i32 {narrow} to i{bits}")
+    lost = state.text.op(f"icmp ne i{bits} {again}, {name}")
+    state.text.asm([], "@$0 trap;", "b", [("i1", lost)])
+    return narrow
 
 
 @rule(Put, RULES)
@@ -100,17 +106,24 @@ def _put(state: Lowering, op: Put) -> None:
     size = op.place.size * op.place.elem.bytes
     write = plan_matrix_access(layout, shared, bits) or plan_shared_access(layout, shared, bits)
     start = state.scratch(op)
+    alone = op.rows < op.place.shape[0]
+    if op.reuses:
+        # Others may still read what was in this memory, copies that were begun before among them.
+        state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", group_leader(state))])
+        state.barrier()
     for part in range(op.parts):
         first, end = part * size // op.parts, (part + 1) * size // op.parts
-        state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", leader(state))])
-        state.barrier()
+        wait = _WAIT if op.ordered else _WAIT_READ
+        state.text.asm([], f"@$0 {wait}", "b,~{memory}", [("i1", group_leader(state))])
+        meet(state, alone)
         _write_part(state, op, write, range(first, end), start)
         state.machine.publish_shared(state)
-        state.barrier()
-        _copy_part(state, op, range(first, end), start)
+        meet(state, alone)
+        _copy_part(state, op, range(first, end), start, alone)
 
 
-_WAIT_READ = "cp.async.bulk.wait_group.read 0;"
+# What was read may be overwritten; what was waited for has arrived.
+_WAIT_READ, _WAIT = "cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group 0;"
 
 
 def _write_part(state: Lowering, op: Put, write: MatrixAccess | SharedAccess, part: range, start: int) -> None:
@@ -125,30 +138,41 @@ def _write_part(state: Lowering, op: Put, write: MatrixAccess | SharedAccess, pa
             store_registers(state, op.value, group, to(number))
 
 
-def _copy_part(state: Lowering, op: Put, part: range, start: int) -> None:
+def _copy_part(state: Lowering, op: Put, part: range, start: int, alone: bool) -> None:
+    """Begin to copy what lies in ``part``; if ``alone``, the rows of this warp's group."""
     tile = op.place
     axis = contiguous_axis(tile)
     panel = _panel(tile, axis)
     order = box_order(len(op.strides), tile.rank, axis)
-    outer = [_index(state, op.offsets[d]) for d in reversed(order[:-1])]
-    inner = _index(state, op.offsets[order[-1]])
     rank = len(order)
     places = ", ".join(f"${1 + i}" for i in range(rank))
     text = f"@${2 + rank} cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [$0, {{{places}}}], [${1 + rank}];"
     constraints = ",".join(["l", *["r"] * rank, "r", "b"]) + ",~{memory}"
-    bytes_of_panel = tile.size // tile.shape[axis] * panel * tile.elem.bytes
-    speaks = leader(state)
-    for number in range(part.start // bytes_of_panel, part.stop // bytes_of_panel):
-        first = state.text.op(f"add i32 {inner}, {number * panel}") if number else inner
-        place = barrier_address(state, start + number * bytes_of_panel - part.start)
-        operands = [("ptr", f"%d{op.descriptor}"), *(("i32", c) for c in (first, *outer))]
-        state.text.asm([], text, constraints, [*operands, ("i32", place), ("i1", speaks)])
+    row_bytes = panel * tile.elem.bytes
+    bytes_of_panel = tile.size // tile.shape[axis] * row_bytes
+    speaks = group_leader(state) if alone else leader(state)
+    inner = _index(state, op.offsets[order[-1]])
+    outer = [_index(state, op.offsets[d]) for d in reversed(order[:-1])]
+    groups = uniform_warp_bits(state, [0, 0, *(op.rows << i for i in range(_group_bits(state)))]) if alone else "0"
+    for row in range(0, tile.shape[0], op.rows * (1 << _group_bits(state) if alone else 1)) if axis else (0,):
+        # Rows run along the innermost of the outer dimensions.
+        begin = state.text.op(f"add i32 {outer[0]}, {state.plus(groups, row)}") if alone else outer[0]
+        offset = state.text.op(f"mul nuw nsw i32 {state.plus(groups, row)}, {row_bytes}") if alone else "0"
+        for number in range(part.start // bytes_of_panel, part.stop // bytes_of_panel):
+            first = state.text.op(f"add i32 {inner}, {number * panel}") if number else inner
+            place = barrier_address(state, state.plus(offset, start + number * bytes_of_panel - part.start))
+            operands = [("ptr", f"%d{op.descriptor}"), *(("i32", c) for c in (first, begin, *outer[1:]))]
+            state.text.asm([], text, constraints, [*operands, ("i32", place), ("i1", speaks)])
     state.text.asm([], "@$0 cp.async.bulk.commit_group;", "b,~{memory}", [("i1", speaks)])
+
+
+def _group_bits(state: Lowering) -> int:
+    return (state.warps // WARPS_PER_GROUP).bit_length() - 1
 
 
 @rule(Drain, RULES)
 def _drain(state: Lowering, op: Drain) -> None:
-    state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", leader(state))])
+    state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", group_leader(state))])
 
 
 @rule(GridSize, RULES)

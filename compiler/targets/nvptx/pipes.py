@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Acquire, Advance, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.roles import GROUP_WARPS
 from ...gpu.scratch import BARRIER_BYTES
 from ...ir.core import Value
 from ..simt.lowering import LANES, Lowering, rule
-from .machine import RULES
+from .machine import GROUP_BARRIER, RULES
 from .uniform import lane_number, warp_number
 
 #: mbarrier.try_wait may give up before the phase has ended, so it is tried again.
@@ -125,6 +126,23 @@ def leader(state: Lowering) -> str:
     if state.in_producer:
         return state.text.op(f"icmp eq i32 {lane_number(state)}, 0")
     return state.text.op(f"icmp eq i32 {state.thread}, 0")
+
+
+def group_leader(state: Lowering) -> str:
+    """True in the first thread of each group of four warps (i1)."""
+    own = state.text.op(f"and i32 {state.thread}, {GROUP_WARPS * LANES - 1}")
+    return state.text.op(f"icmp eq i32 {own}, 0")
+
+
+def meet(state: Lowering, alone: bool) -> None:
+    """A barrier of all threads that share the work or, if ``alone``, of each group of four warps by itself."""
+    if not alone:
+        state.barrier()
+        return
+    group = state.text.op(f"lshr i32 {warp_number(state)}, {GROUP_WARPS.bit_length() - 1}")
+    number = state.text.op(f"add i32 {group}, {GROUP_BARRIER + 1}")
+    text = f"bar.sync $0, {GROUP_WARPS * LANES};"
+    state.text.asm([], text, "r,~{memory}", [("i32", number)], convergent=True)
 
 
 def _wait(state: Lowering, address: str, parity: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...ir.core import Block, Effect, Function, Op, Value
 from ..control import Condition, For, If, While, Yield
@@ -21,13 +21,16 @@ class AxisFacts:
         return unknown(value.type) if info is None else info
 
 
-def analyze(function: Function) -> AxisFacts:
-    """The axis facts of every value of ``function``, at the tile or the GPU stage."""
+def analyze(function: Function, nonnegative: Collection[Value] = ()) -> AxisFacts:
+    """The axis facts of every value of ``function``, at the tile or the GPU stage; ``nonnegative``: parameters that are
+    not below zero."""
     facts = AxisFacts()
     for parameter in function.parameters:
         info = unknown(parameter.value.type)
         promised = power_of_two_in(parameter.divisibility)
-        facts.known[parameter.value] = info._replace(divisibility=(promised,))
+        facts.known[parameter.value] = info._replace(
+            divisibility=(promised,), nonnegative=info.nonnegative or parameter.value in nonnegative
+        )
     _block(function.body, facts)
     return facts
 

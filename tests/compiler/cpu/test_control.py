@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.ir import Block, parse_type
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.targets import cpu
 from deuteron.compiler.tile import control
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import memory as m
@@ -229,3 +231,27 @@ def test_volatile_loads_happen_where_they_are_written(kernel, run):
     data, found = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
     run(kernel.function, [data, found])
     np.testing.assert_array_equal(found, np.arange(32))
+
+
+def test_the_text_of_a_loop_does_not_depend_on_where_its_values_lie(kernel):
+    """What a region reads is stored before it, in the order of the reads: not in the order of addresses."""
+
+    def text() -> str:
+        k = type(kernel)()
+        bases = [k.parameter(f"in{i}", "*f32") for i in range(8)]
+        tiles = [k.load(k.rows(base, (64,))) for base in bases]
+
+        def body(i, total):
+            for tile in tiles:
+                total = k.emit(e.Add(total, tile))
+            return total
+
+        (total,) = k.loop(*scalars(k, 0, 3, 1), [k.constant(0.0, "tile<64xf32>")], body)
+        k.store(k.rows(bases[0], (64,)), total)
+        return cpu.lower_to_llvm(k.function, Schedule()).llvm
+
+    held, texts = [], set()
+    for size in range(10):  # other objects in between, so that values lie elsewhere
+        held.append([object() for _ in range(37 * size)])
+        texts.add(text())
+    assert len(texts) == 1

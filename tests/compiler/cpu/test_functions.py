@@ -43,8 +43,9 @@ def test_optimized(functions, run, data):
 def test_narrower_vectors(functions, run, data, vector_bytes):
     """What processors without AVX-512 get; with 4 and 8 bytes the small tiles take several chunks."""
     from deuteron.compiler.targets.cpu import program
+    from deuteron.compiler.targets.cpu.processor import Processor
 
     function, arguments = data.draw(functions(steps=16))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "vector_bytes", lambda: vector_bytes)
+        patch.setattr(program, "host_processor", lambda: Processor(vector_bytes, 16))
         _compare(function, arguments, run)

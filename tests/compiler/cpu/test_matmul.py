@@ -5,8 +5,6 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import cpu
@@ -208,15 +206,3 @@ def test_pointer_tiles_of_the_loop_are_not_kept_in_memory(kernel):
     program = cpu.lower_to_llvm(matmul(kernel, 32, 64, 16), Schedule())
     tiles = 4 * (32 * 64 + 32 * 16 + 16 * 64)
     assert program.scratch_bytes <= tiles + 1024
-
-
-@given(st.sampled_from([1, 2, 8, 32]), st.sampled_from([1, 4, 16, 64]), st.sampled_from([1, 2, 16, 32]))
-@settings(max_examples=20)
-def test_blocking_covers_every_shape(m, n, k):
-    from deuteron.compiler.targets.cpu.matmul import choose_blocking
-
-    for vector_bytes in (16, 32, 64):
-        for size in (4, 8):
-            blocking = choose_blocking(m, n, size, vector_bytes)
-            assert m % blocking.rows == 0 and n % (blocking.vectors * blocking.lanes) == 0
-            assert 1 <= blocking.rows * blocking.vectors <= 16

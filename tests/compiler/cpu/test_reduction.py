@@ -155,3 +155,26 @@ def test_same_result_every_time(both):
 
     first, again = both(make, x)[0][0], both(make, x)[0][0]
     assert first.tobytes() == again.tobytes()
+
+
+@pytest.mark.parametrize("size", [1, 64, 256, 1024])
+@pytest.mark.parametrize("missing", [0, 1, 37])
+def test_masked_rows_with_and_without_a_full_mask(kernel, run, guarded, size, missing):
+    """Where the mask is true everywhere the loop runs without it: scalars from both versions meet behind them."""
+    n = max(1, size - missing)
+    x = guarded(np.random.default_rng(size + missing).integers(-9, 9, n).astype(np.float32))
+    base, count, out = kernel.parameter("x", "*f32"), kernel.parameter("n", "i32"), kernel.parameter("out", "*f32")
+    index = kernel.arange(size)
+    inside = kernel.less(index, count)
+    loaded = kernel.load(kernel.pointers(base, index), inside, kernel.constant(0.0, f"tile<{size}xf32>"))
+    (total,) = kernel.reduce(loaded, 0, lambda a, b: kernel.emit(e.Add(a, b)))
+    (largest,) = kernel.reduce(loaded, 0, lambda a, b: kernel.emit(e.Max(a, b)))
+    spread = kernel.binary(e.Sub, loaded, kernel.splat(largest, (size,)))
+    (squares,) = kernel.reduce(kernel.binary(e.Mul, spread, spread), 0, lambda a, b: kernel.emit(e.Add(a, b)))
+    for place, value in enumerate((total, largest, squares)):
+        kernel.store(kernel.pointers(out, kernel.constant(place, "i32")), value)
+    found = np.zeros(3, np.float32)
+    run(kernel.function, [x.array, n, found])
+    padded = np.zeros(size)
+    padded[:n] = x.array
+    np.testing.assert_array_equal(found, [padded.sum(), padded.max(), ((padded - padded.max()) ** 2).sum()])

@@ -61,12 +61,10 @@ def k(x_ptr, y_ptr, start, N: tl.constexpr):
         simulate(program.llvm, (1,), [*_arrays(1024), 3], 4, program.shared_bytes)
 
 
-HEAD = "define ptx_kernel void @k(i32 %a0) #0 {\nentry:\n"
-
-
 def test_unknown_instructions() -> None:
+    text = "define ptx_kernel void @k(i32 %a0) #0 {\nentry:\n  %v1 = fancy i32 %a0\n  ret void\n}\n"
     with pytest.raises(SimulationError, match="does not know 'fancy i32 %a0'"):
-        simulate(HEAD + "  %v1 = fancy i32 %a0\n  ret void\n}\n", (1,), [0], 1)
+        simulate(text, (1,), [0], 1)
 
 
 @pytest.fixture

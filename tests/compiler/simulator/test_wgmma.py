@@ -250,3 +250,25 @@ def test_warps_of_a_group_that_disagree(text, descriptor) -> None:
         simulate(str(k), (1,), [], 4, 1024)
     with pytest.raises(SimulationError, match="is not one of a group of four"):
         simulate(str(k), (1,), [], 3, 1024)
+
+
+def test_a_warp_that_leaves_its_group_alone(text) -> None:
+    k = text()
+
+    def product() -> None:
+        k.asm("wgmma.fence.sync.aligned;")
+        k.asm(
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {$0, $1, $2, $3}, $4, $5, 0, 1, 1, 0, 0;",
+            "i64 0", "i64 0", results=["float"] * 4, tied=["float 0.0"] * 4,
+        )  # fmt: skip
+        k.asm("wgmma.commit_group.sync.aligned;")
+
+    k.only(k.op(f"icmp slt i32 {k.thread()}, 96"), "some", product)
+    with pytest.raises(SimulationError, match="have not all started the same wgmma"):
+        simulate(str(k), (1,), [], 4, 1024)
+    waiting = str(k).replace(
+        "label %some_end\nsome_end:", "label %some_wait\nsome_wait:\n  WAIT\n  br label %some_end\nsome_end:"
+    )
+    wait = 'call void asm sideeffect "wgmma.wait_group.sync.aligned 0;", "~{memory}"() convergent'
+    with pytest.raises(SimulationError, match="warp 0 waits at wgmma.wait_group 0; others of its four warps"):
+        simulate(waiting.replace("WAIT", wait), (1,), [], 4, 1024)
