@@ -84,10 +84,14 @@ class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
     pipe: Value
 
 
+class Commit(Op, mnemonic="gpu.commit", effect=Effect.WRITE):
+    """The copies by threads that were begun since the last one, maybe none, are a group that can be waited for."""
+
+
 class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
-    ``pending``: for copies by threads, how many later slots may still be under way.
+    ``pending``: for copies by threads, how many later groups may still be under way.
     """
 
     pipe: Value

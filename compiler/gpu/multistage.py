@@ -13,7 +13,7 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.memory import Barrier
-from .asynchronous import Advance, Receive, Release
+from .asynchronous import Advance, Commit, Receive, Release
 from .rings import StreamMemory
 from .streams import Stream, scalar_slice
 
@@ -61,26 +61,24 @@ class _Expansion:
         return int(made.value) if isinstance(made, ew.Constant) else 1
 
     def _guarded(self, index: Value) -> list[Op]:
-        """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group."""
+        """Fetch for iteration ``index`` if there is one. Copies by threads are counted in groups, one for each turn,
+        whether there was something to copy or not."""
         env = {self.loop.body.args[0]: index}
         body = Block(ops=[op.clone(env) for op in self.needed])
         for rings in self.rings:
             body.ops += rings.fetch(env)
-            if rings.group.engine == "tma":
-                body.ops.append(Advance(rings.pipe.result))
+            body.ops.append(Advance(rings.pipe.result))
         body.ops.append(Yield(()))
         exists = ew.Compare(index, self.loop.upper, "lt")
-        counted = [Advance(r.pipe.result) for r in self.rings if r.group.engine == "cp.async"]
-        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *counted]
+        counted = any(rings.group.engine == "cp.async" for rings in self.rings)
+        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *([Commit()] if counted else [])]
 
     def _steady(self) -> None:
         """Wait, begin a later fetch, compute."""
         body = self.loop.body
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(body.args[0], distance.result)
-        # Copies by threads are counted over all pipes: each turn closes one group for each.
-        counted = sum(rings.group.engine == "cp.async" for rings in self.rings)
-        ops: list[Op] = [Receive(rings.pipe.result, (self.slots - 2) * counted) for rings in self.rings]
+        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
         ops += [Barrier(), distance, later, *self._guarded(later.result)]
         replaced: dict[Value, Value] = {}
         for rings in self.rings:

@@ -90,11 +90,14 @@ def _blocked(
 
 
 @lru_cache(maxsize=4096)
-def _coalesced(shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int) -> LinearLayout:
+def _coalesced(
+    shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int, whole: bool
+) -> LinearLayout:
     tiling = Tiling(shape)
     left = {axis: shape[axis] for axis in order}
-    # A vector so wide that threads would run out of elements only makes copies.
-    vector = min(vector, max(1, prod(shape) // (lanes * warps)))
+    if not whole:
+        # A vector so wide that threads would run out of elements only makes copies.
+        vector = min(vector, max(1, prod(shape) // (lanes * warps)))
     counts: tuple[tuple[Dimension, int], ...] = (
         ("register", vector),
         ("lane", lanes),
@@ -118,16 +121,19 @@ def coalesced(
     vector: int = 1,
     order: Sequence[int] | None = None,
     lanes: int = LANES,
+    *,
+    whole: bool = False,
 ) -> LinearLayout:
     """The blocked layout for global memory: ``vector`` elements a thread, lanes along the fastest axis first.
 
-    ``order``: axes, fastest first (default: last axis fastest). ``vector`` is lowered to what one wave of
-    threads can use and to the size of the fastest axis. Raises LayoutError unless sizes are powers of two.
+    ``order``: axes, fastest first (default: last axis fastest). ``vector`` is lowered to the size of the fastest axis
+    and, unless vectors stay ``whole``, to what one wave of threads can use. Raises LayoutError unless sizes are powers
+    of two.
     """
     for value, what in ((warps, "warps"), (vector, "vector"), (lanes, "lanes")):
         log2_exact(value, what)
     axes = row_major(len(shape)) if order is None else tuple(order)
-    return _coalesced(tuple(shape), warps, vector, axes, lanes)
+    return _coalesced(tuple(shape), warps, vector, axes, lanes, whole)
 
 
 def contiguous_registers(layout: LinearLayout, axis: int = -1) -> int:

@@ -189,7 +189,7 @@ def _thread_copies(state: Lowering, op: Fetch, place: str) -> None:
     axis = contiguous_axis(tile)
     size = tile.elem.bytes
     vector = op.width // size
-    layout = coalesced(tile.shape, state.warps, vector, (axis, 1 - axis))
+    layout = coalesced(tile.shape, state.warps, vector, (axis, 1 - axis), whole=True)
     if tile.shared is None:
         raise UnsupportedOp("a ring lies in shared memory")
     access = plan_shared_access(layout, tile.shared, tile.elem.bits)

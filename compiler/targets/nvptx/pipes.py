@@ -8,7 +8,7 @@ they follow any control flow. A phase of a "full" barrier ends when the bytes th
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Acquire, Advance, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.asynchronous import Acquire, Advance, Commit, Pipe, Receive, Release, RingBuffer, Roles, Slot
 from ...gpu.roles import GROUP_WARPS
 from ...gpu.scratch import BARRIER_BYTES
 from ...ir.core import Value
@@ -165,10 +165,12 @@ def _acquire(state: Lowering, op: Acquire) -> None:
 
 @rule(Advance, RULES)
 def _advance(state: Lowering, op: Advance) -> None:
-    cursor = filling(state, op.pipe)
-    if cursor.pipe.engine == "cp.async":
-        state.text.asm([], "cp.async.commit_group;", "~{memory}", [])
-    cursor.advance()
+    filling(state, op.pipe).advance()
+
+
+@rule(Commit, RULES)
+def _commit(state: Lowering, op: Commit) -> None:
+    state.text.asm([], "cp.async.commit_group;", "~{memory}", [])
 
 
 @rule(Receive, RULES)
