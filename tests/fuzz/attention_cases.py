@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from product_cases import DTYPES, NAMES, ROUNDING, Argument, Buffer, Case, Draw, Expected, Text, schedule
+from product_cases import NAMES, ROUNDING, Argument, Case, Draw, Expected, Text, schedule
 
 
-def attention(seed: int, draw: Draw, arch: str) -> Case:
+def attention(seed: int, draw: Draw) -> Case:
     """Softmax(Q K^T) V by blocks of keys: causal or not, keys in one loop or in a plain and a masked one."""
     d, t = draw, Text()
     kind = d.pick("f16", "bf16")
@@ -51,7 +51,9 @@ def attention(seed: int, draw: Draw, arch: str) -> Case:
         if trans:
             t(f"k = tl.trans(tl.load(k_ptr + h * skh + rn[:, None] * skm + dims[None, :] * skd{mask}))")
         else:
-            t(f"k = tl.load(k_ptr + h * skh + rn[None, :] * skm + dims[:, None] * skd{mask.replace('[:, None]', '[None, :]')})")
+            t(
+                f"k = tl.load(k_ptr + h * skh + rn[None, :] * skm + dims[:, None] * skd{mask.replace('[:, None]', '[None, :]')})"
+            )
         t(f"v = tl.load(v_ptr + h * svh + rn[:, None] * svm + dims[None, :] * svd{mask})")
         t("s = tl.dot(q, k) * scale")
         if masked:
@@ -82,10 +84,12 @@ def attention(seed: int, draw: Draw, arch: str) -> Case:
     constants = {"BM": bm, "BN": bn, "HEAD": head}
     text = t.kernel(arguments, constants)
     tags = ("attention", kind, "causal" * causal, "two loops" * (len(parts) > 1), "trans" * trans)
-    return Case(seed, text, arguments, constants, (-(-m // bm), heads, 1), schedule(d, arch), expected, tags=tags)
+    return Case(
+        seed, text, arguments, constants, (-(-m // bm), heads, 1), schedule(d, bm * (bn + head)), expected, tags=tags
+    )
 
 
-def backward(seed: int, draw: Draw, arch: str) -> Case:
+def backward(seed: int, draw: Draw) -> Case:
     """The products of a derivative: operands in both orientations, results as operands, two accumulators.
 
     For a block of rows of K and V: P = f(K Q^T), DV += P DO, DS = P * g(V DO^T), DK += DS Q; exact in f32.
@@ -136,15 +140,17 @@ def backward(seed: int, draw: Draw, arch: str) -> Case:
     constants = {"BM": bm, "BN": bn, "HEAD": head}
     tags = ("backward", kind, *(f"{name} turned" for name, flipped in turned.items() if flipped))
     text = t.kernel(arguments, constants)
-    return Case(seed, text, arguments, constants, (-(-n // bn), 1, 1), schedule(d, arch), expected, tags=tags)
+    return Case(
+        seed, text, arguments, constants, (-(-n // bn), 1, 1), schedule(d, bn * (bm + 2 * head)), expected, tags=tags
+    )
 
 
-def rows(seed: int, draw: Draw, arch: str) -> Case:
+def rows(seed: int, draw: Draw) -> Case:
     """Rows without products, or between two of them: a chain through registers or through memory."""
-    return draw.pick(_softmax, _chain)(seed, draw, arch)
+    return draw.pick(_softmax, _chain)(seed, draw)
 
 
-def _softmax(seed: int, draw: Draw, arch: str) -> Case:
+def _softmax(seed: int, draw: Draw) -> Case:
     """Row by row, in blocks: the largest element, then what it is compared with."""
     d, t = draw, Text()
     kind = d.pick("f32", "f16", "bf16")
@@ -169,10 +175,12 @@ def _softmax(seed: int, draw: Draw, arch: str) -> Case:
     expected = [Expected("y_ptr", values - values.max(1, keepdims=True), 0.0)]
     constants = {"BLOCK": block}
     text = t.kernel(arguments, constants)
-    return Case(seed, text, arguments, constants, (d.rng.randint(1, 3), 1, 1), schedule(d, arch), expected, tags=("rows",))
+    return Case(
+        seed, text, arguments, constants, (d.rng.randint(1, 3), 1, 1), schedule(d, block), expected, tags=("rows",)
+    )
 
 
-def _chain(seed: int, draw: Draw, arch: str) -> Case:
+def _chain(seed: int, draw: Draw) -> Case:
     """(A B) C: what a loop has made is an operand of the next, from registers or from the memory that it was stored to."""
     d, t = draw, Text()
     kind = d.pick("f16", "bf16")
@@ -216,7 +224,4 @@ def _chain(seed: int, draw: Draw, arch: str) -> Case:
     constants = {"BM": bm, "BN": bn, "BK": bk}
     text = t.kernel(arguments, constants)
     tags = ("chain", kind, "memory" if memory else "registers")
-    return Case(seed, text, arguments, constants, (-(-m // bm), 1, 1), schedule(d, arch), expected, tags=tags)
-
-
-__all__ = ["DTYPES", "Buffer", "attention", "backward", "rows"]
+    return Case(seed, text, arguments, constants, (-(-m // bm), 1, 1), schedule(d, bm * bn), expected, tags=tags)

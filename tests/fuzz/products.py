@@ -76,12 +76,19 @@ def compare(case: Case, after: dict[str, np.ndarray]) -> str:
         raw = got.view(np.uint8).reshape(len(got), -1) != argument.flat.view(np.uint8).reshape(len(got), -1)
         stray = raw.any(1) & ~touched
         if stray.any():
-            return f"{name}: {stray.sum()} elements changed that are none of the output, first {np.flatnonzero(stray)[0]}"
+            return (
+                f"{name}: {stray.sum()} elements changed that are none of the output, first {np.flatnonzero(stray)[0]}"
+            )
         if name in outputs:
             wrong = _differs(got[argument.start + argument.index], outputs[name])
             if wrong:
                 return f"{name}: {wrong}"
     return ""
+
+
+def reason(error: OutOfResources | UnsupportedOp) -> str:
+    """Why the compiler refuses a case, without its numbers."""
+    return error.resource if isinstance(error, OutOfResources) else error.message
 
 
 def _differs(got: np.ndarray, expected: product_cases.Expected) -> str:
@@ -102,11 +109,11 @@ def _differs(got: np.ndarray, expected: product_cases.Expected) -> str:
 
 def check(seed: int, arch: str = "90a") -> Outcome:
     """Run one small case on the simulator."""
-    case = product_cases.make(seed, arch)
+    case = product_cases.make(seed)
     try:
         wrong = compare(case, simulated(case, arch))
     except (OutOfResources, UnsupportedOp) as error:
-        return Outcome(seed, "refused", str(error).split(":")[1 if "out of" in str(error) else 0], case.tags)
+        return Outcome(seed, "refused", reason(error), case.tags)
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")
         return Outcome(seed, "failed", text, case.tags)
@@ -167,13 +174,12 @@ class Compiled:
 def compile_case(work: tuple[int, str]) -> Compiled:
     """Compile the variant that the arguments of a large case need."""
     seed, arch = work
-    case = product_cases.make(seed, arch, large=True)
+    case = product_cases.make(seed, large=True)
     try:
         kernel = compile_variant(variant_of(case, arch))
         return Compiled(seed, kernel.fitting({n: v for n, v in case.arguments.items() if isinstance(v, int)}))
     except (OutOfResources, UnsupportedOp) as error:
-        reason = str(error).split(":")[1 if "out of" in str(error) else 0]
-        return Compiled(seed, None, Outcome(seed, "refused", reason, case.tags))
+        return Compiled(seed, None, Outcome(seed, "refused", reason(error), case.tags))
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")
         return Compiled(seed, None, Outcome(seed, "failed", text, case.tags))
@@ -207,16 +213,16 @@ def launch(case: Case, kernel: CompiledKernel) -> dict[str, np.ndarray]:
     return {name: array.to_numpy() for name, array in held.items()}
 
 
-def _serve(pipe: Connection, arch: str) -> None:
+def _serve(pipe: Connection) -> None:
     """A child process: launch what comes, until None comes."""
     while (work := pipe.recv()) is not None:
-        case = product_cases.make(work.seed, arch, large=True)
+        case = product_cases.make(work.seed, large=True)
         try:
             wrong = compare(case, launch(case, work.kernel))
             pipe.send(Outcome(work.seed, "wrong" if wrong else "good", wrong, case.tags))
         except DeuteronError as error:
-            text = f"{type(error).__name__}: {error}".replace("\n", " | ")
             refused = isinstance(error, OutOfResources)
+            text = reason(error) if refused else f"{type(error).__name__}: {error}".replace("\n", " | ")
             pipe.send(Outcome(work.seed, "refused" if refused else "failed", text, case.tags))
             if "context is lost" in text:
                 os._exit(1)
@@ -225,10 +231,10 @@ def _serve(pipe: Connection, arch: str) -> None:
 class Child:
     """A process that launches, and is replaced when it dies or hangs."""
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, arch), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.busy: Compiled | None = None
@@ -253,7 +259,7 @@ def on_gpu(seeds: range, arch: str, jobs: int, children: int = 4) -> Iterator[Ou
     ready: collections.deque[Compiled] = collections.deque()
     with context.Pool(jobs) as pool:
         compiling = pool.imap_unordered(compile_case, ((seed, arch) for seed in seeds))
-        team = [Child(arch) for _ in range(children)]
+        team = [Child() for _ in range(children)]
         left = len(seeds)
         waiting = len(seeds)
         while left:
@@ -281,7 +287,7 @@ def on_gpu(seeds: range, arch: str, jobs: int, children: int = 4) -> Iterator[Ou
                     yield outcome
                     if not child.process.is_alive() or outcome.kind in ("hangs", "crashed"):
                         child.end()
-                        team[place] = Child(arch)
+                        team[place] = Child()
             wait([child.pipe for child in team if child.busy is not None], timeout=0.01)
         for child in team:
             child.end()
@@ -331,7 +337,10 @@ def main() -> int:
             refused[outcome.what] += 1
         if outcome.is_finding:
             findings[f"{outcome.kind} {outcome.what[:60]}"] += 1
-            print(f"seed {outcome.seed} [{' '.join(filter(None, outcome.tags))}] {outcome.kind}: {outcome.what[:300]}", flush=True)
+            print(
+                f"seed {outcome.seed} [{' '.join(filter(None, outcome.tags))}] {outcome.kind}: {outcome.what[:300]}",
+                flush=True,
+            )
         if done % 100 == 0:
             print(f"{done} cases, {dict(counts)}, {time.monotonic() - began:.0f} s", flush=True)
         if time.monotonic() - began > options.seconds:
@@ -347,7 +356,7 @@ def main() -> int:
 
 def show(seed: int, arch: str, target: str) -> int:
     """Print a case and run it in this process, with a traceback where it fails."""
-    case = product_cases.make(seed, arch, large=target == "cuda")
+    case = product_cases.make(seed, large=target == "cuda")
     print(case.describe())
     if target == "cuda":
         made = compile_case((seed, arch))
