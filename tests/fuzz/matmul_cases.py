@@ -129,7 +129,7 @@ class Matmul:
         plain = self.even_k and self.exact and self.walk not in ("pairs", "nested")
         self.second = plain and self.kind != "i8" and d.chance(0.15)
         self.after = d.rng.choices(["", "outside", "twice", "between", "again"], [12, 1, 2, 2, 2])[0]
-        if self.walk == "split" and self.after in ("outside", "again"):
+        if (self.walk == "split" and self.after in ("outside", "again")) or (not self.k and self.after == "outside"):
             self.after = ""
         self.tags += [self.walk, "moved" if self.moves else "computed", *(["wrap"] if self.wraps else [])]
         self.tags += [tag for tag in (self.after, "second" * self.second, "own" * self.own_loop) if tag]
