@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from product_cases import DTYPES, NAMES, ROUNDING, Argument, Buffer, Case, Draw, Expected, Text, schedule
+from product_cases import NAMES, ROUNDING, Argument, Case, Draw, Expected, Text, schedule
 
 
-def attention(seed: int, draw: Draw, arch: str) -> Case:
+def attention(seed: int, draw: Draw) -> Case:
     """Softmax(Q K^T) V by blocks of keys: causal or not, keys in one loop or in a plain and a masked one."""
     d, t = draw, Text()
     kind = d.pick("f16", "bf16")
@@ -51,7 +51,8 @@ def attention(seed: int, draw: Draw, arch: str) -> Case:
         if trans:
             t(f"k = tl.trans(tl.load(k_ptr + h * skh + rn[:, None] * skm + dims[None, :] * skd{mask}))")
         else:
-            t(f"k = tl.load(k_ptr + h * skh + rn[None, :] * skm + dims[:, None] * skd{mask.replace('[:, None]', '[None, :]')})")
+            across = mask.replace("[:, None]", "[None, :]")
+            t(f"k = tl.load(k_ptr + h * skh + rn[None, :] * skm + dims[:, None] * skd{across})")
         t(f"v = tl.load(v_ptr + h * svh + rn[:, None] * svm + dims[None, :] * svd{mask})")
         t("s = tl.dot(q, k) * scale")
         if masked:
@@ -82,10 +83,12 @@ def attention(seed: int, draw: Draw, arch: str) -> Case:
     constants = {"BM": bm, "BN": bn, "HEAD": head}
     text = t.kernel(arguments, constants)
     tags = ("attention", kind, "causal" * causal, "two loops" * (len(parts) > 1), "trans" * trans)
-    return Case(seed, text, arguments, constants, (-(-m // bm), heads, 1), schedule(d, arch), expected, tags=tags)
+    return Case(
+        seed, text, arguments, constants, (-(-m // bm), heads, 1), schedule(d, bm * (bn + head)), expected, tags=tags
+    )
 
 
-def backward(seed: int, draw: Draw, arch: str) -> Case:
+def backward(seed: int, draw: Draw) -> Case:
     """The products of a derivative: operands in both orientations, results as operands, two accumulators.
 
     For a block of rows of K and V: P = f(K Q^T), DV += P DO, DS = P * g(V DO^T), DK += DS Q; exact in f32.
@@ -97,8 +100,10 @@ def backward(seed: int, draw: Draw, arch: str) -> Case:
     bn = d.rng.choices([16, 32, 64, 128], [1, 1, 4, 2 if d.large else 0])[0]
     m, n = (d.rng.randint(1, (6 if d.large else 3) * size) for size in (bm, bn))
     arguments: dict[str, Argument] = {}
-    arrays = {name: d.filled(kind, (rows, head), 1, order=d.pick([0, 1], [0, 1], [0, 1], [1, 0]), aligned=d.chance(0.85))
-              for name, rows in (("q", m), ("g", m), ("k", n), ("v", n))}  # fmt: skip
+    arrays = {}
+    for name, rows in (("q", m), ("g", m), ("k", n), ("v", n)):
+        order = d.pick([0, 1], [0, 1], [0, 1], [1, 0])
+        arrays[name] = d.filled(kind, (rows, head), 1, order=order, aligned=d.chance(0.85))
     arrays |= {name: d.buffer("f32", (n, head), aligned=d.chance(0.85)) for name in ("x", "y")}
     for name, made in arrays.items():
         arguments |= {f"{name}_ptr": made, f"s{name}m": made.strides[0], f"s{name}d": made.strides[1]}
@@ -136,15 +141,17 @@ def backward(seed: int, draw: Draw, arch: str) -> Case:
     constants = {"BM": bm, "BN": bn, "HEAD": head}
     tags = ("backward", kind, *(f"{name} turned" for name, flipped in turned.items() if flipped))
     text = t.kernel(arguments, constants)
-    return Case(seed, text, arguments, constants, (-(-n // bn), 1, 1), schedule(d, arch), expected, tags=tags)
+    return Case(
+        seed, text, arguments, constants, (-(-n // bn), 1, 1), schedule(d, bn * (bm + 2 * head)), expected, tags=tags
+    )
 
 
-def rows(seed: int, draw: Draw, arch: str) -> Case:
+def rows(seed: int, draw: Draw) -> Case:
     """Rows without products, or between two of them: a chain through registers or through memory."""
-    return draw.pick(_softmax, _chain)(seed, draw, arch)
+    return draw.pick(_softmax, _chain)(seed, draw)
 
 
-def _softmax(seed: int, draw: Draw, arch: str) -> Case:
+def _softmax(seed: int, draw: Draw) -> Case:
     """Row by row, in blocks: the largest element, then what it is compared with."""
     d, t = draw, Text()
     kind = d.pick("f32", "f16", "bf16")
@@ -169,11 +176,13 @@ def _softmax(seed: int, draw: Draw, arch: str) -> Case:
     expected = [Expected("y_ptr", values - values.max(1, keepdims=True), 0.0)]
     constants = {"BLOCK": block}
     text = t.kernel(arguments, constants)
-    return Case(seed, text, arguments, constants, (d.rng.randint(1, 3), 1, 1), schedule(d, arch), expected, tags=("rows",))
+    return Case(
+        seed, text, arguments, constants, (d.rng.randint(1, 3), 1, 1), schedule(d, block), expected, tags=("rows",)
+    )
 
 
-def _chain(seed: int, draw: Draw, arch: str) -> Case:
-    """(A B) C: what a loop has made is an operand of the next, from registers or from the memory that it was stored to."""
+def _chain(seed: int, draw: Draw) -> Case:
+    """(A B) C: what a loop has made is an operand of the next, from registers or from where it was stored."""
     d, t = draw, Text()
     kind = d.pick("f16", "bf16")
     bm, bn, bk = d.pick(16, 64, 64, 128 if d.large else 64), d.pick(16, 32, 64), d.pick(16, 32)
@@ -192,8 +201,8 @@ def _chain(seed: int, draw: Draw, arch: str) -> Case:
     arguments |= {"M": m, "K": k, "P": p}
     t("rm = tl.program_id(0) * BM + tl.arange(0, BM)", "rn = tl.arange(0, BN)", "acc = tl.zeros((BM, BN), tl.float32)")
     t("for k0 in range(0, K, BK):")
-    t("    rk = k0 + tl.arange(0, BK)",
-      "    a = tl.load(a_ptr + rm[:, None] * sa0 + rk[None, :] * sa1, mask=(rm[:, None] < M) & (rk[None, :] < K), other=0.0)",
+    t("    rk = k0 + tl.arange(0, BK)", "    inside = (rm[:, None] < M) & (rk[None, :] < K)",
+      "    a = tl.load(a_ptr + rm[:, None] * sa0 + rk[None, :] * sa1, mask=inside, other=0.0)",
       "    b = tl.load(b_ptr + rk[:, None] * sb0 + rn[None, :] * sb1, mask=rk[:, None] < K, other=0.0)",
       "    acc = tl.dot(a, b, acc)")  # fmt: skip
     t("t_at = t_ptr + rm[:, None] * st0 + rn[None, :] * st1", f"made = acc.to(tl.{NAMES[kind]})",
@@ -208,15 +217,13 @@ def _chain(seed: int, draw: Draw, arch: str) -> Case:
     t.depth += 1
     if memory and inside:
         t(load)
-    t("c = tl.load(c_ptr + rn[:, None] * sc0 + rp[None, :] * sc1, mask=rp[None, :] < P, other=0.0)", "out = tl.dot(made, c)",
-      "tl.store(o_ptr + rm[:, None] * so0 + rp[None, :] * so1, out, mask=(rm[:, None] < M) & (rp[None, :] < P))")  # fmt: skip
+    t("c = tl.load(c_ptr + rn[:, None] * sc0 + rp[None, :] * sc1, mask=rp[None, :] < P, other=0.0)",
+      "out = tl.dot(made, c)", "inside = (rm[:, None] < M) & (rp[None, :] < P)",
+      "tl.store(o_ptr + rm[:, None] * so0 + rp[None, :] * so1, out, mask=inside)")  # fmt: skip
     t.depth -= 1
     a, b, c = (arrays[name].values() for name in "abc")
     expected = [Expected("t_ptr", a @ b, 0.0), Expected("o_ptr", a @ b @ c, 0.0)]
     constants = {"BM": bm, "BN": bn, "BK": bk}
     text = t.kernel(arguments, constants)
     tags = ("chain", kind, "memory" if memory else "registers")
-    return Case(seed, text, arguments, constants, (-(-m // bm), 1, 1), schedule(d, arch), expected, tags=tags)
-
-
-__all__ = ["DTYPES", "Buffer", "attention", "backward", "rows"]
+    return Case(seed, text, arguments, constants, (-(-m // bm), 1, 1), schedule(d, bm * bn), expected, tags=tags)

@@ -24,14 +24,13 @@ WALKS = {
 class Matmul:
     """One kernel under construction: C = f(A B), and what may be added to it."""
 
-    def __init__(self, seed: int, draw: Draw, arch: str) -> None:
-        self.seed, self.draw, self.arch = seed, draw, arch
+    def __init__(self, seed: int, draw: Draw) -> None:
+        self.seed, self.draw = seed, draw
         self.text = Text()
         self.arguments: dict[str, Argument] = {}
         self.constants: dict[str, object] = {}
         self.expected: list[Expected] = []
         self.tags: list[str] = []
-        self.schedule = schedule(draw, arch)
 
     # Sizes and types -------------------------------------------------------------------------------------------
 
@@ -68,7 +67,11 @@ class Matmul:
         if not self.even_k:
             self.k += d.pick(1, 3, 8, 16, self.bk // 2) - self.bk
             self.k = max(1, self.k)
-        tiles_m, tiles_n = (d.rng.randint(1, 6), d.rng.randint(1, 6)) if large else d.pick((1, 1), (1, 2), (2, 1), (3, 1))
+        if d.chance(0.03):
+            self.k = 0
+        tiles_m, tiles_n = (
+            (d.rng.randint(1, 6), d.rng.randint(1, 6)) if large else d.pick((1, 1), (1, 2), (2, 1), (3, 1))
+        )
         self.even = d.chance(0.3)
         self.m, self.n = self.bm * tiles_m, self.bn * tiles_n
         if not self.even:
@@ -86,6 +89,8 @@ class Matmul:
         if self.batches:
             order, shape = [0, *(axis + 1 for axis in order)], (self.batches, rows, columns)
         made = d.filled(dtype, shape, spread, order=order, aligned=d.chance(0.8))
+        if self.batches and d.chance(0.2):
+            made = made.repeated()
         self.arguments[f"{name}_ptr"] = made
         self.strides(name, made)
         return made
@@ -103,6 +108,7 @@ class Matmul:
         self.transposed: dict[str, bool] = {}
         self.types()
         self.sizes()
+        self.schedule = schedule(d, self.bm * self.bn)
         self.walk = d.pick(*WALKS)
         if self.batches and self.walk == "split":
             self.walk = "blocks"
@@ -110,13 +116,20 @@ class Matmul:
         self.wraps = not self.even and d.chance(0.25)
         self.own_loop = self.walk != "split" and not self.batches and d.chance(0.12)
         self.a = self.operand("a", self.stored_a, self.m, self.k)
-        self.b = self.operand("b", self.stored_b, self.k, self.n)
+        self.gram = not self.batches and self.stored_a == self.stored_b and d.chance(0.05)
+        if self.gram:
+            self.n = self.m
+            self.even = self.even and self.m % self.bn == 0
+            self.b = Buffer(self.a.dtype, self.a.flat, self.a.start, self.a.index.T, self.a.strides[::-1])
+            self.strides("b", self.b)
+        else:
+            self.b = self.operand("b", self.stored_b, self.k, self.n)
         self.constants |= {"BM": self.bm, "BN": self.bn, "BK": self.bk}
         self.arguments |= {"M": self.m, "N": self.n, "K": self.k}
         plain = self.even_k and self.exact and self.walk not in ("pairs", "nested")
         self.second = plain and self.kind != "i8" and d.chance(0.15)
         self.after = d.rng.choices(["", "outside", "twice", "between", "again"], [12, 1, 2, 2, 2])[0]
-        if self.walk == "split" and self.after in ("outside", "again"):
+        if (self.walk == "split" and self.after in ("outside", "again")) or (not self.k and self.after == "outside"):
             self.after = ""
         self.tags += [self.walk, "moved" if self.moves else "computed", *(["wrap"] if self.wraps else [])]
         self.tags += [tag for tag in (self.after, "second" * self.second, "own" * self.own_loop) if tag]
@@ -164,6 +177,8 @@ class Matmul:
             self.arguments["v_ptr"] = self.v = d.filled(self.kind, (self.k,), 1)
         self.views = {side: d.chance(0.2) for side in "ab"}
         self.others = {side: d.pick(", other=0.0", ", other=0.0", ", other=0") for side in "ab"}
+        if self.forms["b"] != "computed" and d.chance(0.05):
+            self.others["a"] = ", other=1"  # times a zero of B
         self.tags += [f"{side}:{form}" for side, form in self.forms.items() if form]
 
     def place(self) -> None:
@@ -186,7 +201,7 @@ class Matmul:
             t("ra = rm % M", "rb = rn % N")
         else:
             t("ra = rm", "rb = rn")
-        t("a_base = a_ptr", "b_base = b_ptr", "c_base = c_ptr")
+        t("a_base = a_ptr", f"b_base = {'a_ptr' if self.gram else 'b_ptr'}", "c_base = c_ptr")
         if self.batches:
             wide = d.pick("", ".to(tl.int64)")
             t(f"z = tl.program_id(2){wide}", "a_base += z * saz", "b_base += z * sbz", "c_base += z * scz")
@@ -241,11 +256,19 @@ class Matmul:
             case "while":
                 t("k0 = 0", "while k0 < K:")
             case "bounds":
-                low, high = d.rng.randint(0, count), d.rng.randint(0, count)
-                self.arguments.setdefault("low", low)
-                self.arguments.setdefault("high", high)
-                blocks = blocks[self.arguments["low"] : self.arguments["high"]]  # type: ignore[misc]
-                t("for k in range(low, high):", "    k0 = k * BK")
+                if "low" not in self.arguments:
+                    self.low, self.high = d.rng.randint(0, count), d.rng.randint(0, count)
+                    self.arguments["low"] = self.low
+                    if d.chance(0.5):
+                        self.arguments["high"] = self.high
+                        t("end = high")
+                    else:
+                        held = d.buffer("i32", (1,))
+                        held.flat[0] = self.high
+                        self.arguments["high_ptr"] = held
+                        t("end = tl.load(high_ptr)")
+                blocks = blocks[self.low : self.high]
+                t("for k in range(low, end):", "    k0 = k * BK")
             case "nested":
                 self.constants.setdefault("INNER", d.pick(1, 2, 3))
                 self.even_k = False
@@ -324,7 +347,10 @@ class Matmul:
             case "where":
                 t(f"{side} = tl.where({along} % 3 == 0, {side}, 0.0)")
             case "vector":
-                t(f"v{side} = tl.load(v_ptr + k0 + {along}, mask=k0 + {along} < K, other=0.0)", f"{side} = {side} * v{side}")
+                t(
+                    f"v{side} = tl.load(v_ptr + k0 + {along}, mask=k0 + {along} < K, other=0.0)",
+                    f"{side} = {side} * v{side}",
+                )
 
     # The reference ---------------------------------------------------------------------------------------------
 
@@ -391,6 +417,13 @@ class Matmul:
               "other=0.0)", "acc += r.to(tl.float32)")  # fmt: skip
             self.total = self.total + residual.values()
             self.tags.append("residual")
+        if self.after in ("", "outside", "twice") and not self.batches and d.chance(0.08):
+            # C is read before it is written.
+            self.c.flat[self.c.start + self.c.index] = d.numbers.integers(-3, 4, self.c.index.shape)
+            t("acc += tl.load(c_ptr + rm[:, None] * sc0 + rn[None, :] * sc1, "
+              "mask=(rm[:, None] < M) & (rn[None, :] < N), other=0.0).to(tl.float32)")  # fmt: skip
+            self.total = self.total + self.c.values()
+            self.tags.append("in place")
         if d.chance(0.15):
             t("acc = tl.where(acc > 0, acc, acc * 0.5)")
             self.total = np.where(self.total > 0, self.total, self.total * 0.5)
@@ -421,13 +454,21 @@ class Matmul:
         value = f"acc.to(tl.{NAMES[self.out]})"
         if name == "between":
             self.arguments["between_ptr"] = other = Buffer(
-                self.c.dtype, self.draw.poisoned(self.c.dtype, len(self.c.flat)), self.c.start, self.c.index, self.c.strides
+                self.c.dtype,
+                self.draw.poisoned(self.c.dtype, len(self.c.flat)),
+                self.c.start,
+                self.c.index,
+                self.c.strides,
             )
             if self.walk == "split":
                 other.flat[other.start + other.index] = 0
             t("b_out = between_ptr" + (" + z * scz" if self.batches else ""))
             at = "b_out + rm[:, None] * sc0 + rn[None, :] * sc1"
-            t(f"tl.atomic_add({at}, acc, mask=c_mask)" if self.walk == "split" else f"tl.store({at}, {value}, mask=c_mask)")
+            t(
+                f"tl.atomic_add({at}, acc, mask=c_mask)"
+                if self.walk == "split"
+                else f"tl.store({at}, {value}, mask=c_mask)"
+            )
             self.expect("between_ptr", self.total)
         elif self.walk == "split":
             t("tl.atomic_add(c_at, acc, mask=c_mask)")
@@ -457,6 +498,6 @@ def _flipped(text: str) -> str:
     return text.replace("[:, None]", "[\0]").replace("[None, :]", "[:, None]").replace("[\0]", "[None, :]")
 
 
-def matmul(seed: int, draw: Draw, arch: str) -> Case:
+def matmul(seed: int, draw: Draw) -> Case:
     """A random matmul kernel."""
-    return Matmul(seed, draw, arch).build()
+    return Matmul(seed, draw).build()

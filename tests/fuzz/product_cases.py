@@ -8,7 +8,7 @@ before, between and after their rows; outputs are poisoned, and what lies betwee
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import ml_dtypes
@@ -43,14 +43,14 @@ class Buffer:
     strides: tuple[int, ...]
 
     @property
-    def passed(self) -> np.ndarray:
-        """What a launch on the host's memory takes."""
-        return self.flat[self.start :]
-
-    @property
     def aligned(self) -> bool:
         """Whether the address is a multiple of 16 bytes, as the allocation is."""
         return self.start * self.flat.itemsize % 16 == 0
+
+    def repeated(self) -> Buffer:
+        """The same array with its first slice in the place of all: along the first dimension the stride is 0."""
+        index = np.broadcast_to(self.index[:1], self.index.shape)
+        return Buffer(self.dtype, self.flat, self.start, index, (0, *self.strides[1:]))
 
     def values(self) -> np.ndarray:
         """The logical array in f64."""
@@ -183,21 +183,23 @@ class Text:
         return f"{HEADER}def kernel({', '.join(names)}):\n" + "\n".join(self.lines) + "\n"
 
 
-def make(seed: int, arch: str, large: bool = False) -> Case:
-    """The case of a seed for an architecture such as ``90a``; ``large``: of a size for a real GPU."""
+def make(seed: int, large: bool = False) -> Case:
+    """The case of a seed; ``large``: of a size for a real GPU."""
     from attention_cases import attention, backward, rows
     from matmul_cases import matmul
 
     draw = Draw(seed, large)
     family = draw.rng.choices([matmul, attention, backward, rows], [14, 3, 2, 1])[0]
-    return family(seed, draw, arch)
+    return family(seed, draw)
 
 
-def schedule(draw: Draw, arch: str) -> dict[str, int | bool]:
-    """Warps (four and more most of the time, for the sake of warp groups), slots, one program for many tiles or not."""
+def schedule(draw: Draw, elements: int) -> dict[str, int | bool]:
+    """Warps (four and more most of the time, for the sake of warp groups), slots, one program for many tiles or not.
+
+    ``elements``: of the accumulators. Beyond 256 a thread a case would show nothing new but take very long.
+    """
     warps = draw.rng.choices([1, 2, 4, 8, 16], [2, 2, 8, 5, 1 if not draw.large else 2])[0]
+    while elements > 256 * 32 * warps and warps < 16:
+        warps *= 2
     stages = draw.rng.choices([1, 2, 3, 4, 5, 6], [1, 4, 5, 3, 1, 1])[0]
     return {"num_warps": warps, "num_stages": stages, "persistent": draw.chance(0.3)}
-
-
-Reference = Callable[[np.ndarray], np.ndarray]

@@ -4,10 +4,11 @@
     python tests/fuzz/products.py --show SEED [--arch 90a]
 
 ``simulated`` runs small cases on the simulator of this repository, which also finds races, deadlocks and accesses
-outside the arrays. ``cuda`` runs larger ones on the first GPU: cases are compiled in a pool of processes and launched by
-child processes, which may crash or hang without ending the sweep. A case that the compiler refuses because it lacks
+outside the arrays. ``cuda`` runs larger ones on the first GPU: cases are compiled in a pool of processes and launched
+by child processes, which may crash or hang without ending the sweep. A case that the compiler refuses because it lacks
 resources or a lowering is counted by its reason; everything else that is not the right result is a finding, and the
-exit status is 1. The suite runs a few dozen cases (tests/fuzz/test_products.py).
+exit status is 1. What the code of the cases used is counted too. The suite runs a few dozen cases
+(tests/fuzz/test_products.py).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import product_cases
 from product_cases import Buffer, Case
 
 from deuteron.compiler.errors import DeuteronError, OutOfResources, UnsupportedOp
-from deuteron.compiler.launch_recipe import Guard
+from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel, compile_variant
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
@@ -46,16 +47,34 @@ SIMULATED_SECONDS, LAUNCH_SECONDS = 300, 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: ``good``, ``refused`` or a finding, with the reason."""
+    """How a case ended: ``good``, ``refused`` or a finding, with the reason; ``uses``: names of :data:`USES`."""
 
     seed: int
     kind: str
     what: str = ""
     tags: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
 
     @property
     def is_finding(self) -> bool:
         return self.kind not in ("good", "refused")
+
+
+#: What the code of a case may use, and the PTX by which it is known.
+USES = {
+    "copy engine": "mbarrier::complete_tx",
+    "copies by threads": "cp.async.c",
+    "warp group products": "wgmma.mma_async",
+    "warp products": "mma.sync.aligned",
+    "roles": "setmaxnreg",
+    "bulk stores": "global.shared::cta",
+}
+
+
+def uses_of(text: str, recipe: LaunchRecipe) -> tuple[str, ...]:
+    """What code, as LLVM text or as PTX, uses."""
+    found = [name for name, instruction in USES.items() if instruction in text]
+    return (*found, *(["persistent"] if recipe.persistent else []), *(["guards"] if recipe.guards else []))
 
 
 def variant_of(case: Case, arch: str) -> Variant:
@@ -76,12 +95,19 @@ def compare(case: Case, after: dict[str, np.ndarray]) -> str:
         raw = got.view(np.uint8).reshape(len(got), -1) != argument.flat.view(np.uint8).reshape(len(got), -1)
         stray = raw.any(1) & ~touched
         if stray.any():
-            return f"{name}: {stray.sum()} elements changed that are none of the output, first {np.flatnonzero(stray)[0]}"
+            return (
+                f"{name}: {stray.sum()} elements changed that are none of the output, first {np.flatnonzero(stray)[0]}"
+            )
         if name in outputs:
             wrong = _differs(got[argument.start + argument.index], outputs[name])
             if wrong:
                 return f"{name}: {wrong}"
     return ""
+
+
+def reason(error: OutOfResources | UnsupportedOp) -> str:
+    """Why the compiler refuses a case, without its numbers."""
+    return error.resource if isinstance(error, OutOfResources) else error.message
 
 
 def _differs(got: np.ndarray, expected: product_cases.Expected) -> str:
@@ -102,19 +128,21 @@ def _differs(got: np.ndarray, expected: product_cases.Expected) -> str:
 
 def check(seed: int, arch: str = "90a") -> Outcome:
     """Run one small case on the simulator."""
-    case = product_cases.make(seed, arch)
+    case = product_cases.make(seed)
     try:
-        wrong = compare(case, simulated(case, arch))
+        after, program = simulated(case, arch)
+        wrong = compare(case, after)
     except (OutOfResources, UnsupportedOp) as error:
-        return Outcome(seed, "refused", str(error).split(":")[1 if "out of" in str(error) else 0], case.tags)
+        return Outcome(seed, "refused", reason(error), case.tags)
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")
         return Outcome(seed, "failed", text, case.tags)
-    return Outcome(seed, "wrong" if wrong else "good", wrong, case.tags)
+    uses = uses_of(program.llvm, program.recipe)
+    return Outcome(seed, "wrong" if wrong else "good", wrong, case.tags, uses)
 
 
-def simulated(case: Case, arch: str) -> dict[str, np.ndarray]:
-    """The arrays after a run on the simulator."""
+def simulated(case: Case, arch: str) -> tuple[dict[str, np.ndarray], PtxProgram]:
+    """The arrays after a run on the simulator, and what ran."""
     from simulator import simulate_launch
 
     variant = variant_of(case, arch)
@@ -130,8 +158,7 @@ def simulated(case: Case, arch: str) -> dict[str, np.ndarray]:
             str(made.artifacts["llvm"]), case.name, tuple(variant.signature), shared, recipe.threads // 32, recipe
         )
 
-    simulate_launch(compiled, case.grid, arguments)
-    return after
+    return after, simulate_launch(compiled, case.grid, arguments)
 
 
 def _simulate(work: tuple[int, str]) -> Outcome:
@@ -167,13 +194,12 @@ class Compiled:
 def compile_case(work: tuple[int, str]) -> Compiled:
     """Compile the variant that the arguments of a large case need."""
     seed, arch = work
-    case = product_cases.make(seed, arch, large=True)
+    case = product_cases.make(seed, large=True)
     try:
         kernel = compile_variant(variant_of(case, arch))
         return Compiled(seed, kernel.fitting({n: v for n, v in case.arguments.items() if isinstance(v, int)}))
     except (OutOfResources, UnsupportedOp) as error:
-        reason = str(error).split(":")[1 if "out of" in str(error) else 0]
-        return Compiled(seed, None, Outcome(seed, "refused", reason, case.tags))
+        return Compiled(seed, None, Outcome(seed, "refused", reason(error), case.tags))
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")
         return Compiled(seed, None, Outcome(seed, "failed", text, case.tags))
@@ -207,16 +233,17 @@ def launch(case: Case, kernel: CompiledKernel) -> dict[str, np.ndarray]:
     return {name: array.to_numpy() for name, array in held.items()}
 
 
-def _serve(pipe: Connection, arch: str) -> None:
+def _serve(pipe: Connection) -> None:
     """A child process: launch what comes, until None comes."""
     while (work := pipe.recv()) is not None:
-        case = product_cases.make(work.seed, arch, large=True)
+        case = product_cases.make(work.seed, large=True)
         try:
             wrong = compare(case, launch(case, work.kernel))
-            pipe.send(Outcome(work.seed, "wrong" if wrong else "good", wrong, case.tags))
+            uses = uses_of(str(work.kernel.asm["ptx"]), work.kernel.metadata.recipe)
+            pipe.send(Outcome(work.seed, "wrong" if wrong else "good", wrong, case.tags, uses))
         except DeuteronError as error:
-            text = f"{type(error).__name__}: {error}".replace("\n", " | ")
             refused = isinstance(error, OutOfResources)
+            text = reason(error) if refused else f"{type(error).__name__}: {error}".replace("\n", " | ")
             pipe.send(Outcome(work.seed, "refused" if refused else "failed", text, case.tags))
             if "context is lost" in text:
                 os._exit(1)
@@ -225,10 +252,10 @@ def _serve(pipe: Connection, arch: str) -> None:
 class Child:
     """A process that launches, and is replaced when it dies or hangs."""
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, arch), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.busy: Compiled | None = None
@@ -253,7 +280,7 @@ def on_gpu(seeds: range, arch: str, jobs: int, children: int = 4) -> Iterator[Ou
     ready: collections.deque[Compiled] = collections.deque()
     with context.Pool(jobs) as pool:
         compiling = pool.imap_unordered(compile_case, ((seed, arch) for seed in seeds))
-        team = [Child(arch) for _ in range(children)]
+        team = [Child() for _ in range(children)]
         left = len(seeds)
         waiting = len(seeds)
         while left:
@@ -281,7 +308,7 @@ def on_gpu(seeds: range, arch: str, jobs: int, children: int = 4) -> Iterator[Ou
                     yield outcome
                     if not child.process.is_alive() or outcome.kind in ("hangs", "crashed"):
                         child.end()
-                        team[place] = Child(arch)
+                        team[place] = Child()
             wait([child.pipe for child in team if child.busy is not None], timeout=0.01)
         for child in team:
             child.end()
@@ -323,15 +350,20 @@ def main() -> int:
         return show(options.show, options.arch, options.target)
     began, counts, refused = time.monotonic(), collections.Counter(), collections.Counter()
     findings: collections.Counter[str] = collections.Counter()
+    used: collections.Counter[str] = collections.Counter()
     seeds = range(options.first, options.first + options.cases)
     run = on_gpu if options.target == "cuda" else on_simulator
     for done, outcome in enumerate(run(seeds, options.arch, options.jobs), 1):
         counts[outcome.kind] += 1
+        used.update(outcome.uses)
         if outcome.kind == "refused":
             refused[outcome.what] += 1
         if outcome.is_finding:
             findings[f"{outcome.kind} {outcome.what[:60]}"] += 1
-            print(f"seed {outcome.seed} [{' '.join(filter(None, outcome.tags))}] {outcome.kind}: {outcome.what[:300]}", flush=True)
+            print(
+                f"seed {outcome.seed} [{' '.join(filter(None, outcome.tags))}] {outcome.kind}: {outcome.what[:300]}",
+                flush=True,
+            )
         if done % 100 == 0:
             print(f"{done} cases, {dict(counts)}, {time.monotonic() - began:.0f} s", flush=True)
         if time.monotonic() - began > options.seconds:
@@ -340,20 +372,21 @@ def main() -> int:
         print(f"{count:6} refused: {reason}")
     for what, count in findings.most_common(30):
         print(f"{count:6} {what}")
-    print(f"{sum(counts.values())} cases for {options.arch}, {options.target}, from seed {options.first}: {dict(counts)}, "
-          f"{time.monotonic() - began:.0f} s")  # fmt: skip
+    print("used by", ", ".join(f"{name}: {count}" for name, count in used.most_common()))
+    took = f"{time.monotonic() - began:.0f} s"
+    print(f"{sum(counts.values())} cases for {options.arch}, {options.target}: {dict(counts)}, {took}")
     return 1 if findings else 0
 
 
 def show(seed: int, arch: str, target: str) -> int:
     """Print a case and run it in this process, with a traceback where it fails."""
-    case = product_cases.make(seed, arch, large=target == "cuda")
+    case = product_cases.make(seed, large=target == "cuda")
     print(case.describe())
     if target == "cuda":
         made = compile_case((seed, arch))
         print(made.outcome or compare(case, launch(case, made.kernel)) or "good")  # type: ignore[arg-type]
     else:
-        print(compare(case, simulated(case, arch)) or "good")
+        print(compare(case, simulated(case, arch)[0]) or "good")
     return 0
 
 
