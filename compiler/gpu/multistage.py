@@ -84,12 +84,11 @@ class _Expansion:
         for rings in self.rings:
             ops += rings.slots(replaced)
         loads = set(self.stream.loads)
-        for op in body.ops:
-            if op not in loads:
-                op.map_operands(lambda v: replaced.get(v, v))
-                ops.append(op)
+        ops += [op for op in body.ops if op not in loads]
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
         body.ops = ops
+        for op in body.walk():  # branches read what was loaded as well
+            op.map_operands(lambda v: replaced.get(v, v))
 
 
 def _block_of(block: Block, wanted: Op) -> Block:
