@@ -21,8 +21,9 @@ make = products.product_cases.make
 
 
 #: Seeds by architecture. Of 90a also: a ring that threads fill for products of warp groups, arrays that are stored and
-#: read again, by loads and by a stream, and a ring whose slots are smaller than the repetition of the next one's swizzle.
-CASES = {"90a": (*range(48), 146, 152, 177, 902), "80": range(48, 64), "120": range(64, 72)}
+#: read again, by loads and by a stream, and a ring of slots smaller than the next one's swizzle repeats; of 120 an
+#: array without extent.
+CASES = {"90a": (*range(48), 146, 152, 177, 902), "80": range(48, 64), "120": (*range(64, 72), 300488)}
 #: Cases of one test.
 BLOCK = 8
 
