@@ -78,9 +78,7 @@ class _Expansion:
         body = self.loop.body
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(body.args[0], distance.result)
-        # Copies by threads are counted over all pipes: each turn closes one group for each.
-        counted = sum(rings.group.engine == "cp.async" for rings in self.rings)
-        ops: list[Op] = [Receive(rings.pipe.result, (self.slots - 2) * counted) for rings in self.rings]
+        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
         ops += [Barrier(), distance, later, *self._guarded(later.result)]
         replaced: dict[Value, Value] = {}
         for rings in self.rings:
