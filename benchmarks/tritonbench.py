@@ -185,6 +185,9 @@ def judge(path: Path, gpu: Gpu, scratch: Path, timing: bool) -> Row:
         if row.verdict == "equal" and timing and not tunes:
             with gpu.alone():
                 measure(row, pair)
+        if row.verdict == "wrong result" and tunes:
+            with gpu.shared():
+                excuse(row, pair["triton"])
     if row.verdict == "equal" and timing and tunes:
         with both(path, scratch) as pair, gpu.alone():
             outcomes(pair, None)
@@ -209,6 +212,17 @@ def verdict(found: dict[str, Outcome], keep: dict[str, Path]) -> tuple[str, str]
     if theirs.unsteady:
         return "unsteady by itself", f"{theirs.unsteady} under Triton; {reason}"
     return "wrong result", f"{ours.unsteady + '; ' if ours.unsteady else ''}{reason}"
+
+
+def excuse(row: Row, theirs: Process) -> None:
+    """A result that changes under Triton with the configuration chosen says nothing about another compiler's."""
+    try:
+        theirs.ask("depends_on_choice")
+        if theirs.answer():
+            row.verdict = "unsteady by itself"
+            row.detail = f"depends on the configuration chosen under Triton; {row.detail}"
+    except Gone as gone:
+        row.detail = f"{row.detail}; its configurations: {gone}"
 
 
 def _kind(ours: Outcome) -> str:

@@ -20,6 +20,7 @@ from functools import wraps
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,6 +110,27 @@ class Side:
             return "depends on uninitialised memory"
         return ""
 
+    def depends_on_choice(self) -> bool:
+        """Whether results change with the configuration that autotuning happens to choose: with all kernels in the
+        first of theirs they are not those with all in the last. A configuration that fails may take the process along.
+        """
+        assert self.module is not None, "the file has run"
+        tuned = [tuner for value in vars(self.module).values() if (tuner := _tuner_in(value))]
+        chosen = []
+        for place in (0, -1):
+            kept = [tuner.configs for tuner in tuned]
+            for tuner in tuned:
+                tuner.configs = [tuner.configs[place]]
+            try:
+                chosen.append(self._evaluate(FILLS[0]))
+            except Exception:
+                traceback.print_exc()
+                return False
+            finally:
+                for tuner, configs in zip(tuned, kept, strict=True):
+                    tuner.configs = configs
+        return any(differences(*chosen))
+
     def _evaluate(self, fill: int) -> object:
         """The result for fixed random seeds, on the host. The first call runs the file, which may draw numbers first:
         its own evaluation is not the one that counts."""
@@ -181,6 +203,13 @@ def _load(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _tuner_in(value: Any) -> Any:
+    """The autotuner among the wrappers around a kernel, of either compiler; None where there is none."""
+    while value is not None and not isinstance(getattr(value, "configs", None), list):
+        value = getattr(value, "fn", None)
+    return value
 
 
 def _seed() -> None:
