@@ -90,6 +90,13 @@ class Descriptors:
             swizzle,
         )
 
+    def ends_whole(self, op: BlockStore, axis: int) -> bool:
+        """Whether rows of the array are multiples of 16 bytes. The copy engine writes whole chunks: where a row ends
+        inside of one, it would write what lies behind (seen on an H200)."""
+        dimension = len(op.sizes) - op.value.type.rank + axis
+        size = op.value.type.elem.bytes
+        return not op.checked[dimension] or self._facts[op.sizes[dimension]].divisibility[0] * size % ALIGNMENT == 0
+
     def _signs_of(self, op: BlockLoad | BlockStore) -> list[Guard] | None:
         """Promises under which no offset that nothing checks is negative: the copy engine leaves out what lies before
         the array. None if there are none."""

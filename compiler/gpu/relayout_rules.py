@@ -191,7 +191,20 @@ def _put(state: Relayout, op: Put) -> None:
     env = {v: state.demand(v, None) for v in op.operands if v is not op.value}
     shape = op.value.type.shape
     layout = state.natural(op.value) if op.rows == shape[0] else wgmma_accumulator(shape, state.warps)
-    state.emit(op.clone({**env, op.value: state.demand(op.value, layout)}), op)
+    env[op.value] = state.demand(op.value, layout)
+    state.emit(op.clone(env, parts=_parts(op, layout)), op)
+
+
+def _parts(put: Put, layout: LinearLayout) -> int:
+    """In how many parts a box may be written: all threads must have a share of each part, by the same registers."""
+    shared = put.place.shared
+    if shared is None:
+        return 1
+    inverse, parts = shared.inverse(), put.parts
+    reach = max((inverse(flat) for flat in (*layout.flat_lane, *layout.flat_warp)), default=0)
+    while parts > 1 and reach >= put.place.size // parts:
+        parts //= 2
+    return parts
 
 
 @_rule(Roles)

@@ -20,6 +20,8 @@ from .values import SimulationError
 from .warp import Lanes, Program, Warp
 
 _ALIGNMENT = 128
+#: What a store writes at least, wherever a row ends.
+CHUNK_BYTES = 16
 _MODIFIERS = {
     "tile", "global", "shared::cluster", "shared::cta", "mbarrier::complete_tx::bytes", "multicast::cluster",
     "L2::cache_hint", "bulk_group",
@@ -137,6 +139,9 @@ def _store(statement: Statement, assembly: Assembly) -> Run:
         for lane in np.flatnonzero(lanes).tolist():
             thread = warp.agents[lane : lane + 1]
             tensor_map, elements, inside = box.find(warp, lane)
+            if tensor_map.sizes[-1] * tensor_map.array.dtype.itemsize % CHUNK_BYTES:
+                # Seen on an H200: what lies between the end of the row and that of the chunk is overwritten.
+                raise SimulationError(f"a TMA store writes {CHUNK_BYTES} bytes at once, beyond rows of other lengths")
             program, place = warp.program.reach(int(address(warp)[lane]))
             if program is not warp.program:
                 raise SimulationError("a TMA store of another program's shared memory")

@@ -33,7 +33,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import product_cases
 from product_cases import Buffer, Case
 
-from deuteron.compiler.errors import DeuteronError, OutOfResources, UnsupportedOp
+from deuteron.compiler.errors import DeuteronError, IllegalSchedule, OutOfResources, UnsupportedOp
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel, compile_variant
 from deuteron.compiler.runtime.variant.pipeline import build
@@ -105,7 +105,7 @@ def compare(case: Case, after: dict[str, np.ndarray]) -> str:
     return ""
 
 
-def reason(error: OutOfResources | UnsupportedOp) -> str:
+def reason(error: OutOfResources | UnsupportedOp | IllegalSchedule) -> str:
     """Why the compiler refuses a case, without its numbers."""
     return error.resource if isinstance(error, OutOfResources) else error.message
 
@@ -132,7 +132,7 @@ def check(seed: int, arch: str = "90a") -> Outcome:
     try:
         after, program = simulated(case, arch)
         wrong = compare(case, after)
-    except (OutOfResources, UnsupportedOp) as error:
+    except (OutOfResources, UnsupportedOp, IllegalSchedule) as error:
         return Outcome(seed, "refused", reason(error), case.tags)
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")
@@ -198,7 +198,7 @@ def compile_case(work: tuple[int, str]) -> Compiled:
     try:
         kernel = compile_variant(variant_of(case, arch))
         return Compiled(seed, kernel.fitting({n: v for n, v in case.arguments.items() if isinstance(v, int)}))
-    except (OutOfResources, UnsupportedOp) as error:
+    except (OutOfResources, UnsupportedOp, IllegalSchedule) as error:
         return Compiled(seed, None, Outcome(seed, "refused", reason(error), case.tags))
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " | ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import SharedView, Wgmma
 from ...gpu.tensorcore import WGMMA_DEPTH_BYTES
-from ...ir.core import Value
+from ...ir.core import Block, Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
 from ..simt.lowering import Lowering, rule
@@ -43,7 +43,7 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         if op.a.type.shared is not None
         else _Fragments(state, op.a, steps)
     )
-    text.asm([], "wgmma.fence.sync.aligned;", "~{memory}", [], convergent=True)
+    acc = _fence(state, op, a, acc)
     for place in range(0, len(acc), held):
         row, column = coordinates[place]
         part = slice(place, place + held)
@@ -52,6 +52,26 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
             acc[part] = _instruction(state, op, step, left, right, acc[part], (a, b))
     text.asm([], "wgmma.commit_group.sync.aligned;", "~{memory}", [], convergent=True)
     state.define(op.result, _wait(state, op.acc.type, acc))
+
+
+def _fence(state: Lowering, op: Wgmma, a: _Operand | _Fragments, acc: list[str]) -> list[str]:
+    """Registers that an instruction reads must have their values before the fence (PTX ISA, "wgmma.fence"). LLVM does
+    not know, and would compute them behind it: so they pass through it. What a loop carries is there already."""
+    word, letter = ("float", "f") if op.acc.type.is_float else ("i32", "r")
+    held = [] if isinstance(op.acc.owner, Block) else [(word, letter, v) for v in acc]
+    words = [("i32", "r", v) for v in a.words] if isinstance(a, _Fragments) else []
+    through = [*held, *words]
+    constraints = [f"={c}" for _, c, _ in through] + [str(i) for i in range(len(through))]
+    made = state.text.asm(
+        [t for t, _, _ in through],
+        "wgmma.fence.sync.aligned;",
+        ",".join([*constraints, "~{memory}"]),
+        [(t, v) for t, _, v in through],
+        convergent=True,
+    )
+    if isinstance(a, _Fragments):
+        a.words = made[len(held) :]
+    return made[: len(held)] if held else acc
 
 
 class _Operand:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.frontend import KernelSource
 from deuteron.compiler.ir import Function, parse_function, verify
-from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
+from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter import run
 from deuteron.compiler.tile.control import For
@@ -30,7 +30,7 @@ def looped(update: list[str], step: int, index: str = "i32", carried: str = "i32
         f"%r, %c = for %lo %up %step inits=[%n0, %zero] {{num_stages = 0, unroll = 1}} : {carried}, i32 "
         f"body=(%i: {index}, %n: {carried}, %count: i32) {{",
         *([block + f'padding = "zero", cache = "", eviction = ""}} : tile<1x{carried}>'] if load else []),
-        *([f'print values=[%t] {{prefix = "", hex = False}}'] if load else []),
+        *(['print values=[%t] {prefix = "", hex = False}'] if load else []),
         f"%q = addptr %p %count : *{carried}",
         "store %q %n",
         *update,
