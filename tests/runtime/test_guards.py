@@ -17,6 +17,7 @@ from deuteron.compiler.runtime.launch import compiled, launcher
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
+from deuteron.tools.tensor_descriptor import TensorDescriptor
 
 EIGHT, FOUR, SIGN = Guard("stride", "multiple", 8), Guard("stride", "multiple", 4), Guard("n", "nonnegative")
 
@@ -202,3 +203,31 @@ def test_what_is_denied_is_part_of_a_variants_identity() -> None:
     assert one.without([FOUR]).key == other.without([EIGHT]).key
     assert one.describe().endswith("for cpu without stride % 8 == 0")
     assert variant.describe().endswith("for cpu")
+
+
+def doubled(one, x, out, BLOCK: tl.constexpr):
+    tl.store(out + tl.arange(0, BLOCK) * one, x.load([0]) * 2)
+
+
+def test_guards_may_be_about_the_sizes_of_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    positive = Guard("x.size0", "positive")
+    build_cpu = pipeline._build_cpu
+
+    def with_guard(work: pipeline.Build, *rest: Any) -> None:
+        build_cpu(work, *rest)
+        work.recipe = LaunchRecipe(128, tuple({positive}.difference(work.variant.denied)))
+
+    monkeypatch.setattr(pipeline, "_build_cpu", with_guard)
+    kernel = deuteron.JITFunction(doubled)
+    for size, broken in [(4, set()), (0, {positive}), (3, set())]:
+        for way in ("launch", "bound", "run"):
+            out, args = np.ones(4, np.float32), (1, TensorDescriptor(X, [size], [1], [4]))
+            if way == "launch":
+                found = kernel[(1,)](*args, out, BLOCK=4)
+            elif way == "bound":
+                found = kernel.bound((1,), *args, out, BLOCK=4)()
+            else:
+                found = kernel.warmup(*args, out, BLOCK=4)
+                found.run((1,), args[1], out)
+            assert denied(found) == broken
+            np.testing.assert_array_equal(out, [2 * i if i < size else 0 for i in range(4)])

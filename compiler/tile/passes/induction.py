@@ -9,20 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.core import Function, Op, Value
+from ...ir.types import SCALARS
 from ..blocks import BlockLoad
 from ..control import For, Yield
 from ..elementwise import Add, Cast, Constant, Hint, IntDiv, Mul, Sub
-
-#: Differences of narrower indices may wrap.
-_INDEX_BITS = 32
 
 
 def linearize_induction(function: Function) -> Function:
     """In loops that load blocks, rewrite carried integer scalars to which every iteration adds the same amount into
     ``init + (index - lower) // step * amount``, in place.
 
-    The step is a positive constant; a ``for`` begins at ``lower``, so the division has no remainder. As everywhere,
-    differences of bounds do not overflow. What is not read any more is left to dce.
+    The step is a positive constant; a ``for`` begins at ``lower``, so the division has no remainder. What is not read
+    any more is left to dce.
     """
     for op in function.walk():
         if isinstance(op, For) and any(isinstance(inner, BlockLoad) for inner in op.body.ops):
@@ -33,8 +31,6 @@ def linearize_induction(function: Function) -> Function:
 def _linearize(loop: For) -> None:
     step, end = loop.step.op, loop.body.terminator
     if not isinstance(step, Constant) or step.value <= 0 or not isinstance(end, Yield):
-        return
-    if loop.lower.type.scalar.bits < _INDEX_BITS:
         return
     emit = _Emit(loop, int(step.value), [])
     replaced: dict[Value, Value] = {}
@@ -82,25 +78,30 @@ class _Emit:
     ops: list[Op]
 
     def after(self, init: Value, growth: list[tuple[Value, bool]]) -> Value:
-        """``init`` plus ``growth`` for every iteration before this one. All arithmetic is modulo 2 to the width."""
-        type = init.type
-        done, lower, step = self.loop.body.args[0], self.loop.lower, self.loop.step
-        if type.scalar.bits > done.type.scalar.bits:
-            done, lower, step = (self.add(Cast(v, type.scalar)) for v in (done, lower, step))
-        if not _is(self.loop.lower, 0):
-            done = self.add(Sub(done, lower))
+        """``init`` plus ``growth`` for every iteration before this one, modulo 2 to the width of its type."""
+        type, done = init.type, self._distance()
         known = _constant(growth)
         if known is not None and known % self.step == 0:
             amount = self.add(Constant(known // self.step, type))
         else:
             if self.step != 1:
-                done = self.add(IntDiv(done, step))
+                done = self.add(IntDiv(done, self.add(Constant(self.step, done.type))))
             amount = self._sum(growth)
         if done.type != type:
             done = self.add(Cast(done, type.scalar))
         if not _is(amount, 1):
             done = self.add(Mul(done, amount))
         return done if _is(init, 0) else self.add(Add(init, done))
+
+    def _distance(self) -> Value:
+        """Index minus lower bound, which is not negative and may need the sign's bit."""
+        index, lower = self.loop.body.args[0], self.loop.lower
+        if _is(lower, 0):
+            return index
+        made, bound, scalar = self.add(Sub(index, lower)), lower.op, index.type.scalar
+        if scalar.is_signed and not (isinstance(bound, Constant) and bound.value >= 0):
+            made = self.add(Cast(made, SCALARS[f"u{scalar.bits}"]))
+        return self.add(Hint(made, (self.step & -self.step,)))  # the bounds may be aligned to nothing
 
     def _sum(self, growth: list[tuple[Value, bool]]) -> Value:
         added = [term for term, subtracted in growth if not subtracted]

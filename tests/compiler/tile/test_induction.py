@@ -12,8 +12,10 @@ from deuteron.compiler.ir import Function, parse_function, verify
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter import run
+from deuteron.compiler.tile.axis import analyze
 from deuteron.compiler.tile.control import For
-from deuteron.compiler.tile.elementwise import IntDiv
+from deuteron.compiler.tile.elementwise import Add, IntDiv
+from deuteron.compiler.tile.memory import Store
 from deuteron.compiler.tile.passes import dce, fold, licm, linearize_induction
 
 LENGTH = 8
@@ -79,7 +81,8 @@ def test_values_stay(name: str, lower: int, trips: int, step: int, data: st.Data
 def test_a_value_that_nobody_reads_afterwards_is_not_carried():
     made = dce(linearize_induction(licm(looped(UPDATES["constant"], 64))))
     assert carried(made) == 1  # the result is stored; the count is not
-    assert not any(isinstance(op, IntDiv) for op in fold(made).walk()), "64 is a multiple of the step"
+    divisions = [op for op in fold(made).walk() if isinstance(op, IntDiv)]
+    assert len(divisions) == 1, "the count's: the offset grows by a multiple of the step"
 
 
 @pytest.mark.parametrize(
@@ -108,10 +111,25 @@ def test_what_is_not_linear_stays(update: list[str]):
     assert any(value in op.operands for op in loop.body.ops)
 
 
-def test_loops_without_blocks_and_narrow_indices_stay():
-    for function in (looped(UPDATES["plus"], 1, load=False), looped(UPDATES["plus"], 1, index="i8")):
-        before = len(list(function.walk()))
-        assert len(list(linearize_induction(function).walk())) == before
+def test_what_an_offset_is_a_multiple_of_stays_known():
+    made = licm(looped(UPDATES["constant"], 64))
+    first = next(op for op in made.walk() if isinstance(op, For)).inits[0]
+    facts = analyze(linearize_induction(made))
+    stored = next(op.value for op in made.walk() if isinstance(op, Store))
+    assert isinstance(stored.op, Add) and first in stored.op.operands
+    (grown,) = [v for v in stored.op.operands if v is not first]
+    assert facts[grown].divisibility == (64,)
+
+
+def test_narrow_indices_may_be_far_apart():
+    made = linearize_induction(looped(UPDATES["plus"], 50, index="i8"))
+    assert result(made, -120, 120, 3, 10)[:6] == [3, 13, 23, 33, 43, 0]
+
+
+def test_loops_without_blocks_stay():
+    function = looped(UPDATES["plus"], 1, load=False)
+    before = len(list(function.walk()))
+    assert len(list(linearize_induction(function).walk())) == before
 
 
 MATMULS = """
