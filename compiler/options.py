@@ -14,9 +14,10 @@ class Schedule:
 
     ``num_warps``: warps per program (power of two, 1-32). ``num_stages``: slots of the rings that feed matrix products,
     as far as shared memory goes; 1: no overlap of copies and products. ``persistent``: at most one program a processor
-    runs, and works on many tiles. ``maxnreg``: register cap per thread, None for the assembler's choice.
-    ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_ctas`` (programs per cluster, 1
-    only) is taken so that kernels written for Triton run. :func:`effective_options` says what changes code where.
+    runs, and works on many tiles; None leaves it to the compiler. ``maxnreg``: register cap per thread, None for the
+    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_ctas``
+    (programs per cluster, 1 only) is taken so that kernels written for Triton run. :func:`effective_options` says what
+    changes code where.
 
     Raises:
         DeuteronError: a value is outside its range.
@@ -25,7 +26,7 @@ class Schedule:
     num_warps: int = 4
     num_stages: int = 3
     num_ctas: int = 1
-    persistent: bool = False
+    persistent: bool | None = None
     maxnreg: int | None = None
     enable_fp_fusion: bool = True
     debug: bool = False

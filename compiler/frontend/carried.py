@@ -15,7 +15,7 @@ from ..language.tensor import tensor
 from ..tile.control import Yield
 from .dispatch import execute
 from .exits import boundary, catch_break, catch_continue, compile_region
-from .frame import Frame, Scope, Undefined
+from .frame import Frame, LastIndex, Scope, Undefined
 from .merging import ANY, Meeting, as_leaf, common_tile, joins, same_constant, shown
 from .names import HIDDEN, LEFT, RETURNED, VALUE
 
@@ -27,16 +27,17 @@ class Carried:
 
     Their types are those before the loop; a plain number that the body turns into something else takes the body's type,
     for which the body is compiled once more. ``index`` is the loop's own variable, which is carried where it was
-    defined before: it keeps its last value.
+    defined before: it keeps its last value. What is left of a loop above is not: its name begins anew.
     """
 
     def __init__(self, frame: Frame, body: list[ast.stmt], index: str | None) -> None:
         self.frame = frame
         self.body = body
         self.index = index
+        stored = assigned_names(body) | ({index} if index else set())
+        frame.scope |= {n: _INDEX for n in stored if isinstance(frame.scope.get(n), LastIndex)}
         self.outer = dict(frame.scope)
         self.end: Scope = {}
-        stored = assigned_names(body) | ({index} if index else set())
         self.names = [n for n in self.outer if n in stored and _can_carry(self.outer[n])]
         self.types = {n: [common_tile(n, x, x) for x in leaves_of(self.outer[n])] for n in self.names}
         self.lost: Scope = {}
@@ -140,6 +141,12 @@ class Carried:
         self.frame.scope.update(self.lost)
         for name in self.names:
             self.frame.scope[name] = _rebuild(self.outer[name], parts)
+
+    def finish_index(self, last: Callable[[], tensor]) -> None:
+        """Define the loop's variable behind it, unless it had a value before or the body gives it another one."""
+        defined = not isinstance(self.outer.get(self.index or "", _INDEX), Undefined)
+        if self.index and not defined and self.index not in assigned_names(self.body):
+            self.frame.scope[self.index] = LastIndex(last)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,14 @@ class Undefined:
 
     why: str
     hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastIndex:
+    """The variable of a loop that is over. Hardly any kernel reads it again, so ``compute`` makes its value, at the
+    point of insertion, where one does. Without an iteration the value is not specified, as in Triton."""
+
+    compute: Callable[[], tensor]
 
 
 #: Statements that one compilation may execute, inlined calls and unrolled loops included. A kernel takes hundreds.
@@ -88,6 +96,9 @@ class Frame:
         if isinstance(value, Undefined):
             error = UnknownName(f"{name!r} is not defined here: {value.why}", hint=value.hint)
             raise self.located(error, node)
+        if isinstance(value, LastIndex):
+            with self.at(node):
+                return value.compute()
         return value
 
     def _global(self, node: ast.Name) -> object:

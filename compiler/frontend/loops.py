@@ -98,6 +98,11 @@ class _Counter:
     step: tensor
     shown: Callable[[tensor], tensor]
 
+    def last(self) -> tensor:
+        """The index of the last iteration, as the program sees it, of a loop that ran to its end."""
+        steps = arithmetic.floordiv(arithmetic.sub(arithmetic.sub(self.upper, self.lower), 1), self.step)
+        return self.shown(arithmetic.add(self.lower, arithmetic.mul(steps, self.step)))
+
 
 def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
     if not isinstance(node.target, ast.Name):
@@ -119,6 +124,7 @@ def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
     hints = (loop.num_stages or 0, loop.loop_unroll_factor or 1)
     bounds = (counter.lower.value, counter.upper.value, counter.step.value)
     carried.finish(frame.builder.emit(control.For(*bounds, carried.inits(), *hints, body)).results)
+    carried.finish_index(counter.last)
 
 
 def _counter(loop: dynamic_range) -> _Counter:
@@ -164,6 +170,7 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
     inits = (counter.lower.value, *carried.inits(), *exits.inits())
     results = frame.builder.emit(control.While(inits, before, body)).results
     carried.finish(results[1:])
+    carried.finish_index(lambda: counter.shown(arithmetic.sub(tensor(results[0]), counter.step)))
     exits.finish(frame, results)
 
 

@@ -13,7 +13,7 @@ from ..language.promotion import type_of_number
 from ..language.structure import Structure, parts_of, rebuilt, same_form
 from ..language.tensor import tensor
 from ..tile import control
-from .frame import Frame, Scope, Undefined
+from .frame import Frame, LastIndex, Scope, Undefined
 from .names import DOUBTFUL, FLAGS, HIDDEN, LEFT, RETURNED, VALUE
 
 
@@ -227,6 +227,11 @@ def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool) -> 
             continue
         if any(missing):
             joined[name] = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
+            continue
+        if any(isinstance(side, LastIndex) for side in sides):
+            joined[name] = Undefined(
+                "it counts a loop in one branch of the 'if' above", "give it a value before the 'if'"
+            )
             continue
         undefined = next((side for side in sides if isinstance(side, Undefined)), None)
         joined[name] = undefined if undefined else meeting.join(name, *sides)

@@ -168,12 +168,13 @@ class SharedView(Op, mnemonic="gpu.shared_view"):
 
 
 class Roles(Op, mnemonic="gpu.roles", effect=Effect.CONTROL):
-    """The end of a kernel whose warps do different things: one more group of four warps runs ``producer``, in one warp
-    of it; the others run ``consumer``.
+    """The end of a kernel whose warps do different things: the first of ``producer_warps`` more warps runs
+    ``producer``, the usual ones run ``consumer``.
 
     ``producer_registers`` and ``consumer_registers``: per thread from here on (setmaxnreg); 0 leaves them as they are.
     """
 
+    producer_warps: int
     producer_registers: int
     consumer_registers: int
     producer: Block

@@ -79,7 +79,7 @@ class Descriptors:
             return None
         sizes = [self._host(op.sizes[d]) if op.checked[d] else UNBOUNDED for d in order]
         strides = [self._host(op.strides[d]) for d in order]
-        if None in sizes or None in strides:
+        if not all(map(_can_be_positive, [*sizes, *strides])):
             return None
         return TensorMap(
             base,
@@ -131,6 +131,13 @@ class Descriptors:
 def _positive(made: TensorMap) -> list[Guard]:
     """Sums and products of positive numbers are positive."""
     return [Guard(name, "positive") for e in (*made.sizes, *made.strides) for name in _names(e)]
+
+
+def _can_be_positive(expression: HostExpression | None) -> bool:
+    """Whether ``expression`` is positive where its names are: none of its numbers is below 1."""
+    if isinstance(expression, tuple):
+        return _can_be_positive(expression[1]) and _can_be_positive(expression[2])
+    return expression > 0 if isinstance(expression, int) else expression is not None
 
 
 def _names(expression: HostExpression) -> list[str]:

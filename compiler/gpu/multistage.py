@@ -78,20 +78,17 @@ class _Expansion:
         body = self.loop.body
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(body.args[0], distance.result)
-        # Copies by threads are counted over all pipes: each turn closes one group for each.
-        counted = sum(rings.group.engine == "cp.async" for rings in self.rings)
-        ops: list[Op] = [Receive(rings.pipe.result, (self.slots - 2) * counted) for rings in self.rings]
+        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
         ops += [Barrier(), distance, later, *self._guarded(later.result)]
         replaced: dict[Value, Value] = {}
         for rings in self.rings:
             ops += rings.slots(replaced)
         loads = set(self.stream.loads)
-        for op in body.ops:
-            if op not in loads:
-                op.map_operands(lambda v: replaced.get(v, v))
-                ops.append(op)
+        ops += [op for op in body.ops if op not in loads]
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
         body.ops = ops
+        for op in body.walk():  # branches read what was loaded as well
+            op.map_operands(lambda v: replaced.get(v, v))
 
 
 def _block_of(block: Block, wanted: Op) -> Block:

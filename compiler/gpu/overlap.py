@@ -11,7 +11,7 @@ from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
-from .legality import has_room_for
+from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent
 from .roles import GROUP_WARPS, expand_roles
@@ -31,8 +31,10 @@ def structure(work: GpuWork) -> None:
 
 
 def persist(work: GpuWork) -> None:
-    """Where the schedule asks for it, a loop over the programs of the grid."""
-    if work.schedule.persistent:
+    """A loop over the programs of the grid, where the schedule asks for it or, if it says nothing, where that pays."""
+    asked = work.schedule.persistent
+    work.persistent = _pays(work) if asked is None else asked
+    if work.persistent:
         make_persistent(work.function)
 
 
@@ -43,14 +45,15 @@ def find_streams(work: GpuWork) -> None:
     slots = work.schedule.num_stages
     work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
     if not work.streams:
-        work.function = make_persistent(work.plain) if work.schedule.persistent else work.plain
+        work.persistent = bool(work.schedule.persistent)
+        work.function = make_persistent(work.plain) if work.persistent else work.plain
         work.guards = ()
 
 
 def write_back(work: GpuWork) -> None:
     """Results leave through the copy engine, where there is one."""
     if work.streams and "tma" in work.target.features:
-        put_results(work.function, work.descriptors, work.schedule.persistent)
+        put_results(work.function, work.descriptors, work.persistent)
 
 
 def fill_rings(work: GpuWork) -> None:
@@ -59,8 +62,8 @@ def fill_rings(work: GpuWork) -> None:
         return
     if _specialises(work):
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-        work.has_roles = expand_roles(work.function, work.streams, moves_registers)
-    if not work.has_roles:
+        work.producer_warps = expand_roles(work.function, work.streams, moves_registers)
+    if not work.producer_warps:
         expand_multistage(work.function, work.streams)
     work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
 
@@ -80,6 +83,16 @@ def _specialises(work: GpuWork) -> bool:
     """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
     block has room for that group."""
     warps = work.schedule.num_warps
-    dots = [op for op in work.function.walk() if isinstance(op, Dot)]
-    groups = [choose_warp_group(dot, work.target, warps) for dot in dots]
+    groups = [choose_warp_group(dot, work.target, warps) for dot in _dots(work)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
+
+
+def _pays(work: GpuWork) -> bool:
+    """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
+    itself. Where there are more products, as in attention, programs may take unequal times."""
+    several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
+    return several and len(_dots(work)) == 1 and _specialises(work) and not traits_of(work.function).atomics
+
+
+def _dots(work: GpuWork) -> list[Dot]:
+    return [op for op in work.function.walk() if isinstance(op, Dot)]

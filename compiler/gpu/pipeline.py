@@ -16,7 +16,6 @@ from .homes import Costs, Homes
 from .legality import require_legal
 from .overlap import expand, fill_rings, find_streams, persist, structure, write_back
 from .relayout import Relayout
-from .roles import GROUP_WARPS
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
 from .work import GpuWork
@@ -45,9 +44,9 @@ def place(work: GpuWork) -> None:
     """Give everything in shared memory its place, and say what a launch has to do."""
     made = work.function
     allocation = allocate(made, work.target)
-    threads = 32 * (work.schedule.num_warps + (GROUP_WARPS if work.has_roles else 0))
+    threads = 32 * (work.schedule.num_warps + work.producer_warps)
     maps = tuple(work.descriptors.maps) if work.streams else ()
-    recipe = LaunchRecipe(threads, work.guards, maps, work.schedule.persistent)
+    recipe = LaunchRecipe(threads, work.guards, maps, work.persistent)
     work.function = work.placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
 
 

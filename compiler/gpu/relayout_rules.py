@@ -198,7 +198,7 @@ def _put(state: Relayout, op: Put) -> None:
 def _roles(state: Relayout, op: Roles) -> None:
     producer = state.nested(op.producer, [], [])
     consumer = state.nested(op.consumer, [], [])
-    state.emit(Roles(op.producer_registers, op.consumer_registers, producer, consumer), op)
+    state.emit(Roles(op.producer_warps, op.producer_registers, op.consumer_registers, producer, consumer), op)
 
 
 # Control flow ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
+from ..tile.matmul import Dot
 from ..tile.memory import Barrier
 from ..tile.passes import dce
 from ..tile.shape import Permute
@@ -23,36 +24,47 @@ from .streams import Group, Stream
 #: Warps of a group: what setmaxnreg and wgmma are made for.
 GROUP_WARPS = 4
 PRODUCER_REGISTERS = 24
+#: Registers of a thread that an accumulator may have while two programs of eight warps fit a processor.
+CROWDED_REGISTERS = 96
 #: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MOST_REGISTERS = 255
 
 
-def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool) -> bool:
-    """Give every stream of ``function`` to a producer group, in place.
+def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool) -> int:
+    """Give every stream of ``function`` to a producer, in place; returns the number of its warps.
 
-    Returns False, and leaves the function as it is, where the producer would need results of the computation or an
-    engine that is not the copy engine.
+    Returns 0, and leaves the function as it is, where the producer would need results of the computation or an engine
+    that is not the copy engine.
     """
     warps = function.num_warps or GROUP_WARPS
     if any(group.engine != "tma" for stream in streams for group in stream.groups):
-        return False
+        return 0
     memory = StreamMemory(readers=warps)
     rings = {ring.group: ring for stream in streams for ring in memory.of(stream)}
     producer = _producer(function, streams, rings, memory)
     if producer is None:
-        return False
+        return 0
     for stream in streams:
         _consume(stream, rings)
-    registers = _registers(warps) if moves_registers else (0, 0)
-    roles = Roles(*registers, producer, Block(ops=function.body.ops))
+    added = producer_warps(function)
+    registers = _registers(warps) if moves_registers and warps > GROUP_WARPS else (0, 0)
+    roles = Roles(added, *registers, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
-    return True
+    return added
+
+
+def producer_warps(function: Function) -> int:
+    """Warps of a producer. One is enough to copy, but only a whole group can give its registers to the consumers, as
+    several groups of those need; and registers are shared out as if there were whole groups (seen of ptxas 13.0). So
+    one warp is better only where the accumulators of a single group leave no room for a second program otherwise."""
+    warps = function.num_warps or GROUP_WARPS
+    largest = max((op.acc.type.size for op in function.walk() if isinstance(op, Dot)), default=0)
+    crowded = largest // (32 * warps) >= CROWDED_REGISTERS
+    return 1 if warps == GROUP_WARPS and crowded else GROUP_WARPS
 
 
 def _registers(warps: int) -> tuple[int, int]:
     """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
-    if warps <= GROUP_WARPS:
-        return 0, 0
     threads = 32 * (warps + GROUP_WARPS)
     first = min(_MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
     left = first * threads - PRODUCER_REGISTERS * 32 * GROUP_WARPS

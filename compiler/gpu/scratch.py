@@ -28,6 +28,8 @@ from .reduction import bits_of, plan_reduction
 #: Shared memory that may be spent on keeping neighbours apart: little enough not to cost occupancy.
 SMALL_BYTES = 2 * 1024
 ROTATION_BYTES = 32 * 1024
+#: Larger tiles are converted part by part: barriers cost less than rings with fewer slots.
+CONVERSION_BYTES = 64 * 1024
 ALIGNMENT = 16
 #: Alignment of tiles that the copy engine writes or wgmma reads: a swizzle repeats every 1024 bytes (PTX ISA).
 TILE_ALIGNMENT = 1024
@@ -173,7 +175,7 @@ def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad
     if op.to.shared is not None:
         return plan_local_store(_layout(op.x), op.to.shared, bits)
     source, result = _layout(op.x), _layout(op.result)
-    plan = plan_conversion(source, result, bits)
+    plan = plan_conversion(source, result, bits, CONVERSION_BYTES)
     if isinstance(plan, SharedMemory):
         return plan_operand(source, result, bits) or plan
     return plan

@@ -17,9 +17,10 @@ from .streams import Stream
 class GpuWork:
     """``function`` is what the next step takes; steps change or replace it.
 
-    ``limit``: slots that a ring may have at most. ``plain``: the function without block accesses, for those that have
-    no use of them. ``streams`` and the ``descriptors`` of their boxes are found before they are expanded. ``placed``:
-    the function once its shared memory has places.
+    ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limit``: slots that a
+    ring may have at most. ``plain``: the function without block accesses, for those that have no use of them.
+    ``streams`` and the ``descriptors`` of their boxes are found before they are expanded. ``placed``: the function once
+    its shared memory has places.
     """
 
     function: Function
@@ -32,7 +33,8 @@ class GpuWork:
     placed: GpuFunction = field(init=False)
     streams: list[Stream] = field(default_factory=list)
     guards: tuple[Guard, ...] = ()
-    has_roles: bool = False
+    producer_warps: int = 0
+    persistent: bool = False
 
     @property
     def slots(self) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from .values import Array, SimulationError
 
 _MOST_IN_BOX = 256
+_MOST_ELEMENTS = 1 << 32
 _ALIGNMENT = 16
 
 
@@ -33,6 +34,8 @@ class SimulatedTensorMap:
         item = self.array.dtype.itemsize
         if not 1 <= len(self.sizes) == len(self.strides) == len(self.box) <= 5:
             raise SimulationError("a tensor map has one to five sizes, and as many strides and extents of its box")
+        if not all(1 <= size <= _MOST_ELEMENTS for size in self.sizes):
+            raise SimulationError(f"a tensor map cannot have the sizes {self.sizes}: 1 to 2^32")
         if self.strides[-1] != 1 or any(s * item % _ALIGNMENT for s in self.strides[:-1]):
             raise SimulationError(
                 f"a tensor map cannot have the strides {self.strides}: 1, the others 16 bytes' multiples"

@@ -146,7 +146,7 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
         wanted = bool if name in ("enable_fp_fusion", "debug", "persistent") else int
-        optional = name == "maxnreg" and value is None
+        optional = name in ("maxnreg", "persistent") and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
     made: Schedule = replace(base, **options)  # type: ignore[arg-type]

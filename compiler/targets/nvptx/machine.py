@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
+from ...gpu.asynchronous import Roles
 from ...gpu.ops import VectorLoad, VectorStore
 from ...ir.core import Op
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
@@ -52,7 +53,7 @@ class PtxMachine(simt.SimtTarget):
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
         """``.reqntid`` and, where the schedule asks for it, ``.maxnreg``."""
         attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
-        if state.launched_threads != state.threads:
+        if any(isinstance(op, Roles) and op.consumer_registers for op in state.source.body.ops):
             # setmaxnreg shares out the registers of one block: all that a processor has.
             attributes.append('"nvvm.minctasm"="1"')
         if state.schedule.maxnreg is not None:

@@ -67,7 +67,7 @@ CASES = [
     ("tl.store(x, 0.0, boundary_check=(0,))", "belongs to block pointers", "mask="),
     ("tl.store(p, tl.zeros((8, 16), tl.float32))", "does not fit a block of shape [16, 16]", ""),
     ("tl.load(p, cache_modifier='.xx')", "cache", ""),
-    ("tl.atomic_add(p, 1.0)", "needs a pointer", ""),
+    ("tl.atomic_add(p, 1.0)", "takes a tensor as 'pointer'", ""),
     ("p + 1", "a block pointer<16x16xf32> cannot be combined", "tl.advance"),
     ("p += n", "cannot be combined", "tl.advance"),
     ("p.offsets", "a block pointer has no attribute 'offsets'", "advance"),

@@ -90,6 +90,27 @@ CASES = [
         "y",
     ),
     (
+        "for i in range(n): pass\n    if n > 3:\n        for i in range(2): pass\n    z = i",
+        errors.UnknownName,
+        "counts a loop in one branch",
+        "before the 'if'",
+        "i",
+    ),
+    (
+        "for i in range(n): pass\n    for j in range(n):\n        z = i\n        i = j",
+        errors.UnknownName,
+        "counts another loop above",
+        "another name",
+        "i",
+    ),
+    (
+        "for i in range(n):\n        i = 2 * i\n    z = i",
+        errors.UnknownName,
+        "only inside the loop",
+        "before the loop",
+        "i",
+    ),
+    (
         "for i in tl.static_range(3):\n        if n > i: break\n        y = i\n    z = y",
         errors.UnknownName,
         "may skip its definition",

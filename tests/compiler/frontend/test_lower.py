@@ -82,6 +82,50 @@ def kernel(out, n):
     assert out.tolist() == [sum(range(2, 9, 3)), b, 97531, 3]
 
 
+def test_index_of_the_last_iteration_is_known_behind_a_loop():
+    out = np.zeros(8, np.int32)
+    text = """
+@triton.jit
+def kernel(out, n, m):
+    for i in range(n):
+        tl.store(out + 7, i)
+    tl.store(out, i)
+    for i in range(n, 2 * n, m):
+        tl.store(out + 7, i)
+    tl.store(out + 1, i)
+    for j in range(n - 1, -1, -2):
+        tl.store(out + 7, j)
+    tl.store(out + 2, j)
+    for k in range(2, 20, 3):
+        if k > n:
+            break
+    tl.store(out + 3, k)
+    if n > 3:
+        tl.store(out + 4, k + j)
+    for outer in range(2):
+        for inner in range(outer, n, 2):
+            tl.store(out + 7, inner)
+        tl.store(out + 5 + outer, inner)
+"""
+    execute(text, out, 10, 4, signature={"out": "*i32", "n": "i32", "m": "i32"})
+    last = [range(10)[-1], range(10, 20, 4)[-1], range(9, -1, -2)[-1], 11]
+    assert out[:7].tolist() == [*last, last[3] + last[2], range(0, 10, 2)[-1], range(1, 10, 2)[-1]]
+
+
+def test_index_that_nobody_reads_behind_the_loop_costs_nothing():
+    text = """
+@triton.jit
+def kernel(out, n):
+    for i in range(n):
+        tl.store(out + i, i)
+    for i in range(n):
+        tl.store(out + i, i)
+"""
+    loops = [op for op in lower(KernelSource.from_text(HEAD + text, "kernel"), {"out": "*i32", "n": "i32"}, {}).walk()]
+    assert not [op for op in loops if op.mnemonic in ("div", "sub")]
+    assert [op.inits for op in loops if op.mnemonic == "for"] == [(), ()]
+
+
 def test_number_becomes_the_type_that_the_loop_gives_it():
     out = np.zeros(1, np.float32)
     text = """

@@ -80,7 +80,7 @@ def test_places_in_shared_memory_are_comments() -> None:
     for text in (compiled("allocate"), compiled(None)):
         rings = re.findall(r"gpu\.ring .*// at (\d+), (\d+) bytes$", text, re.MULTILINE)
         assert rings == [("0", str(4 * 128 * 64 * 2)), (str(4 * 128 * 64 * 2), str(4 * 64 * 256 * 2))]
-        assert re.search(r"^// 384 threads, \d+ bytes of shared memory$", text, re.MULTILINE)
+        assert re.search(r"^// 384 threads, \d+ bytes of shared memory, persistent$", text, re.MULTILINE)
         assert "// guard K > 0" in text
     assert compiled(None) == compiled("verify")
 

@@ -104,7 +104,7 @@ def test_rejected_code_shows_the_assemblers_log() -> None:
 
 
 def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> None:
-    sample = matmul("fp32", (512, 512, 512), (256, 256, 16), 8)
+    sample = matmul("fp32", (512, 512, 512), (256, 256, 256), 8)
     with pytest.raises(OutOfResources, match="shared memory.*the target has 101376"):
         sample.gpu("cuda:86")
 

@@ -6,6 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from deuteron.compiler.ir import print_function
+
 DTYPES = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16, "fp32": np.float32}
 
 
@@ -132,3 +134,35 @@ def dropout(x_ptr, y_ptr, seed, N: tl.constexpr):
     interpreter.run(sample.tile(), (1,), [x, wanted, 123])
     np.testing.assert_allclose(y, wanted, rtol=1e-6)
     assert 0.6 < np.count_nonzero(y) / 512 < 0.9
+
+
+SUMS_BESIDE_PRODUCTS = """
+def sums(a, b, c, s, K, N: tl.constexpr, BK: tl.constexpr):
+    i, j, k = tl.arange(0, 16), tl.arange(0, N), tl.arange(0, BK)
+    acc, total = tl.zeros([16, N], tl.float32), tl.zeros([N], tl.float32)
+    before = tl.zeros([BK, N], tl.float16)
+    for first in range(0, K, BK):
+        tile = tl.load(b + (first + k)[:, None] * N + j[None, :])
+        acc = tl.dot(tl.load(a + i[:, None] * K + (first + k)[None, :]), tile, acc)
+        if first % (2 * BK) == 0:
+            total += tl.sum(tile.to(tl.float32), 0) - tl.sum(before.to(tl.float32), 0)
+        before = tile
+    tl.store(c + i[:, None] * N + j[None, :], acc)
+    tl.store(s + j, total)
+"""
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize("depth", [32, 160])
+def test_tiles_of_a_ring_are_read_in_branches_and_carried_too(from_text, simulated, rng, target, depth) -> None:
+    n, step = 32, 32
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((16, depth), (depth, n)))
+    c, s = np.zeros((16, n), np.float32), np.zeros(n, np.float32)
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "s": "*fp32:16", "K": "i32:16"}
+    sample = from_text(SUMS_BESIDE_PRODUCTS, signature, {"N": n, "BK": step}, 2)
+    assert "gpu.slot" in print_function(sample.gpu(target))
+    simulated(sample.program(target), (1,), [a, b, c, s, depth])
+    sums = b.astype(np.float64).reshape(-1, step, n).sum(1)
+    exact = sums[::2].sum(0) - sums[1:-1:2].sum(0)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=1e-3)
+    np.testing.assert_allclose(s, exact, atol=1e-3)

@@ -1,0 +1,59 @@
+"""A seeded part of the sweep over kernels around matrix products, and tests that it would notice a mistake."""
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+
+def _load(name):
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+products = _load("products")
+make = products.product_cases.make
+
+
+@pytest.mark.parametrize(
+    ("arch", "first", "count"), [("90a", first, 8) for first in range(0, 48, 8)] + [("80", 48, 16), ("120", 64, 8)]
+)
+def test_random_products_are_those_of_float64(arch, first, count):
+    for seed in range(first, first + count):
+        outcome = products.check(seed, arch)
+        assert not outcome.is_finding, f"{outcome}\n{make(seed).describe()}"
+
+
+MISTAKES = {
+    "a row that is not stored": ("c_mask = (rm[:, None] < M)", "c_mask = (rm[:, None] < M - 1)"),
+    "a row too many": ("c_mask = (rm[:, None] < M)", "c_mask = (rm[:, None] < M + 1)"),
+    "a step of K left out": ("k0 = k * BK", "k0 = (k + 1) * BK"),
+    "the accumulator does not begin at zero": ("acc = tl.zeros((BM, BN)", "acc = tl.full((BM, BN), 1"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_wrong_kernel_is_noticed(mistake, monkeypatch):
+    old, new = MISTAKES[mistake]
+
+    def broken(seed):
+        case = make(seed)
+        return replace(case, text=case.text.replace(old, new))
+
+    wanted = [seed for seed in range(100) if old in make(seed).text and make(seed).expected[-1].values.size][:4]
+    monkeypatch.setattr(products.product_cases, "make", broken)
+    assert any(products.check(seed, "90a").is_finding for seed in wanted)
+
+
+def test_cases_use_all_that_there_is():
+    used = set()
+    for seed in range(60):
+        used.update(products.check(seed, "90a").uses)
+        if used >= {*products.USES, "persistent", "guards"}:
+            return
+    pytest.fail(f"only {used}")
