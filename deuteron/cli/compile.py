@@ -51,7 +51,10 @@ def compile_kernel(
     dtype: Annotated[str, typer.Option(help="What pointers without a type point to.")] = "f32",
     num_warps: Annotated[int | None, typer.Option(help="Warps of a program on a GPU.")] = None,
     num_stages: Annotated[int | None, typer.Option(help="Slots of the rings that feed products on a GPU.")] = None,
-    persistent: Annotated[bool, typer.Option("--persistent", help="A program works on many tiles on a GPU.")] = False,
+    persistent: Annotated[
+        bool | None,
+        typer.Option("--persistent/--no-persistent", help="A GPU program works on many tiles; --no-persistent: one."),
+    ] = None,
     maxnreg: Annotated[int | None, typer.Option(help="Most registers of a thread on a GPU.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Keep tl.device_assert.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
@@ -67,13 +70,13 @@ def compile_kernel(
     from deuteron.compiler.source.assume import assume  # lazy: help starts without the compiler
 
     source = read_kernel(kernel)
-    schedule = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+    schedule = {"num_warps": num_warps, "num_stages": num_stages, "persistent": persistent, "maxnreg": maxnreg}
     found = assume(
         source,
         signature=parse_pairs(signature or (), "--signature"),
         constexprs={name: parse_value(value) for name, value in parse_pairs(constexpr or (), "--constexpr").items()},
         schedule={name: value for name, value in schedule.items() if value is not None}
-        | {name: True for name, given in (("debug", debug), ("persistent", persistent)) if given},
+        | ({"debug": True} if debug else {}),
         dtype=dtype,
     )
     stage = emit.value if emit else ("asm" if target == "cpu" else "ptx")

@@ -63,16 +63,20 @@ def load_scalar(low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | N
 
     if mask is None or mask.name == "true":
         return read()
+    return _read_where(low, mask, read, other or constant(llvm_element(elem), 0))
+
+
+def _read_where(low: CpuLowering, condition: Typed, read: Callable[[], Typed], fallback: Typed) -> Typed:
+    """What ``read`` emits, executed where the scalar ``condition`` is true, else ``fallback``."""
     blocks = low.blocks
     before, active, after = blocks.here, blocks.new("active"), blocks.new("after")
-    blocks.branch(mask, active, after)
+    blocks.branch(condition, active, after)
     blocks.enter(active)
     made = read()
     blocks.jump(after)
     last = blocks.here
     blocks.enter(after)
-    result = blocks.fresh(llvm_element(elem), "m")
-    fallback = other or constant(llvm_element(elem), 0)
+    result = blocks.fresh(fallback.type, "m")
     blocks.phi(after, result, [(made, last), (fallback, before)])
     return result
 
@@ -87,8 +91,14 @@ def _load_vector(emission: Emission, base: Typed, elem: Element, mask: Typed | N
         (mask.type, mask.name),
         (other.type, other.name),
     ]
-    made = e.function.call(type, f"llvm.masked.load.{overload_name(type)}.p0", operands)
-    return emission.from_memory(Typed(type, made), elem)
+
+    def read() -> Typed:
+        return Typed(type, e.function.call(type, f"llvm.masked.load.{overload_name(type)}.p0", operands))
+
+    # Processors suppress the fault of a lane that is off in a page that is not mapped, but in microcode, which takes
+    # hundreds of cycles. Rows behind the end of an array are off as a whole: they need no access.
+    some = e.function.call("i1", f"llvm.vector.reduce.or.v{emission.lanes}i1", [(mask.type, mask.name)])
+    return emission.from_memory(_read_where(emission.low, Typed("i1", some), read, other), elem)
 
 
 # Stores --------------------------------------------------------------------------------------------------------

@@ -94,6 +94,19 @@ def test_masked_off_elements_of_vectors_are_other(kernel, run, n):
     np.testing.assert_array_equal(found, np.where(np.arange(64) < n, data, -np.arange(64, dtype=np.float32)))
 
 
+def test_vectors_whose_lanes_are_all_off_are_not_loaded(kernel):
+    """In pages that are not mapped they would cost hundreds of cycles: a branch goes around each."""
+    copy_kernel(kernel, "f32", 16)
+    lines = cpu.lower_to_llvm(kernel.function, Schedule()).llvm.splitlines()
+    loads = [number for number, line in enumerate(lines) if "= call" in line and "llvm.masked.load" in line]
+    assert loads
+    for number in loads:
+        label = next(line.removesuffix(":") for line in reversed(lines[:number]) if line.endswith(":"))
+        (branch,) = (line for line in lines if f"label %{label}," in line)
+        condition = branch.partition("br i1 ")[2].partition(",")[0]
+        assert any(line.strip().startswith(f"{condition} = call i1 @llvm.vector.reduce.or") for line in lines)
+
+
 @pytest.mark.parametrize("stride", [-2, -1, 0, 1, 2, 3])
 def test_constant_strides(kernel, run, stride):
     """out[s * i] = x[s * i + 1] for a stride that is known: a progression, contiguous for one stride only."""
