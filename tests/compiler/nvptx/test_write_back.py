@@ -1,0 +1,64 @@
+"""Results of products on their way to memory, and operands on their way to warp groups: what an H200 showed wrong."""
+
+import re
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.target import Target
+from deuteron.compiler.targets.nvptx import emit_ptx
+
+PRODUCT = """
+def product(a, b, c, M, N, K, sa, sb, sc, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SCALE: tl.constexpr):
+    rm = tl.program_id(0) * BM + tl.arange(0, BM)
+    rn = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        rk = start + tl.arange(0, BK)
+        x = tl.load(a + rm[:, None] * sa + rk[None, :], mask=(rm[:, None] < M) & (rk[None, :] < K), other=0.0)
+        y = tl.load(b + rk[:, None] * sb + rn[None, :], mask=(rk[:, None] < K) & (rn[None, :] < N), other=0.0)
+        acc = tl.dot(x * SCALE, y, acc)
+    tl.store(c + rm[:, None] * sc + rn[None, :], acc, mask=(rm[:, None] < M) & (rn[None, :] < N))
+"""
+
+
+def sample(
+    from_text, columns: str = "i32:16", warps: int = 4, scale: int = 1, block: tuple[int, int, int] = (64, 64, 32)
+):
+    sizes = {"M": "i32", "N": columns, "K": "i32", "sa": "i32:16", "sb": "i32:16", "sc": "i32:16"}
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", **sizes}
+    return from_text(PRODUCT, signature, dict(zip(("BM", "BN", "BK"), block, strict=True)) | {"SCALE": scale}, warps)
+
+
+@pytest.mark.parametrize(("columns", "whole"), [("i32:16", True), ("i32", False)])
+def test_the_copy_engine_writes_rows_that_are_whole_chunks(from_text, columns: str, whole: bool) -> None:
+    made, target = sample(from_text, columns), Target.parse("cuda:90a")
+    ptx = emit_ptx(made.program(), target, made.schedule)
+    assert ("bulk_group" in ptx) == whole
+    assert "cp.async.bulk.tensor.2d.shared::cluster" in ptx
+
+
+@pytest.mark.parametrize(("warps", "columns"), [(4, 112), (8, 112), (16, 112), (4, 99), (16, 99)])
+def test_every_part_of_a_box_is_written_by_all_groups(from_text, simulated, warps: int, columns: int) -> None:
+    """With 16 warps the groups share out rows and columns."""
+    rng = np.random.default_rng(7)
+    m, k, stride = 120, 40, 128
+    a = rng.integers(-3, 4, (m, 48)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, stride)).astype(np.float16)
+    c = np.full((m, stride), 77, np.float32)
+    kind = "i32:16" if columns % 16 == 0 else "i32"
+    made = sample(from_text, kind, warps, block=(128, 128, 32))
+    simulated(made, (1, 1), [a, b, c, m, columns, k, 48, stride, stride])
+    wanted = np.full_like(c, 77)
+    wanted[:, :columns] = a[:, :k].astype(np.float32) @ b[:, :columns].astype(np.float32)
+    np.testing.assert_array_equal(c, wanted)
+
+
+def test_computed_operands_pass_through_the_fence(from_text) -> None:
+    """What LLVM computes behind wgmma.fence an instruction may read too early."""
+    fences = re.findall(
+        r'asm sideeffect "wgmma\.fence\.sync\.aligned;", "([^"]*)"', sample(from_text, scale=2).program().llvm
+    )
+    assert fences and all(f.count("=r") == 64 * 32 // 128 // 2 for f in fences)
+    plain = re.findall(r'asm sideeffect "wgmma\.fence\.sync\.aligned;", "([^"]*)"', sample(from_text).program().llvm)
+    assert plain and not any("=r" in f for f in plain)
