@@ -1,63 +1,25 @@
-"""Launch recipes on a real GPU, with hand-written kernels: what the driver passes on and what the hardware copies."""
+"""Launch recipes on a real GPU: what the driver passes on and what the hardware copies."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import deuteron
+import deuteron.language as tl
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.launch_recipe import LaunchRecipe, TensorMap
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
+from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.signature import parse_argument_type
+from deuteron.compiler.target import Target
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
-
-# One warp copies a box of 8 rows of 8 f32 at (row, column) through shared memory to `out`.
-COPY_BOX = (
-    HEADER
-    + """
-.visible .entry copy_box(.param .u64 x, .param .u64 out, .param .u32 m, .param .u32 n, .param .u32 stride,
-                         .param .u32 row, .param .u32 column, .param .align 64 .b8 box[128])
-{
-    .reg .pred %first, %done;
-    .reg .b32 %thread, %row, %column, %bar, %tile, %from;
-    .reg .b64 %out, %map, %state, %offset, %value;
-    .shared .align 128 .b8 tile[256];
-    .shared .align 8 .b64 bar;
-    mov.u32 %thread, %tid.x;
-    ld.param.u32 %row, [row];
-    ld.param.u32 %column, [column];
-    ld.param.u64 %out, [out];
-    mov.u32 %bar, bar;
-    mov.u32 %tile, tile;
-    setp.eq.u32 %first, %thread, 0;
-    @!%first bra READY;
-    mbarrier.init.shared::cta.b64 [%bar], 1;
-    fence.proxy.async.shared::cta;
-    mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%bar], 256;
-    mov.b64 %map, box;
-    cvta.param.u64 %map, %map;
-    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
-        [%tile], [%map, {%column, %row}], [%bar];
-READY:
-    bar.sync 0;
-WAIT:
-    mbarrier.try_wait.parity.shared::cta.b64 %done, [%bar], 0;
-    @!%done bra WAIT;
-    shl.b32 %from, %thread, 3;
-    cvt.u64.u32 %offset, %from;
-    add.u64 %out, %out, %offset;
-    add.u32 %from, %from, %tile;
-    ld.shared.b64 %value, [%from];
-    st.global.b64 [%out], %value;
-    ret;
-}
-"""
-)
 
 # The first program stores the three trailing parameters, the launched grid's x and the cluster's x.
 TELL_GRID = (
@@ -93,22 +55,30 @@ def kernel(name: str, ptx: str, types: dict[str, str], recipe: LaunchRecipe) -> 
     return CompiledKernel(metadata, {n: parse_argument_type(t) for n, t in types.items()}, {"ptx": ptx}, None)
 
 
-def copy_box(padding: str = "zero") -> CompiledKernel:
-    types = {"x": "*f32", "out": "*f32", **dict.fromkeys(("m", "n", "stride", "row", "column"), "i32")}
-    box = TensorMap("x", "f32", ("m", "n"), ("stride", 1), (8, 8), 0, padding)
-    return kernel("copy_box", COPY_BOX, types, LaunchRecipe(32, descriptors=(box,)))
+@deuteron.jit
+def product(a, b, out, M, N, K, stride, BLOCK: tl.constexpr):
+    """``out`` (M, N) = ``a`` (M, K) times ``b`` (K, N); rows are ``stride`` elements apart in all of them."""
+    left = tl.make_tensor_descriptor(a, (M, K), (stride, 1), (BLOCK, BLOCK))
+    right = tl.make_tensor_descriptor(b, (K, N), (stride, 1), (BLOCK, BLOCK))
+    row, column = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        sums = tl.dot(left.load((row, k)), right.load((k, column)), sums)
+    rows, columns = row + tl.arange(0, BLOCK)[:, None], column + tl.arange(0, BLOCK)[None, :]
+    tl.store(out + rows * stride + columns, sums, mask=(rows < M) & (columns < N))
 
 
-@pytest.mark.parametrize(("name", "text"), [("copy_box", COPY_BOX), ("tell_grid", TELL_GRID)])
-def test_the_kernels_of_this_file_assemble(name: str, text: str) -> None:
-    """On any machine with an assembler."""
-    from deuteron.compiler.options import Schedule
-    from deuteron.compiler.target import Target
-    from deuteron.compiler.targets import nvptx
+def tiles(m: int, n: int) -> tuple[int, int]:
+    return -(-m // 64), -(-n // 64)
 
-    if nvptx.find_ptxas() is None:
-        pytest.skip("no ptxas here")
-    assert nvptx.assemble(text, Target.parse("cuda:90a"), Schedule()).image
+
+def test_the_product_of_this_file_has_descriptors() -> None:
+    """On any machine: the tests below would show nothing about descriptors without them."""
+    arrays = [np.zeros((64, 64), np.float16), np.zeros((64, 64), np.float16), np.zeros((64, 64), np.float32)]
+    bound, schedule = product.bind((*arrays, 64, 64, 64, 64), {"BLOCK": 64})
+    variant = specialize(product, bound, schedule).variant
+    made = build(replace(variant, target=Target.parse("cuda:90a")))
+    assert [d.base for d in made.recipe.descriptors] == ["a", "b", "out"]
 
 
 @pytest.fixture
@@ -120,27 +90,26 @@ def gpu() -> Any:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("m", "n", "stride"), [(64, 40, 40), (13, 11, 12), (3, 100, 104)])
-@pytest.mark.parametrize("padding", ["zero", "nan"])
-def test_the_hardware_copies_what_the_recipe_says(gpu: Any, m: int, n: int, stride: int, padding: str) -> None:
-    host = np.random.default_rng(m).standard_normal((m, stride)).astype(np.float32)
-    x, out = gpu.array(host), gpu.empty((8, 8), "f32")
-    made = copy_box(padding)
-    for row, column in ((0, 0), (2, 5), (m - 3, n - 2), (-2, -1)):
-        made.run((1,), x, out, m, n, stride, row, column)
-        expected = np.full((8, 8), 0 if padding == "zero" else np.nan, np.float32)
-        for i in range(8):
-            for j in range(8):
-                if 0 <= row + i < m and 0 <= column + j < n:
-                    expected[i, j] = host[row + i, column + j]
-        np.testing.assert_array_equal(out.to_numpy(), expected)
+@pytest.mark.parametrize(("m", "n", "k", "stride"), [(64, 64, 64, 64), (13, 96, 70, 104), (200, 130, 129, 136)])
+def test_the_hardware_copies_what_the_recipe_says(gpu: Any, m: int, n: int, k: int, stride: int) -> None:
+    """Elements between the rows are NaN, which a copy beyond an extent would bring into the sums."""
+    rng = np.random.default_rng(m)
+    left, right = np.full((m, stride), np.nan, np.float16), np.full((k, stride), np.nan, np.float16)
+    left[:, :k], right[:, :n] = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
+    out = gpu.array(np.full((m, stride), 7, np.float32))
+    product[tiles(m, n)](gpu.array(left), gpu.array(right), out, m, n, k, stride, BLOCK=64)
+    expected = np.full((m, stride), 7, np.float32)
+    expected[:, :n] = left[:, :k].astype(np.float64) @ right[:, :n].astype(np.float64)
+    np.testing.assert_array_equal(out.to_numpy(), expected)
 
 
 @pytest.mark.gpu
 def test_a_stride_that_the_hardware_cannot_take(gpu: Any) -> None:
-    x, out = gpu.empty((64, 64), "f32"), gpu.empty((8, 8), "f32")
+    box = TensorMap("x", "f32", ("m", "n"), ("stride", 1), (8, 8), 0)
+    types = {"x": "*f32", "m": "i32", "n": "i32", "stride": "i32"}
+    made = kernel("tell_grid", TELL_GRID, types, LaunchRecipe(32, descriptors=(box,)))
     with pytest.raises(LaunchError, match="'x' .* its stride stride along axis 0 is 3 elements, 12 bytes"):
-        copy_box().run((1,), x, out, 8, 3, 3, 0, 0)
+        made.run((1,), gpu.empty((64, 64), "f32"), 8, 3, 3)
 
 
 @pytest.mark.gpu
@@ -159,17 +128,17 @@ def test_launches_are_captured_in_a_graph(gpu: Any) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("this torch has no CUDA")
-    x = torch.arange(4096, device="cuda", dtype=torch.float32).reshape(64, 64)
-    outs = [torch.zeros(8, 8, device="cuda") for _ in range(2)]
-    made = copy_box()
-    made.run((1,), x, outs[0], 64, 64, 64, 0, 0)  # loads the kernel
+    x = torch.randint(-3, 4, (64, 64), device="cuda").half()
+    unit = torch.eye(64, device="cuda", dtype=torch.float16)
+    outs = [torch.zeros(64, 64, device="cuda") for _ in range(2)]
+    product[(1, 1)](x, unit, outs[0], 64, 64, 64, 64, BLOCK=64)  # loads the kernel
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for i, out in enumerate(outs):
-            made.run((1,), x, out, 64, 64, 64, 8 * i, 4)
+        product[(1, 1)](x, unit, outs[0], 64, 64, 64, 64, BLOCK=64)
+        product[(1, 1)](x, x, outs[1], 64, 64, 64, 64, BLOCK=64)  # makes descriptors while it captures
     x += 1
     graph.replay()
     torch.cuda.synchronize()
-    for i, out in enumerate(outs):
-        assert torch.equal(out, x[8 * i : 8 * i + 8, 4:12])
+    assert torch.equal(outs[0], x.float())
+    assert torch.equal(outs[1], (x.double() @ x.double()).float())
