@@ -36,23 +36,26 @@ class Descriptors:
         self.maps: list[TensorMap] = []
         self._facts = facts
         self._hopeful = analyze(function, self.parameters.keys())
-        self._signs: dict[Guard, None] = {}
+        self._promises: dict[Guard, None] = {}
         loops = (op for op in function.walk() if isinstance(op, For))
         self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """Sizes and strides of a descriptor are positive, and offsets that nothing checks are not negative."""
-        return tuple(dict.fromkeys([*self._signs, *(guard for made in self.maps for guard in _positive(made))]))
+        """Sizes and strides of a descriptor are positive, offsets that nothing checks are not negative, and rows that
+        are written end with a whole chunk."""
+        return tuple(dict.fromkeys([*self._promises, *(guard for made in self.maps for guard in _positive(made))]))
 
     def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None = None) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
         can be none. ``rows``: how many of the first axis one copy moves, if not all."""
         made = self._tensor_map(op, axis, swizzle, rows)
-        signs = self._signs_of(op)
-        if made is None or signs is None or self.denied.intersection([*signs, *_positive(made)]):
+        signs, ends = self._signs_of(op), self._ends_of(op, axis)
+        if made is None or signs is None or ends is None:
             return -1
-        self._signs.update(dict.fromkeys(signs))
+        if self.denied.intersection([*signs, *ends, *_positive(made)]):
+            return -1
+        self._promises.update(dict.fromkeys([*signs, *ends]))
         if made not in self.maps:
             self.maps.append(made)
         return self.maps.index(made)
@@ -90,12 +93,18 @@ class Descriptors:
             swizzle,
         )
 
-    def ends_whole(self, op: BlockStore, axis: int) -> bool:
-        """Whether rows of the array are multiples of 16 bytes. The copy engine writes whole chunks: where a row ends
-        inside of one, it would write what lies behind (seen on an H200)."""
-        dimension = len(op.sizes) - op.value.type.rank + axis
-        size = op.value.type.elem.bytes
-        return not op.checked[dimension] or self._facts[op.sizes[dimension]].divisibility[0] * size % ALIGNMENT == 0
+    def _ends_of(self, op: BlockLoad | BlockStore, axis: int) -> list[Guard] | None:
+        """Promises under which rows of an array that is written are multiples of 16 bytes; None if there are none. The
+        copy engine writes whole chunks: where a row ends inside of one, it would write what lies behind (seen on an
+        H200)."""
+        if isinstance(op, BlockLoad):
+            return []
+        dimension, step = len(op.sizes) - op.value.type.rank + axis, ALIGNMENT // op.value.type.elem.bytes
+        size = op.sizes[dimension]
+        if not op.checked[dimension] or self._facts[size].divisibility[0] % step == 0:
+            return []
+        name = self.parameters.get(size)
+        return None if name is None else [Guard(name, "multiple", step)]
 
     def _signs_of(self, op: BlockLoad | BlockStore) -> list[Guard] | None:
         """Promises under which no offset that nothing checks is negative: the copy engine leaves out what lies before

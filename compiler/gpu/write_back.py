@@ -71,8 +71,6 @@ def _put(op: BlockStore, descriptors: Descriptors, warps: int, reuses: bool, ord
     swizzle = widest_swizzle(shape[axis] * elem.bytes)
     if not swizzle or op.cache or op.eviction:
         return None
-    if not descriptors.ends_whole(op, axis):
-        return None
     rows = copy_rows(shape, axis, warps)
     number = descriptors.add(op, axis, swizzle, rows)
     if number < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.gpu import STEPS, lower_to_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function, verify
+from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.options import Schedule
-from deuteron.compiler.runtime.variant.pipeline import Build, make_tile
+from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.target import Target
 
@@ -83,6 +85,16 @@ def test_places_in_shared_memory_are_comments() -> None:
         assert re.search(r"^// 384 threads, \d+ bytes of shared memory, persistent$", text, re.MULTILINE)
         assert "// guard K > 0" in text
     assert compiled(None) == compiled("verify")
+
+
+def test_rows_that_may_end_inside_a_chunk_are_copied_under_a_guard() -> None:
+    """Eight f16 are the 16 bytes that the copy engine writes at once."""
+    guard = Guard("N", "multiple", 8)
+    variant = make_variant(SOURCE, {**POINTERS, **SIZES, **ONES, "N": "i32"}, BLOCKS, "cuda:90a", {})
+    hopeful, denied = build(variant).recipe, build(replace(variant, denied=(guard,))).recipe
+    assert guard in hopeful.guards and guard not in denied.guards
+    assert [d.base for d in hopeful.descriptors] == ["a_ptr", "b_ptr", "c_ptr"]
+    assert "c_ptr" not in [d.base for d in denied.descriptors]
 
 
 def test_unknown_steps_are_named() -> None:
