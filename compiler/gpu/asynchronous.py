@@ -111,9 +111,14 @@ class Slot(Op, mnemonic="gpu.slot", effect=Effect.READ):
 
 
 class Release(Op, mnemonic="gpu.release", effect=Effect.WRITE):
-    """This group has read the received slot: the next one is the next to read."""
+    """This group has read the received slot: the next one is the next to read.
+
+    ``fenced``: it was read by ordinary instructions, and the copy engine is kept from overwriting what these have not
+    read yet. An arrival alone does not do that: it may overtake loads that wait for their turn.
+    """
 
     pipe: Value
+    fenced: bool = False
 
 
 class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):

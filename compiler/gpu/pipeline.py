@@ -12,6 +12,7 @@ from ..target import Target
 from ..tile.axis import analyze
 from . import relayout_rules
 from .barriers import insert_barriers
+from .fences import fence_releases
 from .homes import Costs, Homes
 from .legality import require_legal
 from .overlap import expand, fill_rings, find_streams, persist, structure, write_back
@@ -51,8 +52,9 @@ def place(work: GpuWork) -> None:
 
 
 def order(work: GpuWork) -> None:
-    """Barriers where threads would otherwise run into each other's memory."""
+    """Barriers and fences where threads or copies would otherwise run into memory that others still read."""
     insert_barriers(work.placed, work.placed.allocation)
+    fence_releases(work.placed)
 
 
 def check(work: GpuWork) -> None:

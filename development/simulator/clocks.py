@@ -5,8 +5,9 @@ and every asynchronous agent, up to which time the accesses of that one are over
 arrival, a barrier) publish what a thread knows, acquires (a wait) take it over (C. Fidge, "Timestamps in
 message-passing systems that preserve the partial ordering", 1988).
 
-A second table holds what a proxy fence made visible to the asynchronous proxy (PTX ISA, "Proxies"): a write by ordinary
-instructions reaches TMA and wgmma only through a ``fence.proxy.async`` somewhere on the way.
+A second table holds what a proxy fence ordered before the asynchronous proxy (PTX ISA, "Proxies"): a write by ordinary
+instructions reaches TMA and wgmma only through a ``fence.proxy.async`` somewhere on the way, and a read by them is done
+before TMA writes only with such a fence.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Clocks:
         self.acquire(threads, self.release(threads))
 
     def fence(self, threads: Threads) -> None:
-        """A proxy fence: all that ``threads`` know of ordinary writes, theirs included, the async proxy may see."""
+        """A proxy fence: ordinary accesses that ``threads`` made or know of come before the async proxy's."""
         tables = self.tables
         known = tables[_KNOWN, threads]
         ordinary = known[:, : self.threads]

@@ -96,15 +96,14 @@ class AccessLog:
     ) -> None:
         if not marks.recent(indices, actor):
             return
-        fenced = did != "read"
         for row in marks.rows.keys() & range(len(marks.clocks.rows)):
-            races = marks.unordered(row, indices, actor, fenced=fenced)
+            races = marks.unordered(row, indices, actor, fenced=True)
             if races is not None and counts is not None:
                 races &= counts
             if races is not None and races.any():
                 place = tuple(int(where[0]) for where in np.nonzero(races))
                 before = marks.unordered(row, indices, actor, fenced=False)
-                ordered = fenced and (before is None or not before[place])
+                ordered = before is None or not before[place]
                 raise SimulationError(
                     f"race in {self.what}: {actor.named(place[0])} {does} byte {int(indices[place]):#x}, which "
                     f"{marks.who(row, int(indices[place]))} {did}, "

@@ -194,6 +194,8 @@ def _slot(state: Lowering, op: Slot) -> None:
 @rule(Release, RULES)
 def _release(state: Lowering, op: Release) -> None:
     cursor = reading(state, op.pipe)
+    if op.fenced:
+        state.machine.publish_shared(state)
     if cursor.pipe.readers:
         # One lane arrives for the warp, after all of its lanes have read.
         state.text.call("void", "llvm.nvvm.bar.warp.sync", [("i32", "-1")])
