@@ -271,14 +271,6 @@ def _with_source(program: str) -> str:
 # ---- together with torch ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def torch(gpu: Any) -> Any:
-    module = pytest.importorskip("torch")
-    if not module.cuda.is_available():
-        pytest.skip("this torch has no CUDA")
-    return module
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64"])
 def test_torch_tensors(torch: Any, dtype: str) -> None:
     x = torch.arange(1000, device="cuda").to(getattr(torch, dtype))

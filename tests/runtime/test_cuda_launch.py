@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cuda.bindings import driver as bindings
 from fake_driver import LEGAL_UNDER_CAPTURE, FakeCode, FakeDriver, give_recipes
 
 import deuteron
@@ -65,7 +66,6 @@ def test_descriptors_are_what_the_hardware_wants(driver: FakeDriver) -> None:
 
 
 def test_data_types_and_modes_are_those_of_the_driver() -> None:
-    bindings = pytest.importorskip("cuda.bindings.driver")
     for name, number in {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64"}.items():
         kind = getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{number}")
         assert descriptors._DATA_TYPES[name] == int(kind)
