@@ -14,11 +14,10 @@ pass), num_warps, num_stages and perhaps ``schedule``, an object of further opti
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from attention_work import Attention, Attentions, Compiler
 from candidates import Candidate, plain, read_configs
-from contest import Contest, failures, table, with_triton
+from contest import Contest, add_options, with_triton
 
 SHAPES = [(4, 32, 4096, 128), (4, 32, 4096, 64), (16, 32, 1024, 128), (1, 32, 16384, 128)]
 FORWARD = ("BLOCK_M", "BLOCK_N")
@@ -37,17 +36,15 @@ def fits(candidate: Candidate, problem: Attention) -> bool:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--peers", action="store_true", help="measure Triton beside it")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16", "fp8"))
     parser.add_argument("--only", choices=("forward", "backward"), help="one pass instead of both")
     parser.add_argument("--shapes", nargs="+", metavar="B,H,N,D", help="instead of four usual ones")
-    parser.add_argument("--configs", type=Path, help="JSON file of deuteron's candidates, for the pass of --only")
-    parser.add_argument(
-        "--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no shape after this"
+    add_options(
+        parser,
+        configs="JSON file of deuteron's candidates, for the pass of --only",
+        quick="two candidates of each pass, few rounds, the first shape",
+        device="cuda:0, or cpu to try the machinery",
     )
-    parser.add_argument("--quick", action="store_true", help="two candidates of each pass, few rounds, the first shape")
-    parser.add_argument("--device", default="cuda:0", help="cuda:0, or cpu to try the machinery")
-    parser.add_argument("--out", type=Path, help="write all figures as JSON")
     options = parser.parse_args()
     if options.configs and not options.only:
         parser.error("--configs needs --only forward or --only backward")
@@ -74,7 +71,7 @@ def main() -> None:
     candidates = common
     if options.configs:
         candidates = read_configs(options.configs, BACKWARD if options.only == "backward" else FORWARD)
-    contest = Contest(
+    Contest(
         options.problems,
         with_triton(candidates, common) if options.peers else candidates,
         fits,
@@ -83,11 +80,7 @@ def main() -> None:
         options.quick,
         options.limit,
         options.out,
-    )
-    results = contest.run()
-    if why := failures(results):
-        print(why)
-    print(table(results))
+    ).show()
 
 
 if __name__ == "__main__":

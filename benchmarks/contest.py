@@ -5,6 +5,7 @@ What a candidate may do wrong (not compile, hang, crash, a wrong result) is note
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -101,6 +102,25 @@ class Contest:
                 self.out.write_text(record(results) + "\n")
         bench.close()
         return results
+
+    def show(self) -> None:
+        """Run it, and print who failed and the table."""
+        results = self.run()
+        if why := failures(results):
+            print(why)
+        print(table(results))
+
+
+def add_options(parser: argparse.ArgumentParser, *, configs: str, quick: str, device: str) -> None:
+    """What the command line of every contest has; the arguments are help texts in the words of one."""
+    parser.add_argument("--peers", action="store_true", help="measure Triton beside it")
+    parser.add_argument("--configs", type=Path, help=configs)
+    parser.add_argument(
+        "--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no shape after this"
+    )
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--device", default="cuda:0", help=device)
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
 
 
 def with_triton(candidates: Iterable[Candidate], common: Iterable[Candidate]) -> list[Candidate]:

@@ -17,10 +17,9 @@ an object of further schedule options; a list in place of a value stands for eac
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from candidates import Candidate, plain, read_configs
-from contest import Contest, failures, table, with_triton
+from contest import Contest, add_options, with_triton
 from gemm_work import Compiler, Product, Products
 
 SHAPES = [(n, n, n) for n in (1024, 2048, 4096, 8192)]
@@ -48,17 +47,15 @@ def fits(candidate: Candidate, product: Product) -> bool:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--peers", action="store_true", help="measure Triton beside it")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16", "f32", "fp8"))
     parser.add_argument("--transposed", action="store_true", help="b is stored as [N, K]; for fp8 it always is")
     parser.add_argument("--shapes", nargs="+", metavar="M,N,K", help="instead of the thirteen")
-    parser.add_argument("--configs", type=Path, help="JSON file of deuteron's candidates")
-    parser.add_argument(
-        "--limit", type=float, default=float("inf"), metavar="SECONDS", help="begin no shape after this"
+    add_options(
+        parser,
+        configs="JSON file of deuteron's candidates",
+        quick="few candidates, few rounds",
+        device="cuda:0, or cpu, where the peer is torch's library",
     )
-    parser.add_argument("--quick", action="store_true", help="few candidates, few rounds")
-    parser.add_argument("--device", default="cuda:0", help="cuda:0, or cpu, where the peer is torch's library")
-    parser.add_argument("--out", type=Path, help="write all figures as JSON")
     options = parser.parse_args()
     options.transposed = options.transposed or options.dtype == "fp8"
     try:
@@ -75,7 +72,7 @@ def main() -> None:
     rows = TUTORIAL + MORE + FEW_ROWS
     common = plain(NAMES, rows[:2] + rows[-2:] if options.quick else rows)
     candidates = read_configs(options.configs, NAMES) if options.configs else common
-    contest = Contest(
+    Contest(
         options.products,
         with_triton(candidates, common) if options.peers else candidates,
         fits,
@@ -84,11 +81,7 @@ def main() -> None:
         options.quick,
         options.limit,
         options.out,
-    )
-    results = contest.run()
-    if why := failures(results):
-        print(why)
-    print(table(results))
+    ).show()
 
 
 if __name__ == "__main__":

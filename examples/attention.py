@@ -16,6 +16,35 @@ import deuteron.language as tl
 
 
 @triton.jit
+def place(N, HEAD: tl.constexpr, BLOCK: tl.constexpr):
+    """Where a program works: its head, where that begins in memory, the first of its rows, its rows, and their tile."""
+    head = tl.program_id(1)
+    first = tl.program_id(0) * BLOCK
+    rows = first + tl.arange(0, BLOCK)
+    return head, head.to(tl.int64) * N * HEAD, first, rows, rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+
+
+@triton.jit
+def count_keys(first, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    """How many keys all queries of a block see, in whole blocks, which need no masks, and how many any of them sees."""
+    end = N
+    plain = N
+    if CAUSAL:
+        end = tl.minimum(first + BLOCK_M, N)
+        plain = tl.minimum(first, N)
+    return plain // BLOCK_N * BLOCK_N, end
+
+
+@triton.jit
+def is_seen(keys, rows, N, CAUSAL: tl.constexpr):
+    """Of which keys there are scores: [queries, keys]."""
+    seen = keys[None, :] < N
+    if CAUSAL:
+        seen = seen & (keys[None, :] <= rows[:, None])
+    return seen
+
+
+@triton.jit
 def attend(
     acc, total, peak, q, K, V, rows, low, high, N, scale,
     HEAD: tl.constexpr, BLOCK_N: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr,
@@ -35,10 +64,7 @@ def attend(
             v = tl.load(v_ptrs)
         scores = tl.dot(q, k)
         if MASKED:
-            seen = keys[None, :] < N
-            if CAUSAL:
-                seen = seen & (keys[None, :] <= rows[:, None])
-            scores = tl.where(seen, scores, -float("inf"))
+            scores = tl.where(is_seen(keys, rows, N, CAUSAL), scores, -float("inf"))
         higher = tl.maximum(peak, tl.max(scores, 1) * scale)
         p = tl.exp2(scores * scale - higher[:, None])
         shrink = tl.exp2(peak - higher)
@@ -54,22 +80,12 @@ def attention_forward(
     Q, K, V, Out, Lse, N, scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
-    first = tl.program_id(0) * BLOCK_M
-    offset = head.to(tl.int64) * N * HEAD
-    rows = first + tl.arange(0, BLOCK_M)
-    tile = rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
     q = tl.load(Q + offset + tile, mask=rows[:, None] < N, other=0.0)
     peak = tl.full([BLOCK_M], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, HEAD], tl.float32)
-    # Blocks that all of these queries see in full come first, without masks.
-    end = N
-    plain = N
-    if CAUSAL:
-        end = tl.minimum(first + BLOCK_M, N)
-        plain = tl.minimum(first, N)
-    plain = plain // BLOCK_N * BLOCK_N
+    plain, end = count_keys(first, N, BLOCK_M, BLOCK_N, CAUSAL)
     K += offset
     V += offset
     acc, total, peak = attend(
@@ -86,11 +102,9 @@ def attention_forward(
 @triton.jit
 def row_products(Out, DOut, Delta, N, HEAD: tl.constexpr, BLOCK_M: tl.constexpr):
     """Delta = row sums of Out * DOut: what the softmax's derivative takes off every score."""
-    head = tl.program_id(1)
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    tile = head.to(tl.int64) * N * HEAD + rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
-    out = tl.load(Out + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
-    d_out = tl.load(DOut + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
+    out = tl.load(Out + offset + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
+    d_out = tl.load(DOut + offset + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
     tl.store(Delta + head * N + rows, tl.sum(out * d_out, 1), mask=rows < N)
 
 
@@ -129,11 +143,7 @@ def attention_dkdv(
     Q, K, V, DOut, Lse, Delta, DK, DV, N, scale, sm_scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
-    first = tl.program_id(0) * BLOCK_N
-    offset = head.to(tl.int64) * N * HEAD
-    keys = first + tl.arange(0, BLOCK_N)
-    tile = keys[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    head, offset, first, keys, tile = place(N, HEAD, BLOCK_N)
     k = tl.load(K + offset + tile, mask=keys[:, None] < N, other=0.0)
     v = tl.load(V + offset + tile, mask=keys[:, None] < N, other=0.0)
     dk = tl.zeros([BLOCK_N, HEAD], tl.float32)
@@ -180,10 +190,7 @@ def gather_dq(
             v = tl.load(V + tile)
         p = tl.exp2(tl.dot(q, k) * scale - lse[:, None])
         if MASKED:
-            seen = keys[None, :] < N
-            if CAUSAL:
-                seen = seen & (keys[None, :] <= rows[:, None])
-            p = tl.where(seen, p, 0.0)
+            p = tl.where(is_seen(keys, rows, N, CAUSAL), p, 0.0)
         ds = p * (tl.dot(d_out, v) - delta[:, None])
         dq = tl.dot(ds.to(k.dtype), tl.trans(k), dq)
     return dq
@@ -194,21 +201,12 @@ def attention_dq(
     Q, K, V, DOut, Lse, Delta, DQ, N, scale, sm_scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head = tl.program_id(1)
-    first = tl.program_id(0) * BLOCK_M
-    offset = head.to(tl.int64) * N * HEAD
-    rows = first + tl.arange(0, BLOCK_M)
-    tile = rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
     q = tl.load(Q + offset + tile, mask=rows[:, None] < N, other=0.0)
     d_out = tl.load(DOut + offset + tile, mask=rows[:, None] < N, other=0.0)
     lse = tl.load(Lse + head * N + rows, mask=rows < N, other=0.0)
     delta = tl.load(Delta + head * N + rows, mask=rows < N, other=0.0)
-    end = N
-    plain = N
-    if CAUSAL:
-        end = tl.minimum(first + BLOCK_M, N)
-        plain = tl.minimum(first, N)
-    plain = plain // BLOCK_N * BLOCK_N
+    plain, end = count_keys(first, N, BLOCK_M, BLOCK_N, CAUSAL)
     dq = tl.zeros([BLOCK_M, HEAD], tl.float32)
     K += offset
     V += offset

@@ -1,4 +1,4 @@
-"""GPU tests: skipped without a GPU, an error with --require-gpu."""
+"""GPU tests: skipped without a GPU, an error with --require-gpu; PyTorch for those that work together with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import tempfile
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -41,6 +42,15 @@ def missing_gpu() -> str | None:
     return None
 
 
+@pytest.fixture
+def torch() -> Any:
+    """PyTorch for CUDA: what works together with it is tested on its tensors, streams and graphs."""
+    module = pytest.importorskip("torch", reason="needs PyTorch for CUDA: pip install torch")
+    if not module.cuda.is_available():
+        pytest.skip("needs PyTorch for CUDA; the one installed is for the CPU, or finds no GPU that it supports")
+    return module
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-gpu",
@@ -62,4 +72,4 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     if item.config.getoption("--require-gpu"):
         pytest.fail(f"--require-gpu: {reason}", pytrace=False)
-    pytest.skip(f"no GPU: {reason}")
+    pytest.skip(f"needs an NVIDIA GPU (there: make gpu, or pytest -m gpu --require-gpu); here, {reason}")

@@ -101,14 +101,22 @@ def test_softmax_backward(device, rows: int, columns: int, seed: int):
     assert error(device.numpy(dx), SOFTMAX.reference_backward(dy, y)) <= 1e-5
 
 
-@on_devices
-@given(rows=st.integers(1, 90), columns=st.integers(16, 6000), seed=seeds)
-@settings(max_examples=12)
-def test_layer_norm_backward(device, rows: int, columns: int, seed: int):
-    """From 16 columns on: in rows of one or two the terms of dx cancel, and nothing but rounding is left."""
-    rng = np.random.default_rng(seed)
+@st.composite
+def gradients(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dy and x [rows, columns], and weight [columns], of a norm. From 16 columns on: in rows of one or two the terms of
+    dx cancel, and nothing but rounding is left."""
+    rows, columns = draw(st.integers(1, 90)), draw(st.integers(16, 6000))
+    rng = np.random.default_rng(draw(seeds))
     x, dy = rng.standard_normal((2, rows, columns), dtype=np.float32) * 3 + 1
-    weight = rng.standard_normal(columns, dtype=np.float32)
+    return dy, x, rng.standard_normal(columns, dtype=np.float32)
+
+
+@on_devices
+@given(drawn=gradients())
+@settings(max_examples=12)
+def test_layer_norm_backward(device, drawn):
+    dy, x, weight = drawn
+    rows, columns = x.shape
     statistics = (x.mean(axis=1), 1 / np.sqrt(x.astype(np.float64).var(axis=1) + 1e-5).astype(np.float32))
     inputs = (device.array(v) for v in (dy, x, weight, *statistics))
     outputs = [device.empty((rows, columns)), device.empty(columns), device.empty(columns)]
@@ -119,13 +127,11 @@ def test_layer_norm_backward(device, rows: int, columns: int, seed: int):
 
 
 @on_devices
-@given(rows=st.integers(1, 90), columns=st.integers(16, 6000), seed=seeds)
+@given(drawn=gradients())
 @settings(max_examples=12)
-def test_rms_norm(device, rows: int, columns: int, seed: int):
-    """From 16 columns on: in rows of one or two the terms of dx cancel, and nothing but rounding is left."""
-    rng = np.random.default_rng(seed)
-    x, dy = rng.standard_normal((2, rows, columns), dtype=np.float32) * 3 + 1
-    weight = rng.standard_normal(columns, dtype=np.float32)
+def test_rms_norm(device, drawn):
+    dy, x, weight = drawn
+    rows, columns = x.shape
     x_, dy_, weight_ = (device.array(v) for v in (x, dy, weight))
     y, dx = device.empty((rows, columns)), device.empty((rows, columns))
     rstd, dweight = device.empty(rows), device.empty(columns)

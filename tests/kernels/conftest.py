@@ -86,7 +86,9 @@ def as_blocks(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str
 
 
 def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, Any]) -> None:
-    """Assembled for two generations of GPUs without spills; the LLVM text for the newer one is simulated."""
+    """Assembled for two generations of GPUs without spills; the LLVM text for the newer one is simulated.
+
+    The older one is the first that deuteron supports, or the first with conversions of f8 if the kernel has them."""
     launch, shape, passed = specialized(kernel, grid, args, options)
 
     def compiled(denied: frozenset[Guard], arch: str = "cuda:90a") -> PtxProgram:
@@ -96,7 +98,8 @@ def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, A
         text, shared, recipe = str(made.artifacts["llvm"]), made.facts["shared_bytes"], made.recipe
         return PtxProgram(text, variant.source.name, tuple(variant.signature), shared, recipe.threads // 32, recipe)
 
-    compiled(frozenset(), "cuda:80")
+    has_f8 = any("f8" in str(kind) for kind in launch.variant.signature.values())
+    compiled(frozenset(), "cuda:89" if has_f8 else "cuda:80")
     simulate_launch(compiled, shape, passed)
 
 

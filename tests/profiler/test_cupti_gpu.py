@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,8 +40,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 
 @pytest.fixture
-def run_add() -> Callable[[], None]:
-    torch = pytest.importorskip("torch")
+def run_add(torch: Any) -> Callable[[], None]:
     x, y = (torch.ones(N, device="cuda") for _ in range(2))
     out = torch.empty_like(x)
 
@@ -73,7 +73,7 @@ def test_our_launches_with_metadata(run_add: Callable, tree: Callable[..., dict]
 
 
 def test_utilisation_of_our_launches(run_add: Callable) -> None:
-    pytest.importorskip("hatchet", reason="the viewer's extra is not installed")
+    pytest.importorskip("hatchet", reason="needs the extra viewer: pip install 'deuteron[viewer]'")
     proton.start("p", hook="triton", backend="cupti")
     run_add()
     proton.finalize()
@@ -92,8 +92,7 @@ def test_without_hook_kernels_have_their_own_names(run_add: Callable, tree: Call
     assert "add" in kernels[0]["frame"]["name"]
 
 
-def test_times_agree_with_events(tree: Callable[..., dict]) -> None:
-    torch = pytest.importorskip("torch")
+def test_times_agree_with_events(torch: Any, tree: Callable[..., dict]) -> None:
     x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     torch.mm(x, x)
     torch.cuda.synchronize()
@@ -112,8 +111,7 @@ def test_times_agree_with_events(tree: Callable[..., dict]) -> None:
     assert total_ms == pytest.approx(start.elapsed_time(end), rel=0.05)
 
 
-def test_threads_and_graphs_of_torch(tree: Callable[..., dict]) -> None:
-    torch = pytest.importorskip("torch")
+def test_threads_and_graphs_of_torch(torch: Any, tree: Callable[..., dict]) -> None:
     x = torch.ones(1 << 20, device="cuda")
     graph = torch.cuda.CUDAGraph()
     x.mul_(1.0)
@@ -139,8 +137,7 @@ def test_threads_and_graphs_of_torch(tree: Callable[..., dict]) -> None:
     assert sum(k["metrics"]["count"] for k in tree("main", "replay")["children"]) == 6
 
 
-def test_many_launches_are_all_counted(tree: Callable[..., dict]) -> None:
-    torch = pytest.importorskip("torch")
+def test_many_launches_are_all_counted(torch: Any, tree: Callable[..., dict]) -> None:
     x = torch.ones(16, device="cuda")
     proton.start("p")
     for _ in range(20):
@@ -181,12 +178,11 @@ def test_a_second_profiler_in_the_process_gets_a_message(tmp_path: Path) -> None
     assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS" in done.stdout
 
 
-def test_trace_has_scopes_and_kernels_on_one_clock(run_add: Callable) -> None:
+def test_trace_has_scopes_and_kernels_on_one_clock(torch: Any, run_add: Callable) -> None:
     proton.start("warm")
     run_add()
     proton.finalize()
     proton.start("t", data="trace")
-    torch = pytest.importorskip("torch")
     with proton.scope("A"):
         run_add()
         torch.cuda.synchronize()

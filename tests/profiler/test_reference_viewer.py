@@ -1,14 +1,17 @@
 """The same files through Proton's own viewer and ours: identical rows.
 
-Proton comes with Triton (`pip install triton llnl-hatchet`). DEUTERON_TEST_REFERENCE_PYTHON names a Python that has
-it; without it, this environment's Python is tried.
+What Proton printed is recorded in data/proton-viewer.json. Where Proton is installed it is asked again, and also about
+profiles of launches. It comes with Triton: `pip install triton llnl-hatchet 'pandas<3'`; DEUTERON_TEST_REFERENCE_PYTHON
+names a Python that has it, otherwise that of the tests is tried. DEUTERON_TEST_RECORD=1 records anew.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +25,8 @@ import deuteron.language as tl
 import deuteron.profiler as proton
 from deuteron.profiler import Profile
 from deuteron.profiler.cli import viewer_main
+
+RECORDED = Path(__file__).parent / "data" / "proton-viewer.json"
 
 
 @functools.cache
@@ -40,7 +45,10 @@ def reference() -> Callable[..., str]:
     """Runs Proton's viewer; returns what it prints."""
     python = reference_python()
     if python is None:
-        pytest.skip("Triton's Proton is not installed (DEUTERON_TEST_REFERENCE_PYTHON names a Python that has it)")
+        pytest.skip(
+            "needs Triton's Proton: pip install triton llnl-hatchet 'pandas<3' here, or where "
+            "DEUTERON_TEST_REFERENCE_PYTHON points to"
+        )
 
     def view(*arguments: str) -> str:
         done = subprocess.run(
@@ -50,7 +58,7 @@ def reference() -> Callable[..., str]:
             timeout=120,
         )
         if "buffer source array is read-only" in done.stderr:
-            pytest.skip("the reference's -diff does not run here: hatchet's compiled part refuses pandas 3")
+            pytest.skip("needs pandas before 3 beside Proton, whose -diff fails with it: pip install 'pandas<3'")
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -121,22 +129,36 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("arguments", ARGUMENTS, ids=" ".join)
-def test_rows_are_identical(
-    arguments: tuple[str, ...],
-    reference: Callable,
-    ours: Callable,
-    h200_profile: Path,
-    tmp_path: Path,
-) -> None:
-    for path in (h200_profile, generated(1).write(tmp_path / "g.hatchet")):
-        assert ours(*arguments, str(path)) == reference(*arguments, str(path))
+DIFFERENCES = ["time/us", "util", "count,time/%"]
+ROWS = [(*arguments, file) for arguments in ARGUMENTS for file in ("h200.hatchet", "1.hatchet")]
+CHANGES = [("-m", metrics, "-diff", "3.hatchet", "2.hatchet") for metrics in DIFFERENCES]
 
 
-@pytest.mark.parametrize("metrics", ["time/us", "util", "count,time/%"])
-def test_differences_are_identical(metrics: str, reference: Callable, ours: Callable, tmp_path: Path) -> None:
-    left, right = (str(generated(seed).write(tmp_path / f"{seed}.hatchet")) for seed in (2, 3))
-    assert ours("-m", metrics, "-diff", right, left) == reference("-m", metrics, "-diff", right, left)
+@pytest.fixture
+def files(h200_profile: Path) -> None:
+    """What the commands above name, in the current folder."""
+    shutil.copy(h200_profile, "h200.hatchet")
+    for seed in (1, 2, 3):
+        generated(seed).write(f"{seed}.hatchet")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("arguments", ROWS + CHANGES, ids=" ".join)
+def test_rows_are_identical(arguments: tuple[str, ...], ours: Callable) -> None:
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    assert ours(*arguments).splitlines() == recorded[" ".join(arguments)]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("commands", [ROWS, CHANGES], ids=["rows", "differences"])
+def test_what_is_recorded_is_what_proton_prints(commands: list[tuple[str, ...]], reference: Callable) -> None:
+    printed = {" ".join(arguments): reference(*arguments).splitlines() for arguments in commands}
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    if os.environ.get("DEUTERON_TEST_RECORD"):
+        recorded |= printed
+        RECORDED.write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert recorded == recorded | printed
 
 
 def metadata(grid: object, kernel: object, arguments: dict) -> dict:

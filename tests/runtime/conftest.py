@@ -1,11 +1,13 @@
-"""Shared by the runtime's tests: a private cache, and launches that are recorded instead of run."""
+"""Shared by the runtime's tests: a private cache, launches that are recorded instead of run, or watched."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch import launcher
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 from deuteron.compiler.runtime.variant.variant import Variant
@@ -104,6 +106,23 @@ def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             value._variants.clear()
     monkeypatch.setattr(launcher, "compile_variant", made.compile)
     yield made
+
+
+@contextmanager
+def _watch_launches() -> Iterator[list[LaunchEvent]]:
+    events: list[LaunchEvent] = []
+    hook = SimpleNamespace(enter=events.append, exit=lambda event: None)
+    add_launch_hook(hook)
+    try:
+        yield events
+    finally:
+        remove_launch_hook(hook)
+
+
+@pytest.fixture
+def watch_launches() -> Callable[[], AbstractContextManager[list[LaunchEvent]]]:
+    """``with watch_launches() as events:`` collects the launches of the block, as a hook sees them."""
+    return _watch_launches
 
 
 @pytest.fixture

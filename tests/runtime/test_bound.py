@@ -14,7 +14,6 @@ import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 
 
 @deuteron.jit
@@ -112,26 +111,13 @@ def test_arrays_are_kept_alive_by_the_launch_that_uses_them() -> None:
     assert seen() is None
 
 
-def test_hooks_installed_later_see_bound_launches(x: np.ndarray) -> None:
+def test_hooks_installed_later_see_bound_launches(x: np.ndarray, watch_launches: Any) -> None:
     kernel = deuteron.JITFunction(increment.fn)
     again = kernel.bound(grid, x, 20)
     before: list[Any] = []
-    events: list[LaunchEvent] = []
-
-    class Hook:
-        def enter(self, event: LaunchEvent) -> None:
-            events.append(event)
-
-        def exit(self, event: LaunchEvent) -> None:
-            pass
-
     kernel.add_pre_run_hook(lambda *args, **options: before.append((args[1:], options)))
-    hook = Hook()
-    add_launch_hook(hook)
-    try:
+    with watch_launches() as events:
         again()
-    finally:
-        remove_launch_hook(hook)
     again()
     assert before == [((20, 1, 8), {})] * 2
     assert [(e.name, e.grid) for e in events] == [("increment", (3, 1, 1))]

@@ -16,7 +16,6 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import DeviceError, LaunchError, OutOfResources
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 from deuteron.compiler.runtime.tuning.benchmark import benchmark_device
 
 pytestmark = pytest.mark.gpu
@@ -182,23 +181,10 @@ def test_code_for_another_gpu_is_refused(gpu: Any) -> None:
         kernel.run((1,), x, x, x, 10)
 
 
-def test_hooks_leave_gpu_times_open(gpu: Any) -> None:
-    events: list[LaunchEvent] = []
-
-    class Hook:
-        def enter(self, event: LaunchEvent) -> None:
-            events.append(event)
-
-        def exit(self, event: LaunchEvent) -> None:
-            pass
-
-    hook = Hook()
-    add_launch_hook(hook)
-    try:
+def test_hooks_leave_gpu_times_open(gpu: Any, watch_launches: Any) -> None:
+    with watch_launches() as events:
         x = gpu.array(np.zeros(10, np.float32))
         add[grid](x, x, x, 10, BLOCK=16)
-    finally:
-        remove_launch_hook(hook)
     assert [(e.name, e.device.name, e.start_ns) for e in events] == [("add", "cuda:0", None)]
 
 
@@ -269,14 +255,6 @@ def _with_source(program: str) -> str:
 
 
 # ---- together with torch ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def torch(gpu: Any) -> Any:
-    module = pytest.importorskip("torch")
-    if not module.cuda.is_available():
-        pytest.skip("this torch has no CUDA")
-    return module
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64"])

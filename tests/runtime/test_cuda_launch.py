@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cuda.bindings import driver as bindings
 from fake_driver import LEGAL_UNDER_CAPTURE, FakeCode, FakeDriver, give_recipes
 
 import deuteron
@@ -14,7 +15,6 @@ from deuteron.compiler.errors import LaunchError, OutOfResources
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe, TensorMap
 from deuteron.compiler.runtime.cuda import descriptors
 from deuteron.compiler.runtime.cuda.launch import LoadedOnCuda, load_on_cuda
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 
 MATRIX = TensorMap("x", "bf16", ("m", "n"), ("stride", 1), (64, 32), 64)
 TYPES = {"x": "*bf16:16", "y": "*f32", "m": "i32", "n": "i32", "stride": "i32"}
@@ -65,7 +65,6 @@ def test_descriptors_are_what_the_hardware_wants(driver: FakeDriver) -> None:
 
 
 def test_data_types_and_modes_are_those_of_the_driver() -> None:
-    bindings = pytest.importorskip("cuda.bindings.driver")
     for name, number in {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64"}.items():
         kind = getattr(bindings.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{number}")
         assert descriptors._DATA_TYPES[name] == int(kind)
@@ -264,25 +263,14 @@ def test_every_launch_may_be_captured_after_the_first(
             assert numbers(made.parameters[6:]) == [300, 1, 1]
 
 
-def test_hooks_see_the_grid_that_the_user_asked_for(driver: FakeDriver, kernel: Any, arrays: Any) -> None:
+def test_hooks_see_the_grid_that_the_user_asked_for(
+    driver: FakeDriver, kernel: Any, arrays: Any, watch_launches: Any
+) -> None:
     driver.sizes = [*PLAIN_SIZES, 128, 4, 4, 4]
-    events: list[LaunchEvent] = []
-
-    class Hook:
-        def enter(self, event: LaunchEvent) -> None:
-            events.append(event)
-
-        def exit(self, event: LaunchEvent) -> None:
-            pass
-
-    hook = Hook()
     every = ways(kernel, arrays, 64)
-    add_launch_hook(hook)
-    try:
+    with watch_launches() as events:
         for launch in every.values():
             launch()
-    finally:
-        remove_launch_hook(hook)
     assert [(e.name, e.grid) for e in events] == [("rows", (300, 1, 1))] * len(every)
     assert {made.grid for made in driver.launches} == {(132, 1, 1)}
 

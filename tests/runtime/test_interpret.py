@@ -17,7 +17,6 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import CompilationError, KernelAssertionError
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
 from deuteron.language.extra import libdevice
 
 SEEN: list[Any] = []
@@ -73,23 +72,10 @@ def test_debug_turns_assertions_on() -> None:
     checked[(1,)](x, 7.0, debug=True)
 
 
-def test_hooks_see_interpreted_launches() -> None:
-    events: list[LaunchEvent] = []
-
-    class Hook:
-        def enter(self, event: LaunchEvent) -> None:
-            pass
-
-        def exit(self, event: LaunchEvent) -> None:
-            events.append(event)
-
-    hook = Hook()
-    add_launch_hook(hook)
-    try:
+def test_hooks_see_interpreted_launches(watch_launches: Any) -> None:
+    with watch_launches() as events:
         x = np.ones(10, np.float32)
         kernel[(1,)](x, x, 10, BLOCK=16)
-    finally:
-        remove_launch_hook(hook)
     (event,) = events
     assert (event.name, event.grid, event.device.name) == ("kernel", (1, 1, 1), "cpu")
     assert event.start_ns is not None and event.end_ns is not None

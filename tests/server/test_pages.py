@@ -98,8 +98,10 @@ def browser(chromium: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if CHROMIUM is None or DRIVER is None:
-        pytest.skip("Chromium is not installed (Debian: apt-get install chromium chromium-driver)")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+        pytest.skip("needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="needs selenium, which the extra dev brings: pip install selenium"
+    )
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()

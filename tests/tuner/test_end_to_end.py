@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import deuteron
-from deuteron.compiler import KernelSource, get_device
+from deuteron.compiler import KernelSource
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.profiler import Profile
 from deuteron.tuner import (
@@ -234,16 +234,6 @@ def test_workload_that_contradicts_its_kernel_fails_before_anything_runs(user_fi
 
 
 def test_absent_device_is_named(tmp_path: Path) -> None:
-    if len([d for d in ("cuda:7",) if _exists(d)]):
-        pytest.skip("this machine has eight GPUs")
-    spec = JobSpec(builtin_workload("softmax"), ({"M": 1, "N": 1},), ("f32",), device="cuda:7")
-    with pytest.raises(deuteron.DeuteronError, match="cuda:7"):
+    spec = JobSpec(builtin_workload("softmax"), ({"M": 1, "N": 1},), ("f32",), device="cuda:1000")
+    with pytest.raises(deuteron.DeuteronError, match="cuda:1000"):
         tune_locally(spec, emit=lambda event: None, folder=tmp_path)
-
-
-def _exists(device: str) -> bool:
-    try:
-        get_device(device)
-    except deuteron.DeuteronError:
-        return False
-    return True

@@ -135,7 +135,7 @@ class TestRandom(StrategyConformance):
 
 
 needs_optuna = pytest.mark.skipif(
-    importlib.util.find_spec("optuna") is None, reason="the extra optuna is not installed"
+    importlib.util.find_spec("optuna") is None, reason="needs the extra optuna: pip install optuna"
 )
 
 

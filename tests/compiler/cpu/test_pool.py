@@ -103,7 +103,7 @@ def test_threads_are_kept_for_the_next_launch():
     assert threading.active_count() <= before + 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows lacks")
 def test_a_forked_child_gets_its_own_threads():
     thread_pool().execute(40, 2, Recorder(seconds=1e-4))
     child = os.fork()

@@ -117,7 +117,7 @@ def without_ptxas(monkeypatch) -> None:
 
 
 def test_nvjitlink_stands_in_for_ptxas(standard_kernels, without_ptxas) -> None:
-    pytest.importorskip("nvidia.cu13", reason="the nvidia-nvjitlink wheel is not installed")
+    pytest.importorskip("nvidia.cu13", reason="needs the extra cuda: pip install nvidia-nvjitlink")
     sample, target = standard_kernels["softmax"], Target.parse("cuda:90a")
     ptx = emit_ptx(sample.program(), target, sample.schedule)
     cubin = assemble(ptx, target, sample.schedule)

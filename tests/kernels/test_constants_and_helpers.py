@@ -1,0 +1,236 @@
+"""What kernels take from around them: constants, helper functions, modules."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.language.extra import libdevice
+
+LOG2E = tl.constexpr(1.4426950408889634)
+NEG_INF = tl.constexpr(float("-inf"))
+DTYPE = tl.constexpr(tl.float32)
+B0 = tl.constexpr(8) * 2
+_ACT = tl.constexpr("gelu")
+
+
+@triton.jit
+def consts(o_ptr, N: tl.constexpr):
+    H: tl.constexpr = N // 2
+    K = tl.constexpr(H * 2)
+    z = tl.zeros((B0, K), DTYPE) + NEG_INF
+    z = tl.where(tl.arange(0, B0)[:, None] > H, z, B0 * 1.0)
+    w = tl.full((B0, K), 3, tl.int32) if N > 4 else tl.full((B0, K), 4, tl.int32)
+    tl.store(o_ptr + tl.arange(0, B0)[:, None] * K + tl.arange(0, K)[None, :], z + w)
+    if N == 8 and H == 4:
+        tl.store(o_ptr, 7.0)
+
+
+def test_constants(launch) -> None:
+    expected = np.where(np.arange(16)[:, None] > 4, -np.inf, 16.0) + np.full((1, 8), 3.0)
+    expected[0, 0] = 7
+    got = launch(consts, (1,), np.zeros((16, 8), np.float32), N=8)[0]
+    np.testing.assert_array_equal(got, expected)
+
+
+@triton.constexpr_function
+def half(n):
+    return n // 2
+
+
+def test_constexpr_functions_are_plain_functions_outside() -> None:
+    assert half(6) == 3
+    assert half(tl.constexpr(6)) == 3
+
+
+@triton.jit
+def _two(x, y):
+    return (x + y, x - y)
+
+
+@triton.jit
+def _opt(x, scale=None, bias=None, ACT: tl.constexpr = "none"):
+    if scale is not None:
+        x = x * scale
+    if bias is not None:
+        x = x + bias
+    if ACT == "relu":
+        x = tl.maximum(x, 0)
+    elif ACT == "gelu":
+        x = 0.5 * x * (1 + libdevice.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    else:
+        tl.static_assert(ACT == "none")
+    return x
+
+
+@triton.jit
+def helpers(
+    x_ptr,
+    bias_ptr,
+    o_ptr,
+    n,
+    BLOCK: tl.constexpr,
+    ACT: tl.constexpr = _ACT,
+    OUT_DTYPE: tl.constexpr = tl.float32,
+):
+    """A docstring."""
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lo, hi = _two(tl.load(x_ptr + o, mask=o < n, other=0).to(tl.float32), 1.0)
+    bias = None
+    if bias_ptr is not None:
+        bias = tl.load(bias_ptr + o, mask=o < n, other=0)
+    y = _opt(lo * hi, scale=LOG2E, bias=bias, ACT=ACT)
+    h: tl.constexpr = half(BLOCK)
+    y = y + h
+    tl.store(o_ptr + o, y.to(OUT_DTYPE), mask=o < n)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+def test_helpers_with_defaults_and_none(launch, normal, close, biased, activation) -> None:
+    x, bias = normal(70), normal(70) if biased else None
+    exact = (x.astype(np.float64) ** 2 - 1) * np.log2(np.e) + (bias if biased else 0)
+    if activation == "relu":
+        exact = np.maximum(exact, 0)
+    elif activation == "gelu":
+        exact *= 0.5 * (1 + np.tanh(0.7978845608 * (exact + 0.044715 * exact**3)))
+    arguments = x, bias, np.zeros_like(x), 70
+    close(launch(helpers, (3,), *arguments, BLOCK=32, ACT=activation)[2], exact + 16, 1e-4)
+
+
+@triton.jit
+def _many(*xs):
+    acc = xs[0]
+    for i in tl.static_range(1, len(xs)):
+        acc += xs[i]
+    return acc
+
+
+@triton.jit
+def varargs(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o)
+    tl.store(o_ptr + o, _many(x, x * 2, 1.0))
+
+
+def test_helpers_with_any_number_of_arguments(launch, normal, close) -> None:
+    x = normal(32)
+    got = launch(varargs, (1,), x, np.zeros(32, np.float32), BLOCK=32)[1]
+    close(got, 3 * x.astype(np.float64) + 1)
+
+
+@triton.jit
+def _clip(x, lim):
+    if lim == 0:
+        return x
+    return tl.minimum(x, lim)
+
+
+@triton.jit
+def _sel(x, k: tl.constexpr):
+    if k == 0:
+        return x
+    if k == 1:
+        return x * x
+    return x * x * x
+
+
+@triton.jit
+def earlyret(x_ptr, o_ptr, lim, BLOCK: tl.constexpr, K: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o)
+    tl.store(o_ptr + o, _sel(_clip(x, lim), K))
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_early_returns_of_helpers(launch, normal, close, limit, power) -> None:
+    x = normal(32)
+    exact = (np.minimum(x, 1) if limit else x).astype(np.float64) ** (power + 1)
+    got = launch(earlyret, (1,), x, np.zeros(32, np.float32), limit, BLOCK=32, K=power)[1]
+    close(got, exact)
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 32}, num_warps=1),
+        triton.Config({"BLOCK": 64}, num_warps=2, num_stages=2),
+    ],
+    key=["n"],
+)
+@triton.heuristics({"EVEN": lambda a: a["n"] % a["BLOCK"] == 0})
+@triton.jit
+def tuned_add(x_ptr, o_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(o_ptr + o, tl.load(x_ptr + o) + 1)
+    else:
+        tl.store(o_ptr + o, tl.load(x_ptr + o, mask=o < n) + 1, mask=o < n)
+
+
+@pytest.mark.parametrize("n", [64, 70])
+def test_autotune_over_heuristics(normal, n) -> None:
+    x = normal(n)
+    out = np.zeros_like(x)
+    tuned_add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+    np.testing.assert_array_equal(out, x + np.float32(1))
+
+
+toolbox = types.ModuleType("toolbox")
+toolbox.inner = types.ModuleType("toolbox.inner")
+toolbox.two = _two
+toolbox.inner.WIDTH = tl.constexpr(3)
+toolbox.PLAIN = 4
+toolbox.python = abs
+
+
+@triton.jit
+def with_a_module(x_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    up, down = toolbox.two(tl.load(x_ptr + i), 1.0)
+    tl.store(x_ptr + i, up * down + toolbox.inner.WIDTH)
+
+
+def test_functions_and_constants_of_a_module(launch):
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(launch(with_a_module, (1,), x, N=8)[0], x * x - 1 + 3)
+
+
+def test_what_a_kernel_uses_of_a_module_is_part_of_its_identity(monkeypatch):
+    x = np.zeros(8, np.float32)
+    before = with_a_module.source.hash
+    with_a_module[(1,)](x, N=8)
+    monkeypatch.setattr(toolbox, "PLAIN", 5)
+    assert with_a_module.source.hash == before
+    monkeypatch.setattr(toolbox.inner, "WIDTH", tl.constexpr(4))
+    assert with_a_module.source.hash != before
+    with pytest.raises(triton.DeuteronError, match=r"toolbox.inner.WIDTH.* was constexpr\(3\)"):
+        with_a_module[(1,)](x, N=8)
+
+
+@triton.jit
+def calls_python(x_ptr):
+    tl.store(x_ptr, toolbox.python(1.0))
+
+
+@triton.jit
+def reads_a_number(x_ptr):
+    tl.store(x_ptr, toolbox.PLAIN)
+
+
+@triton.jit
+def misspells(x_ptr):
+    tl.store(x_ptr, toolbox.towo(1.0))
+
+
+@pytest.mark.parametrize(
+    "kernel, message",
+    [(calls_python, "jit to call it"), (reads_a_number, r"PLAIN = tl.constexpr\(4\)"), (misspells, "did you mean two")],
+)
+def test_nothing_else_of_a_module_is_there(kernel, message):
+    with pytest.raises(triton.CompilationError, match=message):
+        kernel[(1,)](np.zeros(1, np.float32))
