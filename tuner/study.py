@@ -152,11 +152,10 @@ class _JobRun:
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
         problem, properties = task.problem, self._device.properties
-        space = problem.space(properties)
+        space, held = problem.searched(properties, self._device.target)
         default = problem.default(space, properties.kind)
         problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
         _check_memory(problem, properties)
-        held = {name: default[name] for name in problem.idle_parameters(properties.kind)}
         self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes, held))
         profile = SearchProfile(properties)
         for trial in task.trials:

@@ -23,6 +23,8 @@ _REAL_NAMES = re.compile(r"(.*_)?(eps|epsilon|p|prob|rate|scale|factor|alpha|bet
 _BLOCK_NAMES = re.compile(r"(.*_)?(block|blk|tile)(_?size)?(_.*|[mnkxyz0-9])?", re.IGNORECASE)
 _FLAG_NAMES = re.compile(r"(is|has|use|even|do|with|allow)_.*|causal", re.IGNORECASE)
 _GROUP_NAMES = re.compile(r"group(_.*)?", re.IGNORECASE)
+#: ``stride_am``, ``x_stride_0``: the strides of an array, one name an axis.
+_STRIDE_NAMES = re.compile(r"(?P<array>.*stride.*)(?P<axis>[a-z0-9])", re.IGNORECASE)
 _HEAD_NAMES = re.compile(r"(.*_)?(head|dim|d|dhead|headdim)(_.*)?", re.IGNORECASE)
 
 
@@ -45,8 +47,10 @@ def assume(
     dtype: str = "f32",
 ) -> Assumptions:
     """Complete what is given for ``source``. Pointers point to ``dtype`` unless their use says otherwise; pointers and
-    integers are promised to be multiples of 16."""
+    integers are promised to be multiples of 16, and where the strides of an array are named axis by axis, the last one
+    is 1: arrays are taken to be row-major."""
     usage = usage_of(source)
+    inner = _innermost_strides(source)
     types, values, options = dict(signature or {}), dict(constexprs or {}), dict(schedule or {})
     assumed: dict[str, str] = {}
     config = first_literal_config(source)
@@ -64,12 +68,24 @@ def assume(
             assumed[name] = repr(values[name])
         elif not argument.has_default or name in usage.pointers:
             types[name] = type_for(argument, usage, dtype)
+            if name in inner and types[name] == "i32:16":
+                types[name] = "i32:1"
             assumed[name] = types[name]
     for name in SCHEDULE_OPTIONS:
         if name in config and name not in options and name not in values:
             options[name] = config[name]
             assumed[name] = repr(config[name])
     return Assumptions(types, values, options, assumed)
+
+
+def _innermost_strides(source: KernelSource) -> set[str]:
+    """Of the parameters that are strides of one array by their names, the last, as long as there are several."""
+    strides: dict[str, list[str]] = {}
+    for argument in source.arguments:
+        found = _STRIDE_NAMES.fullmatch(argument.name)
+        if found is not None and found["array"].lower().strip("_") not in ("stride", "strides"):
+            strides.setdefault(found["array"], []).append(argument.name)
+    return {names[-1] for names in strides.values() if len(names) > 1}
 
 
 def type_for(argument: Argument, usage: Usage, dtype: str = "f32") -> str:

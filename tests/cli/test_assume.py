@@ -101,6 +101,17 @@ def test_annotations_say_the_type():
     assert found["s"] == "f32"
 
 
+def test_arrays_are_row_major():
+    """The last of an array's strides is 1; one name for several arrays says nothing."""
+    names = "a, stride_am, stride_ak, x_stride_0, x_stride_1, x_stride_2, stride_m, stride_n, row_stride"
+    found = signature(names, "tl.store(a + " + " + ".join(names.split(", ")[1:]) + ", 1.0)")
+    assert [name for name, type in found.items() if type == "i32:1"] == ["stride_ak", "x_stride_2"]
+    assert (
+        signature(names, f"tl.store(a + {names.split(', ')[2]}, 1.0)", signature={"stride_ak": "i64"})["stride_ak"]
+        == "i64"
+    )
+
+
 def test_loaded_and_stored():
     usage = usage_of(
         kernel(

@@ -21,6 +21,7 @@ from deuteron.compiler.targets import Target
 from deuteron.tuner import BUILTINS, Expression, Problem, WorkloadSpec, builtin_workload
 from deuteron.tuner.errors import WorkloadError
 from deuteron.tuner.evaluate.check import INTERPRETED_ELEMENTS, cut_problem, interpret, small_case
+from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Tensor, Tolerance, workload_from_json
 from deuteron.tuner.workloads.inferred import infer_workload
@@ -166,6 +167,30 @@ def with_space(name: str, parameters: dict[str, list[int]], *constraints: str, *
     space = {"parameters": parameters, "constraints": list(constraints)}
     data = {key: value for key, value in builtin_workload(name).to_json().items() if key not in ("spaces", "defaults")}
     return WorkloadSpec.from_json({**data, "space": space, **more})
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("arch", ["80", "90a", "120"])
+@pytest.mark.parametrize("sides", [(1024, 1024, 1024), (1000, 333, 777), (100, 100, 100)])
+def test_ring_lengths_are_searched_where_they_change_code(sides: tuple[int, ...], arch: str, dtype: str) -> None:
+    """What is held changes the PTX of no configuration that is drawn; what is searched changes that of most."""
+    problem = Problem(builtin_workload("matmul"), dict(zip("MNK", sides, strict=True)), dtype)
+    target = Target.parse(f"cuda:{arch}")
+    device = replace(H200, shared_bytes_per_block=target.shared_bytes)
+    whole, (space, held) = problem.full_space(device), problem.searched(device, str(target))
+    assert held == ({"num_stages": held.get("num_stages")} if dtype == "f16" and sides[1] % 8 else {})
+    assert {config["num_stages"] for config in space.configurations()} >= ({2, 3} if not held else set())
+    drawn, pairs = random.Random(1), []
+    while len(pairs) < 2:
+        config = whole.sample(drawn)
+        if whole.contains(more := {**config, "num_stages": 2}) and whole.contains({**more, "num_stages": 3}):
+            pairs.append([ptx(problem, {**more, "num_stages": stages}, str(target)) for stages in (2, 3)])
+    assert [a == b for a, b in pairs] == [True, True] if held else not all(a == b for a, b in pairs)
+
+
+def ptx(problem: Problem, config: Configuration, target: str) -> str:
+    """What a launch runs."""
+    return str(compile_variant(problem, problem.variant(config), target).asm["ptx"])
 
 
 def test_options_without_effect_in_a_users_space_are_held() -> None:

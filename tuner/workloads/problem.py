@@ -15,12 +15,14 @@ from ..codec import Document, Scalar
 from ..errors import WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
+from .effect import COMPARED, gpu_code, without_effect
 from .legal import strike_illegal
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
+    from deuteron.compiler.runtime.variant.variant import Variant
     from deuteron.compiler.source.kernel import KernelSource
 
 MAX_GRID = 2**31 - 1
@@ -143,11 +145,25 @@ class Problem:
         """Compulsory memory traffic of one launch in bytes, by the workload's formula."""
         return Expression.parse(self.spec.bytes).evaluate_number(self.names)
 
-    def space(self, device: DeviceProperties) -> Space:
-        """What is searched on a device: :meth:`full_space`, with each of the :meth:`idle_parameters` held at its value
-        in the default configuration, since others would measure the same code again."""
+    def space(self, device: DeviceProperties, target: str | None = None) -> Space:
+        """What is searched on a device: the space of :meth:`searched`."""
+        return self.searched(device, target)[0]
+
+    def searched(self, device: DeviceProperties, target: str | None = None) -> tuple[Space, dict[str, Scalar]]:
+        """What is searched on a device: :meth:`full_space`, with parameters held at their values in the default
+        configuration where others would measure the same code again; and those values.
+
+        Held are :meth:`idle_parameters` and, where ``target`` says what the device runs (``cuda:90a``), schedule
+        options that turn out to change no code at this shape and dtype (:mod:`.effect`).
+        """
         space, idle = self.full_space(device), self.idle_parameters(device.kind)
-        return space.hold(self.default(space, device.kind), idle) if idle else space
+        default = self.default(space, device.kind)
+        if target is not None and device.kind == "cuda":
+            searched = (p.name for p in space.parameters if p.name in COMPARED and p.name not in idle)
+            idle += without_effect(
+                space, default, searched, lambda config: gpu_code(self._made_for(target, config), self.scalars)
+            )
+        return space.hold(default, idle), {name: default[name] for name in idle}
 
     def idle_parameters(self, kind: str) -> tuple[str, ...]:
         """Parameters of the space that change no code on devices of this kind: schedule options that its targets, or
@@ -218,6 +234,12 @@ class Problem:
         """Names in the expressions of the grid and of the constexprs."""
         texts = [*self.spec.grid, *(v for v in self.spec.constexprs.values() if isinstance(v, str))]
         return frozenset(name for text in texts for name in Expression.parse(text).names)
+
+    def _made_for(self, target: str, config: Configuration) -> Variant:
+        from deuteron.compiler.runtime.variant.variant import make_variant  # lazy: as above
+
+        plan = self.variant(config)
+        return make_variant(self.source, plan.signature, plan.constexprs, target, plan.schedule)
 
     def _check_used(self, config: Configuration, constexpr_names: set[str]) -> None:
         for name in config:

@@ -1,0 +1,70 @@
+"""Parameters that change no code: found by compiling some configurations as far as the GPU stage.
+
+Whether an option does anything may depend on more than the kernel: an array whose rows have an odd length is fed by no
+ring, so that ``num_stages`` is idle at that shape and dtype and not at another. Neither rules nor a look at the text
+can tell without doing again what the compiler does, so the compiler is asked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.errors import OutOfResources
+
+from ..space import Configuration, Space
+
+if TYPE_CHECKING:
+    from deuteron.compiler.runtime.variant.variant import Variant
+
+#: Schedule options whose effect depends on shape and dtype. The number of warps always shows in the code.
+COMPARED = ("num_stages", "persistent")
+#: Configurations that are looked at, and of these compiled before an option counts as idle.
+DRAWN, COMPILED = 24, 4
+
+
+def without_effect(
+    space: Space, default: Configuration, names: Iterable[str], code: Callable[[Configuration], str | None]
+) -> tuple[str, ...]:
+    """Those of ``names`` that change the ``code`` of none of the configurations that allow most values.
+
+    ``code``: what runs a configuration, None for one that does not fit. A parameter with one valid value everywhere is
+    not among the results, since nothing was compared.
+    """
+    drawn = random.Random(0)
+    configs = [default, *(space.sample(drawn) for _ in range(DRAWN))]
+    return tuple(name for name in names if _is_idle(space, configs, name, code))
+
+
+def _is_idle(
+    space: Space, configs: Iterable[Configuration], name: str, code: Callable[[Configuration], str | None]
+) -> bool:
+    compared = False
+    choices = next(p.choices for p in space.parameters if p.name == name)
+    families = [[c for value in choices if space.contains(c := {**base, name: value})] for base in configs]
+    for family in sorted(families, key=len, reverse=True)[:COMPILED]:
+        if len(family) < 2:
+            break
+        codes = [made for ends in (family[0], family[-1]) if (made := code(ends)) is not None]
+        if len(codes) == 2:
+            if codes[0] != codes[1]:
+                return False
+            compared = True
+    return compared
+
+
+def gpu_code(variant: Variant, scalars: Mapping[str, int | float]) -> str | None:
+    """The GPU IR that a launch with these arguments runs; None where it does not fit the target."""
+    from deuteron.compiler.runtime.launch.guards import broken_by  # lazy: the compiler takes a while to load
+    from deuteron.compiler.runtime.variant.pipeline import build  # lazy: as above
+
+    while True:
+        try:
+            made = build(variant, stop_after="gpu")
+        except OutOfResources:
+            return None
+        broken = broken_by(made.recipe.guards, scalars) if made.recipe is not None else ()
+        if not broken:
+            return str(made.artifacts["gpu"])
+        variant = variant.without(broken)
