@@ -190,13 +190,15 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
     """``dot`` by wgmma, the tensor core instruction of warp groups (PTX ISA, "wgmma.mma_async").
 
     ``b`` lies in shared memory, ``a`` there or in registers as ``dot_operand``; ``acc`` is a ``wgmma_accumulator`` of
-    instructions with ``columns`` columns.
+    instructions with ``columns`` columns. Unless it ``waits``, the result is in flight until :class:`Await`, and so is
+    what it reads.
     """
 
     a: Value
     b: Value
     acc: Value
     columns: int
+    waits: bool = True
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: the accumulator's type."""
@@ -206,3 +208,19 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
         if b.shared is None:
             raise self.fail("the second operand must lie in shared memory")
         return (acc,)
+
+
+class Await(Op, mnemonic="gpu.await", effect=Effect.WRITE):
+    """Wait until all products are done but the last ``pending`` ones, which were begun after ``x``.
+
+    ``after``: tiles that are to be computed while the products run. The operation that is named here reads nothing of
+    them, but assemblers move arithmetic behind waits where nothing forbids it.
+    """
+
+    x: Value
+    pending: int
+    after: tuple[Value, ...] = ()
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: the tile, which may be read from now on."""
+        return (self.x.type,)

@@ -15,6 +15,7 @@ from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent
 from .roles import GROUP_WARPS, expand_roles
+from .rotation import rotate_loops
 from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
 from .work import GpuWork
@@ -66,6 +67,12 @@ def fill_rings(work: GpuWork) -> None:
     if not work.producer_warps:
         expand_multistage(work.function, work.streams)
     work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
+
+
+def rotate(work: GpuWork) -> None:
+    """Products that others wait for are left for the next iteration, where warp groups do the products."""
+    if work.producer_warps:
+        rotate_loops(work.function, work.schedule)
 
 
 def expand(work: GpuWork) -> None:

@@ -13,9 +13,10 @@ from ..tile.axis import analyze
 from . import relayout_rules
 from .barriers import insert_barriers
 from .fences import fence_releases
+from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import require_legal
-from .overlap import expand, fill_rings, find_streams, persist, structure, write_back
+from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
@@ -39,6 +40,11 @@ def lay_out(work: GpuWork) -> None:
     facts, costs = analyze(function), Costs(function)
     homes = Homes(function, facts, costs, work.target, warps)
     work.function = Relayout(function, facts, costs, homes, work.target, warps).run()
+
+
+def overlap(work: GpuWork) -> None:
+    """Wait for products where their results are needed."""
+    let_fly(work.function)
 
 
 def place(work: GpuWork) -> None:
@@ -70,8 +76,10 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("streams", find_streams),
     ("write_back", write_back),
     ("rings", fill_rings),
+    ("rotate", rotate),
     ("expand", expand),
     ("layouts", lay_out),
+    ("flight", overlap),
     ("allocate", place),
     ("barriers", order),
     ("verify", check),

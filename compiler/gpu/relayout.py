@@ -53,6 +53,7 @@ class Relayout:
         self._depth: dict[Value, int] = {}
         self._made: dict[Value, Value] = {}
         self._in_layout: dict[tuple[Value, LinearLayout | None], Value] = {}
+        self._in_shared: dict[tuple[Value, SharedLayout | None], Value] = {}
 
     def run(self) -> Function:
         """The re-emitted function."""
@@ -93,9 +94,14 @@ class Relayout:
         """How many regions are around the block under construction."""
         return len(self._blocks) - 1
 
-    def append_beside(self, value: Value, op: Op) -> None:
-        """Append an operation to the block that defines ``value``, so that a loop around the demand repeats nothing."""
-        self._blocks[self._depth[value]].ops.append(op)
+    def convert_beside(self, value: Value, convert: ConvertLayout) -> Value:
+        """``convert`` once in the block that defines ``value``: neither loops around demands nor further demands repeat
+        it."""
+        key = (value, convert.to.shared)
+        if key not in self._in_shared:
+            self._blocks[self._depth[value]].ops.append(convert)
+            self._in_shared[key] = convert.result
+        return self._in_shared[key]
 
     def made(self, value: Value) -> Value | None:
         """What stands for ``value`` in the place where it was made; None for what is made on demand."""

@@ -42,10 +42,9 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     to = value.type.in_shared_memory(_layout_for(value.type, held.type.layout, k_axis))
     convert = ConvertLayout(held, to)
     convert.location = value.op.location if value.op is not None else None
-    if state.made(value) is None:
-        state.append(convert)
-    else:
-        state.append_beside(value, convert)
+    if state.made(value) is not None:
+        return state.convert_beside(value, convert)
+    state.append(convert)
     return convert.result
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import SharedView, Wgmma
+from ...gpu.asynchronous import Await, SharedView, Wgmma
 from ...gpu.tensorcore import WGMMA_DEPTH_BYTES
 from ...ir.core import Block, Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
+from ...tile.elementwise import Constant
 from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
 from .machine import RULES
@@ -34,7 +35,9 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     size = op.a.type.elem.bytes
     step = WGMMA_DEPTH_BYTES // size
     steps = op.a.type.shape[1] // step
-    acc = state.values[op.acc].force()
+    # Sums that begin at zero need no zeros: the first step does not add.
+    begins = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
+    acc = [] if begins else state.values[op.acc].force()
     held = op.columns // 2  # registers of one instruction: 64 rows of 128 threads
     coordinates = layout.register_coordinates()
     b = _Operand(state, op.b, 0, [basis[1] for basis in layout.warp])
@@ -44,14 +47,21 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         else _Fragments(state, op.a, steps)
     )
     acc = _fence(state, op, a, acc)
-    for place in range(0, len(acc), held):
+    sums: list[str] = []
+    for place in range(0, len(coordinates), held):
         row, column = coordinates[place]
-        part = slice(place, place + held)
+        part = acc[place : place + held]
         for k in range(steps):
             left, right = a(row, k * step), b(column, k * step)
-            acc[part] = _instruction(state, op, step, left, right, acc[part], (a, b))
+            part = _instruction(state, op, step, left, right, part, (a, b))
+        sums += part
     text.asm([], "wgmma.commit_group.sync.aligned;", "~{memory}", [], convergent=True)
-    state.define(op.result, _wait(state, op.acc.type, acc))
+    state.define(op.result, _wait(state, op.acc.type, sums, 0) if op.waits else sums)
+
+
+@rule(Await, RULES)
+def _await(state: Lowering, op: Await) -> None:
+    state.define(op.result, _wait(state, op.x.type, state.values[op.x].force(), op.pending))
 
 
 def _fence(state: Lowering, op: Wgmma, a: _Operand | _Fragments, acc: list[str]) -> list[str]:
@@ -144,12 +154,12 @@ def _instruction(
     kind = PTX_NAMES[op.a.type.scalar]
     floating = op.acc.type.is_float
     word, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
-    count = len(acc)
+    count = op.columns // 2
     outputs = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     numbers = [f"${count + i}" for i in range(len(a))]
     left = numbers[0] if len(a) == 1 else "{" + ", ".join(numbers) + "}"
     # scale-d, then for floats the signs of A and B, then for 16-bit elements what is transposed.
-    immediates = ["1", *(["1", "1"] if floating else [])]
+    immediates = ["1" if acc else "0", *(["1", "1"] if floating else [])]
     if op.a.type.elem.bits == 16:
         immediates += [str(int(side.transposed)) for side in operands if isinstance(side, _Operand)]
     text = (
@@ -157,19 +167,19 @@ def _instruction(
         f"{outputs}, {left}, ${count + len(a)}, {', '.join(immediates)};"
     )
     letters = {"i64": "l", "i32": "r"}
-    constraints = [f"={letter}"] * count + [letters[t] for t, _ in (*a, *b)] + [str(i) for i in range(count)]
+    constraints = [f"={letter}"] * count + [letters[t] for t, _ in (*a, *b)] + [str(i) for i in range(len(acc))]
     return state.text.asm(
         [word] * count, text, ",".join(constraints), [*a, *b, *((word, v) for v in acc)], convergent=True
     )
 
 
-def _wait(state: Lowering, type: Tile, acc: list[str]) -> list[str]:
-    """The accumulators once all products are done: nothing may read them before."""
+def _wait(state: Lowering, type: Tile, acc: list[str], pending: int) -> list[str]:
+    """The accumulators once all products but the last ``pending`` are done: nothing may read them before."""
     word, letter = ("float", "f") if type.is_float else ("i32", "r")
     tied = [f"={letter}"] * len(acc) + [str(i) for i in range(len(acc))]
     return state.text.asm(
         [word] * len(acc),
-        "wgmma.wait_group.sync.aligned 0;",
+        f"wgmma.wait_group.sync.aligned {pending};",
         ",".join(tied) + ",~{memory}",
         [(word, v) for v in acc],
         convergent=True,

@@ -1,0 +1,106 @@
+"""Products of warp groups that are under way while other work is done: where each one is waited for.
+
+wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late as
+possible: before the first operation that needs the result, before memory is written that a product in flight may read, and
+at the end of a block. Slots are released after the wait for the products that read them. Products end in the order in which
+they were begun, so a wait says how many of the later ones may go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ir.core import Block, Effect, Function, Op, Value, uses
+from ..tile.reduction import Reduce
+from .asynchronous import Await, Receive, Release, SharedView, Slot, Wgmma
+from .ops import ConvertLayout
+from .scratch import scratch_bytes
+
+
+def let_fly(function: Function) -> None:
+    """Put the waits of ``function`` where they are needed, in place."""
+    used = uses(function)
+    replaced: dict[Value, Value] = {}
+    for block in [function.body, *(block for op in function.body.walk() for block in op.blocks)]:
+        if any(isinstance(op, Wgmma) for op in block.ops):
+            _Flight(block, used, replaced).run()
+    for op in function.body.walk():
+        if not isinstance(op, Await):
+            op.map_operands(lambda v: replaced.get(v, v))
+
+
+@dataclass
+class _Product:
+    """A product in flight, and the releases of slots that it reads."""
+
+    op: Wgmma
+    releases: list[Release] = field(default_factory=list)
+
+
+class _Flight:
+    def __init__(self, block: Block, used: dict[Value, list[Op]], replaced: dict[Value, Value]) -> None:
+        self.block = block
+        self.used = used
+        self.replaced = replaced
+        self.flying: list[_Product] = []
+        self.out: list[Op] = []
+
+    def run(self) -> None:
+        for op in self.block.ops:
+            if isinstance(op, Release) and (reader := self._last_reader(op)) is not None:
+                reader.releases.append(op)
+                continue
+            self._settle(self._needed(op))
+            self.out.append(op)
+            if isinstance(op, Wgmma):
+                self.flying.append(_Product(op))
+        self.block.ops = self.out
+
+    def _needed(self, op: Op) -> int:
+        """How many of the products in flight have to be done before ``op``."""
+        if self._writes_shared_memory(op):
+            return len(self.flying)
+        inner = {v for block in op.blocks for nested in block.walk() for v in nested.operands}
+        read = inner.union(op.operands)
+        return max((i + 1 for i, product in enumerate(self.flying) if product.op.result in read), default=0)
+
+    def _writes_shared_memory(self, op: Op) -> bool:
+        if isinstance(op, Receive | Slot | SharedView | Wgmma):
+            return False
+        if isinstance(op, ConvertLayout) and op.to.shared is not None:
+            return True
+        return op.effect not in (Effect.PURE, Effect.READ) or bool(scratch_bytes(op, self.used))
+
+    def _last_reader(self, release: Release) -> _Product | None:
+        """The last product in flight that reads a slot of the pipe."""
+        reads = [p for p in self.flying if any(_pipe_of(v) is release.pipe for v in (p.op.a, p.op.b))]
+        return reads[-1] if reads else None
+
+    def _settle(self, count: int) -> None:
+        """Wait for the first ``count`` products in flight."""
+        for product in self.flying[:count]:
+            self.flying = self.flying[1:]
+            if self.out[-1] is not product.op:
+                product.op.waits = False
+                wait = Await(product.op.result, len(self.flying), self._computed_since(product.op))
+                wait.location = product.op.location
+                self.replaced[product.op.result] = wait.result
+                self.out.append(wait)
+            self.out += product.releases
+
+    def _computed_since(self, product: Wgmma) -> tuple[Value, ...]:
+        """The last reduction that was begun meanwhile: it cannot end before all that it sums up is there."""
+        since = self.out[max(self.out.index(product), self._last_wait()) :]
+        reductions = [op for op in since if isinstance(op, Reduce)]
+        return (reductions[-1].results[0],) if reductions else ()
+
+    def _last_wait(self) -> int:
+        return max((i for i, op in enumerate(self.out) if isinstance(op, Await)), default=0)
+
+
+def _pipe_of(value: Value) -> Value | None:
+    """Of the slot in which a tile lies."""
+    made = value.op
+    while isinstance(made, SharedView):
+        made = made.x.op
+    return made.pipe if isinstance(made, Slot) else None
