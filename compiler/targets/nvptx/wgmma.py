@@ -47,9 +47,8 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     for place in range(0, len(acc), held):
         row, column = coordinates[place]
         part = slice(place, place + held)
-        for k in range(steps):
-            left, right = a(row, k * step), b(column, k * step)
-            acc[part] = _instruction(state, op, step, left, right, acc[part], (a, b))
+        inputs = [(a(row, k * step), b(column, k * step)) for k in range(steps)]
+        acc[part] = _products(state, op, step, inputs, acc[part], (a, b))
     text.asm([], "wgmma.commit_group.sync.aligned;", "~{memory}", [], convergent=True)
     state.define(op.result, _wait(state, op.acc.type, acc))
 
@@ -132,34 +131,44 @@ def _rows(layout: LinearLayout) -> int:
     return 16 << sum(bool(basis[0]) for basis in layout.warp)
 
 
-def _instruction(
+def _products(
     state: Lowering,
     op: Wgmma,
     depth: int,
-    a: list[tuple[str, str]],
-    b: list[tuple[str, str]],
+    inputs: list[tuple[list[tuple[str, str]], list[tuple[str, str]]]],
     acc: list[str],
     operands: tuple[_Operand | _Fragments, _Operand],
 ) -> list[str]:
+    """One instruction for each pair of inputs, all in one piece of assembly: what LLVM takes for a piece grows with the
+    accumulators that go through it, some ten milliseconds for 128."""
     kind = PTX_NAMES[op.a.type.scalar]
     floating = op.acc.type.is_float
     word, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
     count = len(acc)
     outputs = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
-    numbers = [f"${count + i}" for i in range(len(a))]
-    left = numbers[0] if len(a) == 1 else "{" + ", ".join(numbers) + "}"
     # scale-d, then for floats the signs of A and B, then for 16-bit elements what is transposed.
     immediates = ["1", *(["1", "1"] if floating else [])]
     if op.a.type.elem.bits == 16:
         immediates += [str(int(side.transposed)) for side in operands if isinstance(side, _Operand)]
-    text = (
-        f"wgmma.mma_async.sync.aligned.m64n{op.columns}k{depth}.{name}.{kind}.{kind} "
-        f"{outputs}, {left}, ${count + len(a)}, {', '.join(immediates)};"
-    )
+    passed: list[tuple[str, str]] = []
+    lines = []
+    for a, b in inputs:
+        numbers = [f"${count + len(passed) + i}" for i in range(len(a) + len(b))]
+        passed += [*a, *b]
+        *words, right = numbers
+        left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{op.columns}k{depth}.{name}.{kind}.{kind} "
+            f"{outputs}, {left}, {right}, {', '.join(immediates)};"
+        )
     letters = {"i64": "l", "i32": "r"}
-    constraints = [f"={letter}"] * count + [letters[t] for t, _ in (*a, *b)] + [str(i) for i in range(count)]
+    constraints = [f"={letter}"] * count + [letters[t] for t, _ in passed] + [str(i) for i in range(count)]
     return state.text.asm(
-        [word] * count, text, ",".join(constraints), [*a, *b, *((word, v) for v in acc)], convergent=True
+        [word] * count,
+        "\n".join(lines),
+        ",".join(constraints),
+        [*passed, *((word, v) for v in acc)],
+        convergent=True,
     )
 
 
