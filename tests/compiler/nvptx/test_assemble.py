@@ -69,6 +69,21 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
+def test_sums_of_a_loop_are_rounded_in_pairs(from_text) -> None:
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    total = tl.zeros((N,), dtype=tl.float32)
+    for i in range(n):
+        total += tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, total.to(tl.bfloat16))
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*bf16:16", "n": "i32"}, {"N": 1024})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    assert len(re.findall(r"cvt\.rn\.bf16x2\.f32", ptx)) == 4  # of 8 sums a thread
+    assert "cvt.rn.bf16.f32" not in ptx
+
+
 def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
     assert '.pragma "nounroll"' in ptx_of("matmul_f16")
 
