@@ -5,8 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import SharedView, Wgmma
 from ...gpu.tensorcore import WGMMA_DEPTH_BYTES
-from ...ir.core import Block, Value
-from ...ir.types import Tile
+from ...ir.core import Value
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
 from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
@@ -30,7 +29,6 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     layout = op.acc.type.layout
     if layout is None:
         raise UnsupportedOp("gpu.wgmma needs an accumulator with a layout", location=op.location)
-    text = state.text
     size = op.a.type.elem.bytes
     step = WGMMA_DEPTH_BYTES // size
     steps = op.a.type.shape[1] // step
@@ -43,34 +41,11 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         if op.a.type.shared is not None
         else _Fragments(state, op.a, steps)
     )
-    acc = _fence(state, op, a, acc)
+    products = []
     for place in range(0, len(acc), held):
         row, column = coordinates[place]
-        part = slice(place, place + held)
-        inputs = [(a(row, k * step), b(column, k * step)) for k in range(steps)]
-        acc[part] = _products(state, op, step, inputs, acc[part], (a, b))
-    text.asm([], "wgmma.commit_group.sync.aligned;", "~{memory}", [], convergent=True)
-    state.define(op.result, _wait(state, op.acc.type, acc))
-
-
-def _fence(state: Lowering, op: Wgmma, a: _Operand | _Fragments, acc: list[str]) -> list[str]:
-    """Registers that an instruction reads must have their values before the fence (PTX ISA, "wgmma.fence"). LLVM does
-    not know, and would compute them behind it: so they pass through it. What a loop carries is there already."""
-    word, letter = ("float", "f") if op.acc.type.is_float else ("i32", "r")
-    held = [] if isinstance(op.acc.owner, Block) else [(word, letter, v) for v in acc]
-    words = [("i32", "r", v) for v in a.words] if isinstance(a, _Fragments) else []
-    through = [*held, *words]
-    constraints = [f"={c}" for _, c, _ in through] + [str(i) for i in range(len(through))]
-    made = state.text.asm(
-        [t for t, _, _ in through],
-        "wgmma.fence.sync.aligned;",
-        ",".join([*constraints, "~{memory}"]),
-        [(t, v) for t, _, v in through],
-        convergent=True,
-    )
-    if isinstance(a, _Fragments):
-        a.words = made[len(held) :]
-    return made[: len(held)] if held else acc
+        products += [(place, [*a(row, k * step), *b(column, k * step)]) for k in range(steps)]
+    state.define(op.result, _products(state, op, step, products, acc, (a, b)))
 
 
 class _Operand:
@@ -135,52 +110,38 @@ def _products(
     state: Lowering,
     op: Wgmma,
     depth: int,
-    inputs: list[tuple[list[tuple[str, str]], list[tuple[str, str]]]],
+    products: list[tuple[int, list[tuple[str, str]]]],
     acc: list[str],
     operands: tuple[_Operand | _Fragments, _Operand],
 ) -> list[str]:
-    """One instruction for each pair of inputs, all in one piece of assembly: what LLVM takes for a piece grows with the
-    accumulators that go through it, some ten milliseconds for 128."""
+    """One instruction for each product (its first accumulator, its inputs), from the fence to the wait in one piece of
+    assembly: LLVM must neither compute an input behind the fence nor read a sum before the wait, and what it takes for
+    a piece grows with the accumulators that go through it."""
     kind = PTX_NAMES[op.a.type.scalar]
     floating = op.acc.type.is_float
     word, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
-    count = len(acc)
-    outputs = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     # scale-d, then for floats the signs of A and B, then for 16-bit elements what is transposed.
     immediates = ["1", *(["1", "1"] if floating else [])]
     if op.a.type.elem.bits == 16:
         immediates += [str(int(side.transposed)) for side in operands if isinstance(side, _Operand)]
-    passed: list[tuple[str, str]] = []
-    lines = []
-    for a, b in inputs:
-        numbers = [f"${count + len(passed) + i}" for i in range(len(a) + len(b))]
-        passed += [*a, *b]
-        *words, right = numbers
+    passed: dict[tuple[str, str], str] = {}
+    lines = ["wgmma.fence.sync.aligned;"]
+    for place, inputs in products:
+        sums = ", ".join(f"${place + i}" for i in range(op.columns // 2))
+        *words, right = (passed.setdefault(x, f"${len(acc) + len(passed)}") for x in inputs)
         left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{op.columns}k{depth}.{name}.{kind}.{kind} "
-            f"{outputs}, {left}, {right}, {', '.join(immediates)};"
+            f"{{{sums}}}, {left}, {right}, {', '.join(immediates)};"
         )
+    lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
     letters = {"i64": "l", "i32": "r"}
-    constraints = [f"={letter}"] * count + [letters[t] for t, _ in passed] + [str(i) for i in range(count)]
-    return state.text.asm(
-        [word] * count,
-        "\n".join(lines),
-        ",".join(constraints),
-        [*passed, *((word, v) for v in acc)],
-        convergent=True,
-    )
-
-
-def _wait(state: Lowering, type: Tile, acc: list[str]) -> list[str]:
-    """The accumulators once all products are done: nothing may read them before."""
-    word, letter = ("float", "f") if type.is_float else ("i32", "r")
-    tied = [f"={letter}"] * len(acc) + [str(i) for i in range(len(acc))]
+    constraints = [f"={letter}"] * len(acc) + [letters[t] for t, _ in passed] + [str(i) for i in range(len(acc))]
     return state.text.asm(
         [word] * len(acc),
-        "wgmma.wait_group.sync.aligned 0;",
-        ",".join(tied) + ",~{memory}",
-        [(word, v) for v in acc],
+        "\n".join(lines),
+        ",".join(constraints) + ",~{memory}",
+        [*passed, *((word, v) for v in acc)],
         convergent=True,
     )
 
