@@ -1,9 +1,9 @@
 """Products of warp groups that are under way while other work is done: where each one is waited for.
 
-wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late as
-possible: before the first operation that needs the result, before memory is written that a product in flight may read, and
-at the end of a block. Slots are released after the wait for the products that read them. Products end in the order in which
-they were begun, so a wait says how many of the later ones may go on.
+wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late
+as possible: before the first operation that needs the result, before memory is written that a product in flight may
+read, and at the end of a block. Slots are released after the wait for the products that read them. Products end in the
+order in which they were begun, so a wait says how many of the later ones may go on.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import cast
 from ..errors import CompilationError
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Tile
-from ..layout import LayoutError, LinearLayout, splittable_layout
+from ..layout import LayoutError, LinearLayout, SharedLayout, splittable_layout
 from ..target import Target
 from ..tile.axis import AxisFacts
 from ..tile.elementwise import Constant

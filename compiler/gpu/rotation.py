@@ -1,8 +1,8 @@
 """Loops of chained products, turned so that one product of an iteration is done in the next one.
 
-Attention multiplies queries by keys, takes exponents of the scores, and multiplies these by values. One after the other,
-the tensor cores wait for the exponents. So the last product is left for the next iteration, where it does not depend on
-the first one::
+Attention multiplies queries by keys, takes exponents of the scores, and multiplies these by values. One after the
+other, the tensor cores wait for the exponents. So the last product is left for the next iteration, where it does not
+depend on the first one::
 
     s = dot(q, k[i])                      s = dot(q, k[0]); p, acc = exponents(s, acc)
     p, acc = exponents(s, acc)     ->     for i from 1 on:
@@ -105,7 +105,8 @@ def _slots_of(dot: Dot, ops: Sequence[Op], readers: dict[Value, list[Op]]) -> li
 def _needed_first(dot: Dot, ops: Sequence[Op], carried: set[Value]) -> list[Op] | None:
     """What has to run before the first product, and that; None if it depends on what the loop carries."""
     at = ops.index(dot)
-    needed, wanted = [dot], set(dot.operands)
+    needed: list[Op] = [dot]
+    wanted = set(dot.operands)
     for op in reversed(ops[:at]):
         if wanted.intersection(op.results) or isinstance(op, Receive):
             needed.append(op)
@@ -128,7 +129,7 @@ class _Rotation:
         self.loop = late.loop
         *ops, end = self.loop.body.ops
         self.rest = [op for op in ops if op not in late.ops and op not in late.early]
-        self.leaving: tuple[Value, ...] = end.operands
+        self.leaving = list(end.operands)
 
     def run(self) -> list[Op]:
         """The condition and the branch that take the place of the loop."""
@@ -162,6 +163,6 @@ class _Rotation:
 
     def _left(self, env: dict[Value, Value]) -> tuple[Value, ...]:
         """What an iteration leaves for the next one: both operands of the product in place of its result."""
-        values = [*self.leaving, self.late.dot.a]
+        values: list[Value] = [*self.leaving, self.late.dot.a]
         values[self.late.place] = self.late.dot.acc
         return tuple(env.get(v, v) for v in values)

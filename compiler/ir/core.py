@@ -101,10 +101,13 @@ class Op:
         cls._operand_fields = tuple(
             (n, k) for n, k in cls.kinds.items() if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
         )
+        cls._block_fields = tuple(n for n, k in cls.kinds.items() if k is FieldKind.BLOCK)
         if REGISTRY.setdefault(mnemonic, cls) is not cls:
             raise TypeError(f"two operations are called {mnemonic!r}")
 
+    # By kind, because passes ask for them thousands of times a kernel.
     _operand_fields: ClassVar[tuple[tuple[str, FieldKind], ...]] = ()
+    _block_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         types = self.infer()
@@ -140,7 +143,7 @@ class Op:
     @property
     def blocks(self) -> list[Block]:
         """The regions in declaration order; empty for an operation without."""
-        return [getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.BLOCK]
+        return [getattr(self, name) for name in self._block_fields] if self._block_fields else []
 
     def map_operands(self, replace: Callable[[Value], Value]) -> None:
         """Replace every operand in place. Types must not change."""

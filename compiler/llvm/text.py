@@ -67,6 +67,7 @@ class ModuleText:
         self.head = [f'target triple = "{triple}"']
         if data_layout:
             self.head.append(f'target datalayout = "{data_layout}"')
+        self.structs: dict[str, str] = {}
         self.globals: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.functions: list[FunctionText] = []
@@ -79,6 +80,11 @@ class ModuleText:
             arguments = ", ".join(parameters)
             self.declarations[name] = f"declare {returns} @{name}({arguments}){after}"
 
+    def struct(self, members: Sequence[str]) -> str:
+        """The type of what has several parts; a long one has a name, as it is written once for each of its parts."""
+        written = "{" + ", ".join(members) + "}"
+        return written if len(members) <= 4 else self.structs.setdefault(written, f"%struct{len(self.structs)}")
+
     def string(self, text: str) -> str:
         """The name of a constant global that holds ``text`` with a terminating zero."""
         data = text.encode() + b"\0"
@@ -89,7 +95,8 @@ class ModuleText:
         return self._strings[data]
 
     def __str__(self) -> str:
-        lines = [*self.head, *self.globals.values(), *self.declarations.values()]
+        structs = [f"{name} = type {written}" for written, name in self.structs.items()]
+        lines = [*self.head, *structs, *self.globals.values(), *self.declarations.values()]
         for function in self.functions:
             lines.extend(function.lines())
         lines.extend(self.tail)
@@ -183,7 +190,7 @@ class FunctionText:
         """
         arguments = ", ".join(f"{t} {v}" for t, v in operands)
         kind = "sideeffect " if effects else ""
-        made = returns[0] if len(returns) == 1 else "{" + ", ".join(returns) + "}" if returns else "void"
+        made = "void" if not returns else returns[0] if len(returns) == 1 else self.module.struct(returns)
         text = f'call {made} asm {kind}"{quoted(template)}", "{constraints}"({arguments})'
         if convergent:
             text += " convergent"

@@ -69,6 +69,7 @@ class Kernel:
 
 
 _DEFINE = re.compile(r"define ptx_kernel void @[\w.$]+\((.*)\) #0 \{")
+_STRUCT = re.compile(r"^(%\w+) = type (\{.*\})$", re.MULTILINE)
 _RESULT = re.compile(r"(%[\w.]+) = (.*)")
 _PHI = re.compile(r"phi (.+?) (\[.*)")
 _ARM = re.compile(r"\[([^,\]]+), %([\w.]+)\]")
@@ -79,7 +80,8 @@ def parse_kernel(llvm: str) -> Kernel:
     """The only kernel of a module."""
     from .instructions import parse_instruction
 
-    lines = llvm.splitlines()
+    structs = dict(_STRUCT.findall(llvm))
+    lines = re.sub(r"%struct\d+\b", lambda name: structs[name[0]], llvm).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("define ptx_kernel"))
     header = _DEFINE.match(lines[start])
     if header is None:

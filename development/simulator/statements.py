@@ -40,7 +40,9 @@ class Assembly:
             if number < self.outputs:
                 if number not in self.tied:
                     return lambda warp: warp.registers[token]
-                number = self.tied[number] + self.outputs
+                value = self.inputs[self.tied[number]]
+                # What an instruction before in the same assembly wrote there counts.
+                return lambda warp: warp.registers[token] if token in warp.registers else value(warp.env)
             value = self.inputs[number - self.outputs]
             return lambda warp: value(warp.env)
         if _NUMBER.fullmatch(token):

@@ -146,7 +146,8 @@ def _product(statement: Statement, assembly: Assembly) -> Run:
     outputs = vector(results)
     if len(outputs) != shape.registers:
         raise SimulationError(f"{statement.opcode} has {shape.registers} accumulators, not {len(outputs)}")
-    before = [assembly.held(register) for register in outputs]
+    # Sums that the product does not add to are not read.
+    before = [] if scale == "0" else [assembly.held(register) for register in outputs]
     words = [assembly.read(word) for word in vector(a)] if a.startswith("{") else []
     descriptor_a = None if words else assembly.read(a)
     descriptor_b, accumulate = assembly.read(b), assembly.read(scale)
@@ -195,7 +196,7 @@ def _read_shape(statement: Statement) -> _Shape:
 
 def _check_fenced(warp: Warp, before: list[Held], registers: bool) -> None:
     """Accumulators that no other instruction touched pass from one product to the next without a fence."""
-    chained = all(isinstance(x, Accumulator) and not x.product.used for x in before)
+    chained = bool(before) and all(isinstance(x, Accumulator) and not x.product.used for x in before)
     if (registers or not chained) and not warp.registers_fenced:
         raise SimulationError(f"{warp} starts a wgmma on registers with no wgmma.fence after they were its own")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
 from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
@@ -15,6 +15,9 @@ from ...ir.printer import print_function
 from ...launch_recipe import LaunchRecipe
 from .metadata import KernelMetadata
 from .variant import Variant
+
+if TYPE_CHECKING:
+    from ...targets.ptxas import Ptxas
 
 T = TypeVar("T")
 Artifact = str | bytes
@@ -78,14 +81,25 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     """
     check_stage(variant, stop_after, step)
     work = Build(variant)
-    function = make_tile(work)
-    if stop_after == "tile":
-        work.artifacts["tile"] = print_function(function)
-    elif variant.target.kind == "cpu":
-        _build_cpu(work, function, stop_after)
-    else:
-        _build_cuda(work, function, stop_after, step)
+    with _assembler(work, stop_after) as assembler:
+        function = make_tile(work)
+        if stop_after == "tile":
+            work.artifacts["tile"] = print_function(function)
+        elif variant.target.kind == "cpu":
+            _build_cpu(work, function, stop_after)
+        else:
+            _build_cuda(work, function, stop_after, step, assembler)
     return work
+
+
+def _assembler(work: Build, stop_after: str | None) -> AbstractContextManager[Ptxas | None]:
+    """What will assemble PTX, if that is wanted: begun first of all, so that it loads while the compiler works."""
+    if work.variant.target.kind != "cuda" or stop_after not in (None, "cubin"):
+        return nullcontext()
+    from ...targets.ptxas import begin_assembling  # lazy: a launch from the cache compiles nothing
+
+    with work.timed("cubin"):
+        return begin_assembling(work.variant.target)
 
 
 def check_stage(variant: Variant, stage: str | None, step: str | None = None) -> None:
@@ -151,7 +165,9 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
         work.artifacts["object"] = cpu.emit_object(program)
 
 
-def _build_cuda(work: Build, function: Function, stop_after: str | None, step: str | None) -> None:
+def _build_cuda(
+    work: Build, function: Function, stop_after: str | None, step: str | None, assembler: Ptxas | None
+) -> None:
     from ...gpu import STEPS, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
     from ...targets import nvptx  # lazy: loads LLVM
 
@@ -191,7 +207,7 @@ def _build_cuda(work: Build, function: Function, stop_after: str | None, step: s
         return
     try:
         with work.timed("cubin"):
-            cubin = nvptx.assemble(ptx, variant.target, variant.schedule)
+            cubin = nvptx.assemble(ptx, variant.target, variant.schedule, assembler)
     except TargetError:
         if stop_after is not None:
             raise

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
-from ...errors import AssemblerError, OutOfResources, TargetError
+from ...errors import AssemblerError, TargetError
 from ...options import Schedule
 from ...target import Target
-from ..assembler import assembler_options, find_ptxas, has_ptxas
+from ..assembler import assembler_options, has_ptxas
+from ..ptxas import Ptxas
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +27,9 @@ class Cubin:
     log: str
 
 
-def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
-    """Assemble ``ptx`` for ``target``, by ptxas or, where there is none, in this process by nvJitLink.
+def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None = None) -> Cubin:
+    """Assemble ``ptx`` for ``target``, by ptxas (``begun`` if that waits) or, where there is none, in this process by
+    nvJitLink.
 
     Code that spills is assembled once more with all registers of a processor for one block, and the better one kept:
     aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
@@ -40,19 +39,22 @@ def assemble(ptx: str, target: Target, schedule: Schedule) -> Cubin:
         OutOfResources: the kernel needs more of a hardware resource than the target has.
         TargetError: there is no assembler.
     """
-    made = _assemble(ptx, target)
+    made = _assemble(ptx, target, begun)
     if not made.spill_bytes or schedule.maxnreg is not None:
         return made
-    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target)
+    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target, None)
     return roomy if (roomy.spill_bytes or 0) < made.spill_bytes else made
 
 
 _REQNTID = re.compile(r"^\.reqntid .*$", re.MULTILINE)
 
 
-def _assemble(ptx: str, target: Target) -> Cubin:
-    if has_ptxas():
-        image, log = _run_ptxas(ptx, target)
+def _assemble(ptx: str, target: Target, begun: Ptxas | None) -> Cubin:
+    if begun is not None:
+        image, log = begun.assemble(ptx)
+    elif has_ptxas():
+        with Ptxas(target) as started:
+            image, log = started.assemble(ptx)
     else:
         image, log = _link(ptx, target, assembler_options())
     return Cubin(
@@ -63,20 +65,6 @@ def _assemble(ptx: str, target: Target) -> Cubin:
         shared_bytes=_figure(r"Used \d+ registers.*?(\d+) bytes smem", log) or 0,
         log=log,
     )
-
-
-def _run_ptxas(ptx: str, target: Target) -> tuple[bytes, str]:
-    ptxas = find_ptxas()
-    with tempfile.TemporaryDirectory(prefix="deuteron-") as folder:
-        source, output = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-        source.write_text(ptx)
-        command = [str(ptxas), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options()]
-        command += [str(source), "-o", str(output)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        log = done.stdout + done.stderr
-        if done.returncode:
-            raise _error(log, target)
-        return output.read_bytes(), log
 
 
 def _link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:
@@ -131,10 +119,3 @@ def _figure(pattern: str, log: str) -> int | None:
 def _sum(pattern: str, log: str) -> int | None:
     found = re.findall(pattern, log)
     return sum(map(int, found)) if found else None
-
-
-def _error(log: str, target: Target) -> AssemblerError | OutOfResources:
-    shared = re.search(r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)", log)
-    if shared:
-        return OutOfResources("shared memory", int(shared[1], 16), int(shared[2], 16))
-    return AssemblerError(f"ptxas cannot assemble the kernel for {target}:\n{log.strip()}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Await, SharedView, Wgmma
 from ...gpu.tensorcore import WGMMA_DEPTH_BYTES
-from ...ir.core import Block, Value
+from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
 from ...tile.elementwise import Constant
@@ -19,6 +21,8 @@ from .uniform import uniform_warp_bits
 _GROUP_BITS = 2
 #: Words of A that one instruction takes from registers.
 _A_WORDS = 4
+#: Does nothing, but not before a value is there: ptxas keeps the order of what has effects.
+_AFTER = "{\n.reg .pred P;\nsetp.eq.b32 P, $0, 0x7fc0dead;\n@P nanosleep.u32 0;\n}"
 
 
 @rule(SharedView, RULES)
@@ -31,13 +35,11 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     layout = op.acc.type.layout
     if layout is None:
         raise UnsupportedOp("gpu.wgmma needs an accumulator with a layout", location=op.location)
-    text = state.text
     size = op.a.type.elem.bytes
     step = WGMMA_DEPTH_BYTES // size
     steps = op.a.type.shape[1] // step
     # Sums that begin at zero need no zeros: the first step does not add.
     begins = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
-    acc = [] if begins else state.values[op.acc].force()
     held = op.columns // 2  # registers of one instruction: 64 rows of 128 threads
     coordinates = layout.register_coordinates()
     b = _Operand(state, op.b, 0, [basis[1] for basis in layout.warp])
@@ -46,42 +48,51 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         if op.a.type.shared is not None
         else _Fragments(state, op.a, steps)
     )
-    acc = _fence(state, op, a, acc)
-    sums: list[str] = []
+    products = []
     for place in range(0, len(coordinates), held):
         row, column = coordinates[place]
-        part = acc[place : place + held]
         for k in range(steps):
-            left, right = a(row, k * step), b(column, k * step)
-            part = _instruction(state, op, step, left, right, part, (a, b))
-        sums += part
-    text.asm([], "wgmma.commit_group.sync.aligned;", "~{memory}", [], convergent=True)
-    state.define(op.result, _wait(state, op.acc.type, sums, 0) if op.waits else sums)
+            inputs = (*a(row, k * step), *b(column, k * step))
+            products.append(_Product(place, inputs, adds=bool(k) or not begins))
+    acc = [] if begins else state.values[op.acc].force()
+    state.define(op.result, _products(state, op, products, len(coordinates), acc, (a, b)))
 
 
 @rule(Await, RULES)
 def _await(state: Lowering, op: Await) -> None:
-    state.define(op.result, _wait(state, op.x.type, state.values[op.x].force(), op.pending))
-
-
-def _fence(state: Lowering, op: Wgmma, a: _Operand | _Fragments, acc: list[str]) -> list[str]:
-    """Registers that an instruction reads must have their values before the fence (PTX ISA, "wgmma.fence"). LLVM does
-    not know, and would compute them behind it: so they pass through it. What a loop carries is there already."""
-    word, letter = ("float", "f") if op.acc.type.is_float else ("i32", "r")
-    held = [] if isinstance(op.acc.owner, Block) else [(word, letter, v) for v in acc]
-    words = [("i32", "r", v) for v in a.words] if isinstance(a, _Fragments) else []
-    through = [*held, *words]
-    constraints = [f"={c}" for _, c, _ in through] + [str(i) for i in range(len(through))]
+    for tile in op.after:
+        for value in state.values[tile].force() if tile.type.elem.bits == 32 else ():
+            word, letter = _word(tile.type)
+            state.text.asm([], _AFTER, f"{letter},~{{memory}}", [(word, value)])
+    word, letter = _word(op.x.type)
+    sums = state.values[op.x].force()
+    tied = [f"={letter}"] * len(sums) + [str(i) for i in range(len(sums))]
     made = state.text.asm(
-        [t for t, _, _ in through],
-        "wgmma.fence.sync.aligned;",
-        ",".join([*constraints, "~{memory}"]),
-        [(t, v) for t, _, v in through],
+        [word] * len(sums),
+        _wait(op.pending),
+        ",".join(tied) + ",~{memory}",
+        [(word, v) for v in sums],
         convergent=True,
     )
-    if isinstance(a, _Fragments):
-        a.words = made[len(held) :]
-    return made[: len(held)] if held else acc
+    state.define(op.result, made)
+
+
+def _wait(pending: int) -> str:
+    return f"wgmma.wait_group.sync.aligned {pending};"
+
+
+def _word(type: Tile) -> tuple[str, str]:
+    """LLVM type and constraint of a sum."""
+    return ("float", "f") if type.is_float else ("i32", "r")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """One instruction: its first sum, its inputs with their LLVM types, whether it adds to the sums."""
+
+    place: int
+    inputs: tuple[tuple[str, str], ...]
+    adds: bool
 
 
 class _Operand:
@@ -142,48 +153,39 @@ def _rows(layout: LinearLayout) -> int:
     return 16 << sum(bool(basis[0]) for basis in layout.warp)
 
 
-def _instruction(
+def _products(
     state: Lowering,
     op: Wgmma,
-    depth: int,
-    a: list[tuple[str, str]],
-    b: list[tuple[str, str]],
+    products: list[_Product],
+    count: int,
     acc: list[str],
     operands: tuple[_Operand | _Fragments, _Operand],
 ) -> list[str]:
-    kind = PTX_NAMES[op.a.type.scalar]
-    floating = op.acc.type.is_float
-    word, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
-    count = op.columns // 2
-    outputs = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
-    numbers = [f"${count + i}" for i in range(len(a))]
-    left = numbers[0] if len(a) == 1 else "{" + ", ".join(numbers) + "}"
-    # scale-d, then for floats the signs of A and B, then for 16-bit elements what is transposed.
-    immediates = ["1" if acc else "0", *(["1", "1"] if floating else [])]
-    if op.a.type.elem.bits == 16:
+    """The ``count`` sums of all instructions, from the fence to the wait in one piece of assembly: LLVM must neither
+    compute an input behind the fence nor read a sum before the wait, and what it takes for a piece grows with the
+    accumulators that go through it."""
+    elem = op.a.type.elem
+    kind, depth = PTX_NAMES[op.a.type.scalar], WGMMA_DEPTH_BYTES // elem.bytes
+    word, letter = _word(op.acc.type)
+    name = f"m64n{op.columns}k{depth}.{'f32' if op.acc.type.is_float else 's32'}.{kind}.{kind}"
+    # After scale-d for floats the signs of A and B, then for 16-bit elements what is transposed.
+    immediates = ["1", "1"] if op.acc.type.is_float else []
+    if elem.bits == 16:
         immediates += [str(int(side.transposed)) for side in operands if isinstance(side, _Operand)]
-    text = (
-        f"wgmma.mma_async.sync.aligned.m64n{op.columns}k{depth}.{name}.{kind}.{kind} "
-        f"{outputs}, {left}, ${count + len(a)}, {', '.join(immediates)};"
-    )
+    passed: dict[tuple[str, str], str] = {}
+    lines = ["wgmma.fence.sync.aligned;"]
+    for product in products:
+        sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2))
+        *words, right = (passed.setdefault(x, f"${count + len(passed)}") for x in product.inputs)
+        left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
+        more = ", ".join([str(int(product.adds)), *immediates])
+        lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{sums}}}, {left}, {right}, {more};")
+    lines += ["wgmma.commit_group.sync.aligned;", *([_wait(0)] if op.waits else [])]
     letters = {"i64": "l", "i32": "r"}
-    constraints = [f"={letter}"] * count + [letters[t] for t, _ in (*a, *b)] + [str(i) for i in range(len(acc))]
-    return state.text.asm(
-        [word] * count, text, ",".join(constraints), [*a, *b, *((word, v) for v in acc)], convergent=True
-    )
-
-
-def _wait(state: Lowering, type: Tile, acc: list[str], pending: int) -> list[str]:
-    """The accumulators once all products but the last ``pending`` are done: nothing may read them before."""
-    word, letter = ("float", "f") if type.is_float else ("i32", "r")
-    tied = [f"={letter}"] * len(acc) + [str(i) for i in range(len(acc))]
-    return state.text.asm(
-        [word] * len(acc),
-        f"wgmma.wait_group.sync.aligned {pending};",
-        ",".join(tied) + ",~{memory}",
-        [(word, v) for v in acc],
-        convergent=True,
-    )
+    outputs = [f"={'' if acc else '&'}{letter}"] * count
+    constraints = [*outputs, *(letters[t] for t, _ in passed), *(str(i) for i in range(len(acc))), "~{memory}"]
+    inputs = [*passed, *((word, v) for v in acc)]
+    return state.text.asm([word] * count, "\n".join(lines), ",".join(constraints), inputs, convergent=True)
 
 
 def _signed(bits: int) -> int:

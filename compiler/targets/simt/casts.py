@@ -98,7 +98,10 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return state.text.op(f"fpext {register_type(source)} {x} to {register_type(to)}")
     if rounding == "rtz":
         return _truncate(state, x, source, to)
-    return state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
+    made = state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
+    if source == F32:
+        state.narrowed[made] = x
+    return made
 
 
 def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:

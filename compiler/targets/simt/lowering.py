@@ -85,6 +85,8 @@ class Lowering:
         self.group_threads: int | None = None
         #: 32-bit words that hold several neighbouring registers of a value, by the first of them.
         self.words: dict[Value, dict[int, str]] = {}
+        #: Which f32 was rounded to each f16 or bf16: pairs are rounded by one instruction.
+        self.narrowed: dict[str, str] = {}
         self.contract = "contract " if schedule.enable_fp_fusion else ""
         self.module = ModuleText(machine.triple)
         self.text = FunctionText(self.module, "")

@@ -67,13 +67,24 @@ def pack(state: Lowering, words: Words, values: Sequence[str]) -> list[str]:
 
 
 def _pack_word(state: Lowering, kept: str, word: str, values: Sequence[str]) -> str:
-    if all(not v.startswith("%") for v in values):
-        whole = "<" + ", ".join(f"{kept} {v}" for v in values) + ">"
+    count = len(values)
+    if all(v in state.narrowed for v in values):
+        # Rounded as a pair. LLVM would often find it, but not behind a loop, where it rounds what the loop begins with
+        # and what it ends with apart from each other.
+        wide = _vector(state, "float", [state.narrowed[v] for v in values])
+        whole = state.text.op(f"fptrunc <{count} x float> {wide} to <{count} x {kept}>")
     else:
-        whole = "poison"
-        for i, value in enumerate(values):
-            whole = state.text.op(f"insertelement <{len(values)} x {kept}> {whole}, {kept} {value}, i32 {i}")
-    return state.text.op(f"bitcast <{len(values)} x {kept}> {whole} to {word}")
+        whole = _vector(state, kept, values)
+    return state.text.op(f"bitcast <{count} x {kept}> {whole} to {word}")
+
+
+def _vector(state: Lowering, kind: str, values: Sequence[str]) -> str:
+    if all(not v.startswith("%") for v in values):
+        return "<" + ", ".join(f"{kind} {v}" for v in values) + ">"
+    whole = "poison"
+    for i, value in enumerate(values):
+        whole = state.text.op(f"insertelement <{len(values)} x {kind}> {whole}, {kind} {value}, i32 {i}")
+    return whole
 
 
 def unpack(state: Lowering, words: Words, packed: Sequence[str]) -> list[str]:

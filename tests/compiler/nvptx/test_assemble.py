@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 
 import pytest
 
@@ -12,6 +15,7 @@ from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target, assembler
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
+from deuteron.compiler.targets.ptxas import Ptxas
 
 ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120")
 
@@ -69,6 +73,21 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
+def test_sums_of_a_loop_are_rounded_in_pairs(from_text) -> None:
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    total = tl.zeros((N,), dtype=tl.float32)
+    for i in range(n):
+        total += tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, total.to(tl.bfloat16))
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*bf16:16", "n": "i32"}, {"N": 1024})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    assert len(re.findall(r"cvt\.rn\.bf16x2\.f32", ptx)) == 4  # of 8 sums a thread
+    assert "cvt.rn.bf16.f32" not in ptx
+
+
 def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
     assert '.pragma "nounroll"' in ptx_of("matmul_f16")
 
@@ -101,6 +120,28 @@ def k(x_ptr, N: tl.constexpr):
 def test_rejected_code_shows_the_assemblers_log() -> None:
     with pytest.raises(AssemblerError, match="ptxas cannot assemble.*\n.*error"):
         assemble(".version 8.0\n.target sm_90a\nnonsense\n", Target.parse("cuda:90a"), Schedule())
+
+
+def test_a_ptxas_that_gets_no_input_ends_with_its_block() -> None:
+    with pytest.raises(ZeroDivisionError), Ptxas(Target.parse("cuda:90a")) as waiting:
+        raise ZeroDivisionError
+    assert waiting._process.poll() is not None
+    assert not waiting._folder.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_ptxas_does_not_wait_for_a_process_forked_meanwhile(ptx_of) -> None:
+    with Ptxas(Target.parse("cuda:90a")) as waiting:
+        child = os.fork()
+        if not child:
+            time.sleep(30)
+            os._exit(0)
+        try:
+            assert waiting.assemble(ptx_of("vector_add"))[0][:4] == b"\x7fELF"
+            assert os.waitpid(child, os.WNOHANG) == (0, 0)  # still there
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> None:

@@ -1,0 +1,97 @@
+"""One run of ptxas, begun before there is anything to assemble: loading it takes longer than a small kernel takes to
+compile, and another core does it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import AssemblerError, OutOfResources, TargetError
+from ..target import Target
+from .assembler import assembler_options, find_ptxas, has_ptxas
+
+#: Unlike "-", a path is opened only once ptxas has built its tables.
+_INPUT = "-" if sys.platform == "win32" else "/dev/stdin"
+
+
+class Ptxas:
+    """A ptxas that waits for its input. Leaving its ``with`` block ends it.
+
+    Raises:
+        TargetError: there is none.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        path = find_ptxas()
+        self._folder = Path(tempfile.mkdtemp(prefix="deuteron-"))
+        self._output = self._folder / "kernel.cubin"
+        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options(), _INPUT]
+        self._process = subprocess.Popen(
+            [*command, "-o", str(self._output)],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        _waiting.add(self._process)
+
+    def assemble(self, ptx: str) -> tuple[bytes, str]:
+        """The cubin of ``ptx`` and what ptxas said. To be called once.
+
+        Raises:
+            AssemblerError: the code was rejected; the message carries the log.
+            OutOfResources: it needs more shared memory than the target has.
+        """
+        said, _ = self._process.communicate(ptx.encode())
+        log = said.decode(errors="replace")
+        if self._process.returncode:
+            raise _error(log, self.target)
+        return self._output.read_bytes(), log
+
+    def __enter__(self) -> Ptxas:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()  # does nothing to one that has ended
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def begin_assembling(target: Target) -> AbstractContextManager[Ptxas | None]:
+    """A ptxas that waits for its input; None where there is none, and nvJitLink may assemble."""
+    try:
+        return Ptxas(target) if has_ptxas() else nullcontext()
+    except TargetError:
+        return nullcontext()
+
+
+_waiting: weakref.WeakSet[subprocess.Popen[bytes]] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a process that was forked meanwhile: while it holds the pipe, ptxas does not see the end of its input."""
+    for process in _waiting:
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)
+
+
+def _error(log: str, target: Target) -> AssemblerError | OutOfResources:
+    shared = re.search(r"uses too much shared data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)", log)
+    if shared:
+        return OutOfResources("shared memory", int(shared[1], 16), int(shared[2], 16))
+    return AssemblerError(f"ptxas cannot assemble the kernel for {target}:\n{log.strip()}")
