@@ -211,15 +211,10 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
 
 
 class Await(Op, mnemonic="gpu.await", effect=Effect.WRITE):
-    """Wait until all products are done but the last ``pending`` ones, which were begun after ``x``.
-
-    ``after``: tiles that are to be computed while the products run. The operation that is named here reads nothing of
-    them, but assemblers move arithmetic behind waits where nothing forbids it.
-    """
+    """Wait until all products are done but the last ``pending`` ones, which were begun after ``x``."""
 
     x: Value
     pending: int
-    after: tuple[Value, ...] = ()
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: the tile, which may be read from now on."""

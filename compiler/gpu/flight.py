@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Block, Effect, Function, Op, Value, uses
-from ..tile.reduction import Reduce
 from .asynchronous import Await, Receive, Release, SharedView, Slot, Wgmma
 from .ops import ConvertLayout
 from .scratch import scratch_bytes
@@ -82,20 +81,11 @@ class _Flight:
             self.flying = self.flying[1:]
             if self.out[-1] is not product.op:
                 product.op.waits = False
-                wait = Await(product.op.result, len(self.flying), self._computed_since(product.op))
+                wait = Await(product.op.result, len(self.flying))
                 wait.location = product.op.location
                 self.replaced[product.op.result] = wait.result
                 self.out.append(wait)
             self.out += product.releases
-
-    def _computed_since(self, product: Wgmma) -> tuple[Value, ...]:
-        """The last reduction that was begun meanwhile: it cannot end before all that it sums up is there."""
-        since = self.out[max(self.out.index(product), self._last_wait()) :]
-        reductions = [op for op in since if isinstance(op, Reduce)]
-        return (reductions[-1].results[0],) if reductions else ()
-
-    def _last_wait(self) -> int:
-        return max((i for i, op in enumerate(self.out) if isinstance(op, Await)), default=0)
 
 
 def _pipe_of(value: Value) -> Value | None:

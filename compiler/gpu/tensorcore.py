@@ -9,6 +9,10 @@ from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator, wgmma_
 from ..layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
 from ..target import Target
 from ..tile.matmul import Dot
+from .legality import REGISTER_FILE
+
+#: Registers of a thread that wgmma needs beside its accumulators, or ptxas 13 refuses it (C7602).
+_MORE_REGISTERS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ def choose_warp_group(dot: Dot, target: Target, warps: int) -> WarpGroupCore | N
     fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
     counts = wgmma_warps((m, n), warps)
     columns = min(WGMMA_MAX_N, n // counts[1])
+    if columns // 2 + _MORE_REGISTERS > REGISTER_FILE // (32 * warps):  # 64 rows of 128 threads: columns / 2 a thread
+        columns //= 2
     if not fits or columns < 8 or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
     accumulator = wgmma_accumulator((m, n), counts, columns)

@@ -30,6 +30,11 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
     return fused(x, y, z, _FLOATS[x.dtype])
 
 
+def _exp2_flushed(x: Array) -> Array:
+    made = np.exp2(x)
+    return np.where(made < np.finfo(np.float32).tiny, np.float32(0), made)
+
+
 _FLOATS = {
     np.dtype(np.float16): F16,
     np.dtype(ml_dtypes.bfloat16): BF16,
@@ -57,6 +62,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.copysign": np.copysign,
     "llvm.nvvm.div.full": lambda x, y: x / y,
     "llvm.nvvm.ex2.approx.f": np.exp2,
+    "llvm.nvvm.ex2.approx.ftz.f": _exp2_flushed,
     "llvm.nvvm.lg2.approx.f": np.log2,
     "llvm.nvvm.sqrt.approx.f": np.sqrt,
     "llvm.nvvm.sqrt.rn.f": np.sqrt,

@@ -241,7 +241,6 @@ MAKERS: dict[str, Maker] = {
     "fence.proxy.async": _fence_proxy,
     "bar.warp.sync": _warp_barrier,
     "trap": _trap,
-    "nanosleep.": _nothing,
     "bar.sync": _barrier,
     "bar.arrive": _barrier,
     "barrier.cluster.arrive": _cluster_arrive,

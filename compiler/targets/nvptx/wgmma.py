@@ -21,8 +21,6 @@ from .uniform import uniform_warp_bits
 _GROUP_BITS = 2
 #: Words of A that one instruction takes from registers.
 _A_WORDS = 4
-#: Does nothing, but not before a value is there: ptxas keeps the order of what has effects.
-_AFTER = "{\n.reg .pred P;\nsetp.eq.b32 P, $0, 0x7fc0dead;\n@P nanosleep.u32 0;\n}"
 
 
 @rule(SharedView, RULES)
@@ -60,10 +58,6 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
 
 @rule(Await, RULES)
 def _await(state: Lowering, op: Await) -> None:
-    for tile in op.after:
-        for value in state.values[tile].force() if tile.type.elem.bits == 32 else ():
-            word, letter = _word(tile.type)
-            state.text.asm([], _AFTER, f"{letter},~{{memory}}", [(word, value)])
     word, letter = _word(op.x.type)
     sums = state.values[op.x].force()
     tied = [f"={letter}"] * len(sums) + [str(i) for i in range(len(sums))]

@@ -232,10 +232,11 @@ def _register_of_two(kind: type[ew.FloatBinary]) -> None:
 
 def _exp(state: Lowering, x: str) -> str:
     scaled = state.text.op(f"fmul float {x}, {state.constant(F32, LOG2_E)}")
-    return state.machine.exp2(state, scaled)
+    return state.machine.exp2(state, scaled, flush=False)
 
 
-_register(ew.Exp2, lambda state, x: state.machine.exp2(state, x))
+# As in Triton: what is written in powers of two, softmax above all, wants the one instruction.
+_register(ew.Exp2, lambda state, x: state.machine.exp2(state, x, flush=True))
 _register(ew.Exp, _exp)
 _register(ew.Log, None)
 _register(ew.Log2, None)

@@ -138,8 +138,8 @@ class SimtTarget(ABC):
         """``x / y`` in f32 to 2 ulp."""
 
     @abstractmethod
-    def exp2(self, state: Lowering, x: str) -> str:
-        """2 to the power ``x`` in f32, to 2 ulp."""
+    def exp2(self, state: Lowering, x: str, *, flush: bool) -> str:
+        """2 to the power ``x`` in f32, to 2 ulp; with ``flush``, results under 2^-126 may be zero."""
 
     @abstractmethod
     def sqrt(self, state: Lowering, x: str, precise: bool) -> str:
