@@ -52,7 +52,7 @@ class _Foreign(PtxMachine):
     def shuffle_xor(self, state: simt.Lowering, value: str, word: str, lane_xor: int) -> str:
         return state.text.call(word, f"foreign.swap.{word}", [(word, value), ("i32", str(lane_xor))])
 
-    def exp2(self, state: simt.Lowering, x: str) -> str:
+    def exp2(self, state: simt.Lowering, x: str, *, flush: bool) -> str:
         return state.text.call("float", "foreign.exp2", [("float", x)])
 
 

@@ -1,0 +1,105 @@
+"""Loops whose last product is left for the next iteration, and where products in flight are waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deuteron.compiler.gpu.asynchronous import Await, Release, Wgmma
+from deuteron.compiler.ir.core import Block, Op
+from deuteron.compiler.tile.control import For, If
+
+CHAIN = """
+def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
+    rows, heads = tl.arange(0, B)[:, None], tl.arange(0, H)[None, :]
+    q = tl.load(q_ptr + rows * H + heads)
+    sums = tl.zeros((B, H), tl.float32)
+    for i in range(0, N, B):
+        k = tl.load(k_ptr + (i + rows) * H + heads)
+        v = tl.load(v_ptr + (i + rows) * H + heads)
+        scores = tl.dot(q, tl.trans(k))
+        {between}
+        sums = tl.dot(p.to(tl.float16), {v}, sums)
+    tl.store(out_ptr + rows * H + heads, sums)
+"""
+TYPES = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
+EXPONENTS = "p = tl.exp2(scores - tl.max(scores, 1)[:, None])"
+
+
+def blocks(block: Block) -> Iterator[Block]:
+    yield block
+    for op in block.ops:
+        for nested in op.blocks:
+            yield from blocks(nested)
+
+
+def chain(to_gpu, between: str = EXPONENTS, v: str = "v", block: int = 64, target: str = "cuda:90a") -> list[Op]:
+    """All operations of the kernel."""
+    sizes = {"B": block, "H": 64}
+    return list(to_gpu(CHAIN.format(between=between, v=v), TYPES, sizes, target=target, num_stages=2).walk())
+
+
+def loops_of_products(ops: list[Op]) -> list[For]:
+    return [op for op in ops if isinstance(op, For) and any(isinstance(o, Wgmma) for o in op.body.ops)]
+
+
+def test_both_products_run_while_exponents_are_computed(to_gpu) -> None:
+    ops = chain(to_gpu)
+    (loop,) = loops_of_products(ops)
+    order = [op for op in loop.body.ops if isinstance(op, Wgmma | Await | Release)]
+    assert [type(op) for op in order] == [Wgmma, Wgmma, Await, Release, Await, Release]
+    first, last, wait_first, _, wait_last, _ = order
+    assert isinstance(wait_first, Await) and isinstance(wait_last, Await)
+    assert (wait_first.x.op, wait_first.pending) == (first, 1)
+    assert (wait_last.x.op, wait_last.pending) == (last, 0)
+    body = loop.body.ops
+    assert any(op.mnemonic == "exp2" for op in body[body.index(wait_first) : body.index(wait_last)])
+
+
+def test_the_first_iteration_stands_before_the_loop_if_there_is_one(to_gpu) -> None:
+    ops = chain(to_gpu)
+    (loop,) = loops_of_products(ops)
+    (branch,) = [op for op in ops if isinstance(op, If) and loop in op.then.ops]
+    products = [op for op in branch.then.ops if isinstance(op, Wgmma)]
+    assert len(products) == 2 and len([op for op in ops if isinstance(op, Wgmma)]) == 4
+    at = branch.then.ops.index(loop)
+    assert [branch.then.ops.index(op) < at for op in products] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"between": "p = tl.exp2(k.to(tl.float32))"}, "the last product does not wait for the first one"),
+        ({"v": "k"}, "its slot is read by the first product, too"),
+        ({"between": EXPONENTS + "\n        q = q + 1"}, "the first product needs what the iteration before left"),
+        ({"block": 256}, "accumulators and operands do not fit the registers"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_other_loops_stay(to_gpu, change: dict, why: str) -> None:
+    ops = chain(to_gpu, **change)
+    assert loops_of_products(ops)
+    for loop in loops_of_products(ops):
+        assert not any(isinstance(op, If) and loop in op.then.ops for op in ops), why
+
+
+def test_every_product_is_waited_for_before_its_block_ends(to_gpu) -> None:
+    function = to_gpu(CHAIN.format(between=EXPONENTS, v="v"), TYPES, {"B": 64, "H": 64}, num_stages=2)
+    for block in blocks(function.body):
+        flying = {op.result for op in block.ops if isinstance(op, Wgmma) and not op.waits}
+        assert flying == {op.x for op in block.ops if isinstance(op, Await)}
+
+
+def test_memory_is_not_written_under_a_product_that_may_read_it(to_gpu) -> None:
+    """Where the right operand is computed, it goes to shared memory, and the product before is waited for."""
+    ops = chain(to_gpu, v="v + v")
+    for loop in loops_of_products(ops):
+        flying = 0
+        for op in loop.body.ops:
+            if isinstance(op, Wgmma):
+                flying += not op.waits
+            elif isinstance(op, Await):
+                flying = op.pending
+            elif op.mnemonic == "gpu.convert" and op.result.type.shared is not None:
+                assert not flying
