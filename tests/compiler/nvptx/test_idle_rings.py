@@ -26,12 +26,13 @@ def two_products(a, b, c, d, e, K, s, FIRST: tl.constexpr, SECOND: tl.constexpr)
     tl.store(d + r[:, None] * s + r[None, :], more.to(tl.float16))
     tl.store(e + r, tl.sum(acc + more, 0))
 """
+#: Half of a result is as large as a whole slot of ``a``.
 TALL = """
 def tall(a, b, c, K, s):
     m, r = tl.arange(0, 128), tl.arange(0, 64)
     acc = tl.zeros((128, 64), tl.float32)
-    for start in range(0, K, 64):
-        k = start + tl.arange(0, 64)
+    for start in range(0, K, 32):
+        k = start + tl.arange(0, 32)
         acc = tl.dot(tl.load(a + m[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
     tl.store(c + m[:, None] * s + r[None, :], acc.to(tl.float16))
 """
@@ -102,10 +103,10 @@ def test_groups_of_warps_that_store_alone_wait_for_the_others_once(from_text, si
     made = from_text(TALL, signature, warps=8, persistent=False)
     put = next(op for op in made.gpu().walk() if isinstance(op, Put))
     assert on_rings(made.gpu()) and put.rows < put.place.shape[0]
-    a, b, _ = operands(64)
+    a, b, _ = operands(32)
     a, c = np.concatenate([a, -a]), np.full((128, 128), 77, np.float16)
-    simulated(made, (1,), [a, b, c, 64, 128])
-    np.testing.assert_array_equal(c[:, :64], a[:, :64].astype(np.float64) @ b[:, :64])
+    simulated(made, (1,), [a, b, c, 32, 128])
+    np.testing.assert_array_equal(c[:, :64], a[:, :32].astype(np.float64) @ b[:, :64])
 
 
 @pytest.mark.parametrize("target", TARGETS)
