@@ -80,24 +80,26 @@ def allocate(function: Function, target: Target) -> Allocation:
     """Place all shared memory of ``function``; raises OutOfResources when it does not fit ``target``."""
     used, lifetimes, taken = uses(function), Lifetimes(function), TakenBytes()
     places = _lasting(function, lifetimes, taken)
-    needs = [(op, size) for op in function.walk() if op not in places and (size := scratch_bytes(op, used))]
-    lowest = {op: taken.lowest(size, lifetimes.during(op), ALIGNMENT) for op, size in needs}
-    first = cursor = -(-taken.end // ALIGNMENT) * ALIGNMENT
-    least = max([first, *(place.end for place in lowest.values())])
+    needs = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
+    lowest = {op: taken.lowest(size, lifetimes.during(op), ALIGNMENT) for op, size in needs.items()}
+    first = cursor = taken.end
+    behind = max((size for op, size in needs.items() if lowest[op].end > first), default=0)
+    # Large scratch may lie on rings and reach beyond them: what is needed all the time would be in its way there.
+    places |= _pipes(function, lifetimes, taken, max([first, *(place.end for place in lowest.values())]))
+    least = max([taken.end, *(place.end for place in lowest.values())])
     if least > target.shared_bytes:
         raise OutOfResources("shared memory", least, target.shared_bytes)
-    behind = max((size for op, size in needs if lowest[op].start >= first), default=0)
-    limit = min(max(least, first + max(SMALL_BYTES, min(2 * behind, ROTATION_BYTES))), target.shared_bytes)
-    for op, size in needs:
+    more = max(behind, SMALL_BYTES, min(2 * behind, ROTATION_BYTES)) - behind
+    limit = min(least + more, target.shared_bytes)
+    for op, size in needs.items():
         place = taken.lowest(size, lifetimes.during(op), ALIGNMENT, cursor)
         places[op] = place if place.end <= limit else lowest[op]
         cursor = places[op].end
-    return Allocation(places, max([first, *(place.end for place in places.values())]))
+    return Allocation(places, -(-max([0, *(place.end for place in places.values())]) // ALIGNMENT) * ALIGNMENT)
 
 
 def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dict[Op, ByteRange]:
-    """What outlives its operation: rings, then tiles, large ones first, then results; behind all that the state of
-    pipes."""
+    """What outlives its operation, but for pipes: rings, then tiles, large ones first, then results."""
     sizes = {op: size for op in function.walk() if (size := _tile_bytes(op))}
     tiles = sorted((op for op in sizes if isinstance(op, ConvertLayout)), key=lambda op: -sizes[op])
     results = [op for op in sizes if isinstance(op, Put) and not lifetimes.comes_round(op)]
@@ -111,10 +113,16 @@ def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dic
     places |= {op: taken.lowest(sizes[op], spans[op], TILE_ALIGNMENT) for op in results}
     for op in results:
         taken.take(places[op], spans[op])
+    return places
+
+
+def _pipes(function: Function, lifetimes: Lifetimes, taken: TakenBytes, first: int) -> dict[Op, ByteRange]:
+    """The state of pipes, from byte ``first`` on."""
+    places: dict[Op, ByteRange] = {}
     for op in function.walk():
         if isinstance(op, Pipe):
             size = BARRIER_BYTES * op.slots * (2 if op.readers else 1)
-            places[op] = taken.lowest(size, lifetimes.whole, BARRIER_BYTES, taken.end)
+            places[op] = taken.lowest(size, lifetimes.whole, BARRIER_BYTES, first)
             taken.take(places[op], lifetimes.whole)
     return places
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Put, RingBuffer, Roles
+from deuteron.compiler.gpu.asynchronous import Pipe, Put, RingBuffer, Roles
 from deuteron.compiler.gpu.barriers import insert_barriers
 from deuteron.compiler.gpu.lifetimes import ByteRange, Lifetime, Lifetimes, TakenBytes
 from deuteron.compiler.gpu.ops import ConvertLayout
@@ -71,8 +71,10 @@ POINTERS = dict.fromkeys(("a", "b", "c"), "*fp16:16")
 SIZES = dict.fromkeys(("K", "s"), "i32:16")
 
 
-def product(to_gpu, target: str, num_stages: int, **schedule: object) -> GpuFunction:
-    blocks = {"BM": 128, "BN": 128, "BK": 64}
+def product(
+    to_gpu, target: str, num_stages: int, block: tuple[int, int, int] = (128, 128, 64), **schedule: object
+) -> GpuFunction:
+    blocks = dict(zip(("BM", "BN", "BK"), block, strict=True))
     return to_gpu(PRODUCT, {**POINTERS, **SIZES}, blocks, 8, target, num_stages, **schedule)
 
 
@@ -114,6 +116,18 @@ def test_results_pass_through_idle_slots(to_gpu, target: str, asked: int, slots:
     assert sum(ring.end - ring.start for ring in rings(made)) == slots * 32 * 1024
     assert made.allocation.total < slots * 32 * 1024 + 128
     assert passing(made) and all(on_rings(made))
+
+
+@pytest.mark.parametrize("target", ["cuda:86", "cuda:120"])
+def test_a_result_larger_than_the_ring_reaches_beyond_it(to_gpu, target: str) -> None:
+    """64 KiB over 48: the state of pipes is not in the way."""
+    made = product(to_gpu, target, 2, (256, 128, 32), persistent=False)
+    assert made.num_slots == 2
+    assert 64 * 1024 < made.allocation.total < 64 * 1024 + 128
+    state = [made.allocation.places[op] for op in made.walk() if isinstance(op, Pipe)]
+    assert state and not any(
+        other.overlaps(p) for p in state for other in made.allocation.places.values() if other != p
+    )
 
 
 @pytest.mark.parametrize(("target", "slots"), [("cuda:86", 2), ("cuda:90a", 3), ("cuda:100a", 3)])
