@@ -81,21 +81,25 @@ def allocate(function: Function, target: Target) -> Allocation:
     used, lifetimes, taken = uses(function), Lifetimes(function), TakenBytes()
     places = _lasting(function, lifetimes, taken)
     needs = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
-    lowest = {op: taken.lowest(size, lifetimes.during(op), ALIGNMENT) for op, size in needs.items()}
-    first = cursor = taken.end
-    behind = max((size for op, size in needs.items() if lowest[op].end > first), default=0)
+
+    def place(op: Op, first: int = 0) -> ByteRange:
+        return taken.lowest(needs[op], lifetimes.during(op), ALIGNMENT, first)
+
     # Large scratch may lie on rings and reach beyond them: what is needed all the time would be in its way there.
-    places |= _pipes(function, lifetimes, taken, max([first, *(place.end for place in lowest.values())]))
-    least = max([taken.end, *(place.end for place in lowest.values())])
+    reach = [found.end for op in needs if (found := place(op)).start < taken.end]
+    places |= _pipes(function, lifetimes, taken, max([taken.end, *reach]))
+    lowest = {op: place(op) for op in needs}
+    first = cursor = -(-taken.end // ALIGNMENT) * ALIGNMENT
+    least = max([first, *(found.end for found in lowest.values())])
     if least > target.shared_bytes:
         raise OutOfResources("shared memory", least, target.shared_bytes)
-    more = max(behind, SMALL_BYTES, min(2 * behind, ROTATION_BYTES)) - behind
-    limit = min(least + more, target.shared_bytes)
-    for op, size in needs.items():
-        place = taken.lowest(size, lifetimes.during(op), ALIGNMENT, cursor)
-        places[op] = place if place.end <= limit else lowest[op]
+    behind = max((size for op, size in needs.items() if lowest[op].start >= first), default=0)
+    limit = min(max(least, first + max(SMALL_BYTES, min(2 * behind, ROTATION_BYTES))), target.shared_bytes)
+    for op in needs:
+        following = place(op, cursor)
+        places[op] = following if following.end <= limit else lowest[op]
         cursor = places[op].end
-    return Allocation(places, -(-max([0, *(place.end for place in places.values())]) // ALIGNMENT) * ALIGNMENT)
+    return Allocation(places, max([first, *(found.end for found in places.values())]))
 
 
 def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dict[Op, ByteRange]:
