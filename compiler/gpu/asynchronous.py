@@ -126,8 +126,7 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
 
     Operands are those of ``block_store``. ``parts``: how many times the memory is used for one box; ``rows``: those of
     one copy; where they are fewer than the box's, each group of four warps writes its own, without waiting for the
-    others. ``reuses``: the memory may be that of rings, which are idle by then. ``ordered``: what was put before has
-    arrived, for this may be written to the same place.
+    others. ``ordered``: what was put before has arrived, for this may be written to the same place.
     """
 
     base: Value
@@ -139,7 +138,6 @@ class Put(Op, mnemonic="gpu.put", effect=Effect.WRITE):
     descriptor: int
     parts: int
     rows: int
-    reuses: bool
     ordered: bool
 
 

@@ -1,8 +1,9 @@
 """Inserts the barriers that keep a program's operations in order across its threads.
 
 A program is sequential for its author, so a thread may not overwrite what another one still has to read. Two memories
-matter: scratch in shared memory, whose operations have one barrier inside (between writing and reading), and global
-memory where the same array is both read and written by different threads.
+matter: shared memory, where scratch may lie on what others still read, other scratch or a ring that has just become
+idle, and global memory where the same array is both read and written by different threads. Operations with scratch have
+one barrier inside, between writing and reading.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from .arrays import Arrays
-from .asynchronous import Put, Roles, SharedView
+from .asynchronous import Put, RingBuffer, Roles, SharedView, Slot
+from .lifetimes import ByteRange
 from .ops import ConvertLayout
-from .scratch import Allocation, ByteRange, is_shared_by_threads
+from .scratch import Allocation, is_shared_by_threads
 
 #: Through which pointers an array was touched; None stands for any.
 Touched = dict[Value | None, set[Value | None]]
@@ -144,13 +146,13 @@ class _Inserter:
         return pending
 
     def _read_places(self, op: Op) -> set[ByteRange]:
-        """Places of converted tiles in shared memory that ``op`` reads: nobody may write them before all have done."""
+        """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done."""
         found = set()
         for value in op.operands:
             made = value.op
-            while isinstance(made, SharedView):
-                made = made.x.op
-            if isinstance(made, ConvertLayout) and made.to.shared is not None:
+            while isinstance(made, SharedView | Slot):
+                made = made.operands[0].op
+            if isinstance(made, RingBuffer) or (isinstance(made, ConvertLayout) and made.to.shared is not None):
                 found.add(self.places[made])
         return found
 

@@ -1,8 +1,10 @@
 """Shared memory: how much each operation needs, and where it lies.
 
-Rings and pipes keep their place for the whole program, tiles that later operations read until the last has. Scratch
-lives as long as its operation, so all of it could start at the same byte; operations that follow each other get
-different places as long as that costs nothing, because then no barrier is needed between them (see :mod:`.barriers`).
+Pipes keep their place for the whole program, rings as long as a loop may be fed from them, tiles that later operations
+read until the last has (see :mod:`.lifetimes`, which says why that is safe). Scratch lives as long as its operation: it
+lies behind all that, or, where there is no room, on what is idle by then, as rings are when results are converted. All
+of it could start at the same byte; operations that follow each other get different places as long as that costs
+nothing, because then no barrier is needed between them (see :mod:`.barriers`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
 from ..tile.reduction import Reduce
 from .asynchronous import Pipe, Put, RingBuffer
-from .lifetimes import Lifetimes, share_places
+from .lifetimes import ByteRange, Lifetimes, TakenBytes
 from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from .ops import ConvertLayout
 from .reduction import bits_of, plan_reduction
@@ -35,18 +37,6 @@ ALIGNMENT = 16
 TILE_ALIGNMENT = 1024
 #: Bytes of one mbarrier.
 BARRIER_BYTES = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    """Bytes ``start`` to ``end`` (exclusive) of shared memory."""
-
-    start: int
-    end: int
-
-    def overlaps(self, other: ByteRange) -> bool:
-        """Whether the two share a byte."""
-        return self.start < other.end and other.start < self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,49 +78,57 @@ def print_gpu(function: Function) -> str:
 
 def allocate(function: Function, target: Target) -> Allocation:
     """Place all shared memory of ``function``; raises OutOfResources when it does not fit ``target``."""
-    used = uses(function)
-    places, first = _lasting(function)
-    needs = [(op, size) for op in function.walk() if op not in places and (size := scratch_bytes(op, used))]
-    largest = max((size for _, size in needs), default=0)
-    if first + largest > target.shared_bytes:
-        raise OutOfResources("shared memory", first + largest, target.shared_bytes)
-    roomy = max(largest, SMALL_BYTES, min(2 * largest, ROTATION_BYTES))
-    limit = min(first + roomy, target.shared_bytes)
-    cursor = total = first
-    for op, size in needs:
-        start = cursor if cursor + size <= limit else first
-        cursor = -(-(start + size) // ALIGNMENT) * ALIGNMENT
-        places[op] = ByteRange(start, start + size)
-        total = max(total, start + size)
-    return Allocation(places, total)
+    used, lifetimes, taken = uses(function), Lifetimes(function), TakenBytes()
+    places = _lasting(function, lifetimes, taken)
+    needs = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
+
+    def place(op: Op, first: int = 0) -> ByteRange:
+        return taken.lowest(needs[op], lifetimes.during(op), ALIGNMENT, first)
+
+    # Large scratch may lie on rings and reach beyond them: what is needed all the time would be in its way there.
+    reach = [found.end for op in needs if (found := place(op)).start < taken.end]
+    places |= _pipes(function, lifetimes, taken, max([taken.end, *reach]))
+    lowest = {op: place(op) for op in needs}
+    first = cursor = -(-taken.end // ALIGNMENT) * ALIGNMENT
+    least = max([first, *(found.end for found in lowest.values())])
+    if least > target.shared_bytes:
+        raise OutOfResources("shared memory", least, target.shared_bytes)
+    behind = max((size for op, size in needs.items() if lowest[op].start >= first), default=0)
+    limit = min(max(least, first + max(SMALL_BYTES, min(2 * behind, ROTATION_BYTES))), target.shared_bytes)
+    for op in needs:
+        following = place(op, cursor)
+        places[op] = following if following.end <= limit else lowest[op]
+        cursor = places[op].end
+    return Allocation(places, max([first, *(found.end for found in places.values())]))
 
 
-def _lasting(function: Function) -> tuple[dict[Op, ByteRange], int]:
-    """What later operations read: rings, then tiles, then the state of pipes; and where all that ends."""
+def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dict[Op, ByteRange]:
+    """What outlives its operation, but for pipes: rings, then tiles, large ones first, then results."""
+    sizes = {op: size for op in function.walk() if (size := _tile_bytes(op))}
+    tiles = sorted((op for op in sizes if isinstance(op, ConvertLayout)), key=lambda op: -sizes[op])
+    results = [op for op in sizes if isinstance(op, Put) and not lifetimes.comes_round(op)]
+    rings = [op for op in sizes if op not in results and not isinstance(op, ConvertLayout)]
+    spans = {op: lifetimes.since(op) if isinstance(op, Put) else lifetimes.of(op) for op in sizes}
     places: dict[Op, ByteRange] = {}
-    tiles: dict[Op, int] = {}
-    rings = shared = 0
-    for op in function.walk():
-        if not (size := _tile_bytes(op)):
-            continue
-        if isinstance(op, ConvertLayout):
-            tiles[op] = size
-        elif isinstance(op, Put) and op.reuses:
-            places[op] = ByteRange(0, size)
-            shared = max(shared, size)
-        else:
-            places[op] = ByteRange(rings, rings + size)
-            rings += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
-    for op, start in share_places(tiles, Lifetimes(function), rings, TILE_ALIGNMENT).items():
-        places[op] = ByteRange(start, start + tiles[op])
-    cursor = max([rings, shared, *(place.end for place in places.values())])
+    for op in (*rings, *tiles):
+        places[op] = taken.lowest(sizes[op], spans[op], TILE_ALIGNMENT)
+        taken.take(places[op], spans[op])
+    # Copies leave their memory until the end, but results wait for each other: they may lie in the same place.
+    places |= {op: taken.lowest(sizes[op], spans[op], TILE_ALIGNMENT) for op in results}
+    for op in results:
+        taken.take(places[op], spans[op])
+    return places
+
+
+def _pipes(function: Function, lifetimes: Lifetimes, taken: TakenBytes, first: int) -> dict[Op, ByteRange]:
+    """The state of pipes, from byte ``first`` on."""
+    places: dict[Op, ByteRange] = {}
     for op in function.walk():
         if isinstance(op, Pipe):
             size = BARRIER_BYTES * op.slots * (2 if op.readers else 1)
-            cursor = -(-cursor // BARRIER_BYTES) * BARRIER_BYTES
-            places[op] = ByteRange(cursor, cursor + size)
-            cursor += size
-    return places, -(-cursor // ALIGNMENT) * ALIGNMENT
+            places[op] = taken.lowest(size, lifetimes.whole, BARRIER_BYTES, first)
+            taken.take(places[op], lifetimes.whole)
+    return places
 
 
 def _tile_bytes(op: Op) -> int:

@@ -10,7 +10,6 @@ from ..layout import shared_tensor_core, widest_swizzle
 from ..layout.fragments import WARPS_PER_GROUP
 from ..tile.blocks import BlockStore
 from ..tile.control import For, While
-from ..tile.matmul import Dot
 from .arrays import WRITES, Arrays
 from .asynchronous import Drain, Put
 from .descriptors import Descriptors
@@ -31,8 +30,6 @@ def put_results(function: Function, descriptors: Descriptors, persistent: bool) 
     read = arrays.read(function)
     written = [arrays.accessed(op) for op in function.walk() if isinstance(op, WRITES)]
     made = False
-    last_product = max((number for number, op in enumerate(function.walk()) if isinstance(op, Dot)), default=-1)
-    idle = {op for number, op in enumerate(function.walk()) if number > last_product}
     for block, loops in _blocks(function.body, 0):
         for place, op in enumerate(block.ops):
             if not isinstance(op, BlockStore) or None in read or None in written:
@@ -40,7 +37,7 @@ def put_results(function: Function, descriptors: Descriptors, persistent: bool) 
             array = arrays.accessed(op)
             if array in read or written.count(array) > 1:
                 continue
-            put = _put(op, descriptors, function.num_warps or 1, op in idle and not loops, loops > persistent)
+            put = _put(op, descriptors, function.num_warps or 1, loops > persistent)
             if put is not None:
                 block.ops[place] = put
                 made = True
@@ -63,7 +60,7 @@ def copy_rows(shape: tuple[int, ...], axis: int, warps: int) -> int:
     return WGMMA_ROWS if alone else shape[0]
 
 
-def _put(op: BlockStore, descriptors: Descriptors, warps: int, reuses: bool, ordered: bool) -> Put | None:
+def _put(op: BlockStore, descriptors: Descriptors, warps: int, ordered: bool) -> Put | None:
     axis, elem = contiguous_axis(op), op.value.type.elem
     shape = op.value.type.shape
     if axis is None or len(shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (16, 32):
@@ -88,7 +85,6 @@ def _put(op: BlockStore, descriptors: Descriptors, warps: int, reuses: bool, ord
         number,
         min(wanted, panels),
         rows,
-        reuses,
         ordered,
     )
     put.location = op.location

@@ -107,8 +107,8 @@ def _put(state: Lowering, op: Put) -> None:
     write = plan_matrix_access(layout, shared, bits) or plan_shared_access(layout, shared, bits)
     start = state.scratch(op)
     alone = op.rows < op.place.shape[0]
-    if op.reuses:
-        # Others may still read what was in this memory, copies that were begun before among them.
+    if alone and _is_shared(state, op):
+        # Other groups may still read what was in this memory, as may copies that they have begun.
         state.text.asm([], f"@$0 {_WAIT_READ}", "b,~{memory}", [("i1", group_leader(state))])
         state.barrier()
     for part in range(op.parts):
@@ -120,6 +120,12 @@ def _put(state: Lowering, op: Put) -> None:
         state.machine.publish_shared(state)
         meet(state, alone)
         _copy_part(state, op, range(first, end), start, alone)
+
+
+def _is_shared(state: Lowering, op: Put) -> bool:
+    """Whether something else lies in the same memory at another time."""
+    places = state.allocation.places
+    return any(other is not op and place.overlaps(places[op]) for other, place in places.items())
 
 
 # What was read may be overwritten; what was waited for has arrived.

@@ -8,15 +8,15 @@ import pytest
 
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.gpu import lower_to_gpu
+from deuteron.compiler.gpu.scratch import GpuFunction
 from deuteron.compiler.gpu.verify import verify_gpu
-from deuteron.compiler.ir import Function
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
 from deuteron.compiler.tile.passes import optimize
 
 
 @pytest.fixture(scope="session")
-def to_gpu() -> Callable[..., Function]:
+def to_gpu() -> Callable[..., GpuFunction]:
     """``to_gpu(text, signature, constexprs, warps, target)``: the verified GPU function of a kernel."""
 
     def make(
@@ -26,12 +26,13 @@ def to_gpu() -> Callable[..., Function]:
         warps: int = 4,
         target: str = "cuda:90a",
         num_stages: int = 3,
-    ) -> Function:
+        persistent: bool | None = None,
+    ) -> GpuFunction:
         name = text.split("def ", 1)[1].split("(", 1)[0]
         header = "import deuteron as triton\nimport deuteron.language as tl\n\n@triton.jit\n"
         source = KernelSource.from_text(header + text.lstrip(), name)
         function = optimize(lower(source, signature, constexprs or {}))
-        schedule = Schedule(num_warps=warps, num_stages=num_stages)
+        schedule = Schedule(num_warps=warps, num_stages=num_stages, persistent=persistent)
         return verify_gpu(lower_to_gpu(function, Target.parse(target), schedule))
 
     return make
