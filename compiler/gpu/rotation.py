@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.core import Block, Function, Op, Value, uses
+from ..ir.core import Block, Effect, Function, Op, Value, uses
 from ..options import Schedule
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
@@ -80,8 +80,10 @@ def _find(loop: For, readers: dict[Value, list[Op]]) -> _Late | None:
         return None
     first, last = dots
     around = _slots_of(last, ops, readers)
-    early = _needed_first(first, ops, set(loop.body.args[1:]))
-    if around is None or early is None or not _depends(last.a, first, ops) or last.a.type.elem.bits != 16:
+    if around is None:
+        return None
+    early = _needed_first(first, [op for op in ops if op not in around], set(loop.body.args[1:]))
+    if early is None or not _depends(last.a, first, ops) or last.a.type.elem.bits != 16:
         return None
     return _Late(loop, last, first, around, early, end.values.index(last.result))
 
@@ -103,7 +105,8 @@ def _slots_of(dot: Dot, ops: Sequence[Op], readers: dict[Value, list[Op]]) -> li
 
 
 def _needed_first(dot: Dot, ops: Sequence[Op], carried: set[Value]) -> list[Op] | None:
-    """What has to run before the first product, and that; None if it depends on what the loop carries."""
+    """What has to run before the first product, and that; None if it depends on what the loop carries, or would change
+    places with an effect."""
     at = ops.index(dot)
     needed: list[Op] = [dot]
     wanted = set(dot.operands)
@@ -111,6 +114,8 @@ def _needed_first(dot: Dot, ops: Sequence[Op], carried: set[Value]) -> list[Op] 
         if wanted.intersection(op.results) or isinstance(op, Receive):
             needed.append(op)
             wanted.update(op.operands)
+        elif op.effect not in (Effect.PURE, Effect.READ):
+            return None
     return None if wanted & carried else needed[::-1]
 
 

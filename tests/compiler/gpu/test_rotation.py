@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Await, Release, Wgmma
+from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Wgmma
 from deuteron.compiler.ir.core import Block, Op
 from deuteron.compiler.tile.control import For, If
 
@@ -18,6 +18,7 @@ def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
     for i in range(0, N, B):
         k = tl.load(k_ptr + (i + rows) * H + heads)
         v = tl.load(v_ptr + (i + rows) * H + heads)
+        {before}
         scores = tl.dot(q, tl.trans(k))
         {between}
         sums = tl.dot(p.to(tl.float16), {v}, sums)
@@ -34,10 +35,10 @@ def blocks(block: Block) -> Iterator[Block]:
             yield from blocks(nested)
 
 
-def chain(to_gpu, between: str = EXPONENTS, v: str = "v", block: int = 64, target: str = "cuda:90a") -> list[Op]:
+def chain(to_gpu, between: str = EXPONENTS, v: str = "v", before: str = "pass", block: int = 64) -> list[Op]:
     """All operations of the kernel."""
-    sizes = {"B": block, "H": 64}
-    return list(to_gpu(CHAIN.format(between=between, v=v), TYPES, sizes, target=target, num_stages=2).walk())
+    text = CHAIN.format(before=before, between=between, v=v)
+    return list(to_gpu(text, TYPES, {"B": block, "H": 64}, num_stages=2).walk())
 
 
 def loops_of_products(ops: list[Op]) -> list[For]:
@@ -67,12 +68,28 @@ def test_the_first_iteration_stands_before_the_loop_if_there_is_one(to_gpu) -> N
     assert [branch.then.ops.index(op) < at for op in products] == [True, False]
 
 
+def test_slots_of_the_last_product_go_with_it_wherever_they_were_received(to_gpu) -> None:
+    """A view before the first product receives the slot there."""
+    text = CHAIN.format(before="pass", between=EXPONENTS, v="w").replace(
+        "v = tl.load(v_ptr + (i + rows) * H + heads)",
+        "w = tl.trans(tl.load(v_ptr + (i + tl.arange(0, B)[None, :]) * H + tl.arange(0, H)[:, None]))",
+    )
+    ops = list(to_gpu(text, TYPES, {"B": 64, "H": 64}, num_stages=2).walk())
+    (loop,) = loops_of_products(ops)
+    for kind in (Receive, Release):
+        pipes = [op.pipe for op in loop.body.ops if isinstance(op, kind)]
+        assert len(pipes) == len(set(pipes)) == 2
+    kinds = [type(op) for op in loop.body.ops if isinstance(op, Wgmma | Receive)]
+    assert kinds == [Receive, Wgmma, Receive, Wgmma]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"between": "p = tl.exp2(k.to(tl.float32))"}, "the last product does not wait for the first one"),
         ({"v": "k"}, "its slot is read by the first product, too"),
         ({"between": EXPONENTS + "\n        q = q + 1"}, "the first product needs what the iteration before left"),
+        ({"before": "tl.store(out_ptr + i, 1.0)"}, "the first product would be done before what is stored"),
         ({"block": 256}, "accumulators and operands do not fit the registers"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
@@ -85,7 +102,7 @@ def test_other_loops_stay(to_gpu, change: dict, why: str) -> None:
 
 
 def test_every_product_is_waited_for_before_its_block_ends(to_gpu) -> None:
-    function = to_gpu(CHAIN.format(between=EXPONENTS, v="v"), TYPES, {"B": 64, "H": 64}, num_stages=2)
+    function = to_gpu(CHAIN.format(before="pass", between=EXPONENTS, v="v"), TYPES, {"B": 64, "H": 64}, num_stages=2)
     for block in blocks(function.body):
         flying = {op.result for op in block.ops if isinstance(op, Wgmma) and not op.waits}
         assert flying == {op.x for op in block.ops if isinstance(op, Await)}
