@@ -114,6 +114,20 @@ def test_hanging_child_is_killed_in_time(child: ChildProcess) -> None:
         os.kill(int(str(pid)), 0)
 
 
+def test_a_kill_ends_although_an_interrupt_left_a_lock_taken(
+    child: ChildProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Ctrl-C does when it arrives in ``Popen.poll``, right after that has taken its lock."""
+    monkeypatch.setattr("deuteron.tuner.evaluate.child._REAP_SECONDS", 0.1)
+    ask(child, "ok")
+    process = child._process
+    assert process is not None
+    process._waitpid_lock.acquire()  # type: ignore[attr-defined]
+    child.kill()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+
+
 def test_killed_from_outside(child: ChildProcess) -> None:
     ask(child, "ok")
     assert child.pid is not None

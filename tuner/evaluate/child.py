@@ -7,6 +7,7 @@ are daemons, which ``multiprocessing`` does not allow to have children.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -32,6 +33,20 @@ class ChildCrashed(TunerError):
 
 class ChildTimeout(TunerError):
     """The child did not answer in time and was killed."""
+
+
+#: A killed process is gone long before.
+_REAP_SECONDS = 5
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a killed process. An interrupt inside ``Popen`` may have left the lock around its waiting taken, and a
+    wait without a limit would then never return."""
+    try:
+        process.wait(_REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(process.pid, 0)
 
 
 class ChildProcess:
@@ -109,7 +124,7 @@ class ChildProcess:
         """End the process at once."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            _reap(self._process)
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     _close_quietly(stream)
