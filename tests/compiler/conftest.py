@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -467,3 +469,11 @@ def run_copy() -> Callable[[Function, list[Array | int]], list[Array]]:
         return [a for a in copies if isinstance(a, np.ndarray)]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def ring_kernel() -> Callable[[str], str]:
+    """``ring_kernel(name)``: the text of a function of ring_kernels.py."""
+    text = Path(__file__).with_name("ring_kernels.py").read_text()
+    found = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    return lambda name: ast.get_source_segment(text, found[name]) + "\n"

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Pipe, Put, RingBuffer, Roles
@@ -26,32 +28,6 @@ def product(a, b, c, K, s, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr)
         y = tl.load(b + rk[:, None] * s + rn[None, :], mask=rk[:, None] < K, other=0.0)
         acc = tl.dot(x, y, acc)
     tl.store(c + rm[:, None] * s + rn[None, :], acc.to(tl.float16))
-"""
-#: ``SECOND`` is the depth of the second loop's tiles: the rings are one where it is that of the first.
-TWO_PRODUCTS = """
-def two_products(a, b, c, d, K, s, FIRST: tl.constexpr, SECOND: tl.constexpr):
-    r = tl.arange(0, 64)
-    acc = tl.zeros((64, 64), tl.float32)
-    for start in range(0, K, FIRST):
-        k = start + tl.arange(0, FIRST)
-        acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
-    tl.store(c + r[:, None] * s + r[None, :], acc.to(tl.float16))
-    acc = tl.zeros((64, 64), tl.float32)
-    for start in range(0, K, SECOND):
-        k = start + tl.arange(0, SECOND)
-        acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
-    tl.store(d + r[:, None] * s + r[None, :], acc.to(tl.float16))
-    tl.store(c + 64 * s + r, tl.sum(acc, 0).to(tl.float16))
-"""
-IN_A_LOOP = """
-def in_a_loop(a, b, c, K, s, n):
-    r = tl.arange(0, 64)
-    for turn in range(n):
-        acc = tl.zeros((64, 64), tl.float32)
-        for start in range(0, K, 64):
-            k = start + tl.arange(0, 64)
-            acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
-        tl.store(c + (turn * 64 + r[:, None]) * s + r[None, :], acc.to(tl.float16))
 """
 #: What the inner loop makes is an operand in shared memory, on warp groups.
 CHAIN = """
@@ -78,8 +54,12 @@ def product(
     return to_gpu(PRODUCT, {**POINTERS, **SIZES}, blocks, 8, target, num_stages, **schedule)
 
 
-def two_products(to_gpu, target: str, second: int) -> GpuFunction:
-    return to_gpu(TWO_PRODUCTS, {**POINTERS, "d": "*fp16:16", **SIZES}, {"FIRST": 64, "SECOND": second}, 4, target)
+@pytest.fixture
+def two_products(to_gpu, ring_kernel) -> Callable[[str, int], GpuFunction]:
+    """``two_products(target, second)``, where ``second`` is the depth of the second loop's tiles."""
+    types = {**POINTERS, "d": "*fp16:16", "e": "*fp32:16", **SIZES}
+    text = ring_kernel("two_products")
+    return lambda target, second: to_gpu(text, types, {"FIRST": 64, "SECOND": second}, 4, target)
 
 
 def rings(function: GpuFunction) -> list[ByteRange]:
@@ -139,8 +119,9 @@ def test_rings_of_programs_that_go_on_are_never_idle(to_gpu, target: str, slots:
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
-def test_rings_of_loops_that_come_round_are_never_idle(to_gpu, target: str) -> None:
-    made = to_gpu(IN_A_LOOP, {**POINTERS, **SIZES, "n": "i32"}, {}, 4, target)
+def test_rings_of_loops_that_come_round_are_never_idle(to_gpu, ring_kernel, target: str) -> None:
+    types = {**POINTERS, "d": "*fp32:16", **SIZES, "n": "i32"}
+    made = to_gpu(ring_kernel("in_a_loop"), types, {}, 4, target)
     assert rings(made) and passing(made) and not any(on_rings(made))
 
 
@@ -151,9 +132,9 @@ def test_tiles_of_an_outer_loop_lie_beside_the_rings_of_an_inner_one(to_gpu) -> 
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
-def test_a_later_ring_is_not_used_before_its_loop(to_gpu, target: str) -> None:
+def test_a_later_ring_is_not_used_before_its_loop(two_products, target: str) -> None:
     """A producer fills it while the first loop runs."""
-    made = two_products(to_gpu, target, second=32)
+    made = two_products(target, 32)
     assert any(isinstance(op, Roles) for op in made.walk()) == (target == "cuda:90a")
     first, *others = on_rings(made)
     assert len(rings(made)) == 4 and set(first) <= {0, 1} and first
@@ -161,8 +142,8 @@ def test_a_later_ring_is_not_used_before_its_loop(to_gpu, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
-def test_a_ring_of_two_loops_is_idle_after_the_second(to_gpu, target: str) -> None:
-    made = two_products(to_gpu, target, second=64)
+def test_a_ring_of_two_loops_is_idle_after_the_second(two_products, target: str) -> None:
+    made = two_products(target, 64)
     first, *others = on_rings(made)
     assert len(rings(made)) == 2 and not first and any(others)
 

@@ -10,22 +10,6 @@ from deuteron.compiler.gpu.ops import ConvertLayout
 from deuteron.compiler.gpu.scratch import GpuFunction
 
 TARGETS = ("cuda:80", "cuda:90a", "cuda:120")
-#: Products one after the other, then a sum over threads. Rings are one where ``FIRST`` is ``SECOND``.
-TWO_PRODUCTS = """
-def two_products(a, b, c, d, e, K, s, FIRST: tl.constexpr, SECOND: tl.constexpr):
-    r = tl.arange(0, 64)
-    acc = tl.zeros((64, 64), tl.float32)
-    for start in range(0, K, FIRST):
-        k = start + tl.arange(0, FIRST)
-        acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
-    tl.store(c + r[:, None] * s + r[None, :], acc.to(tl.float16))
-    more = tl.zeros((64, 64), tl.float32)
-    for start in range(0, K, SECOND):
-        k = start + tl.arange(0, SECOND)
-        more = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), more)
-    tl.store(d + r[:, None] * s + r[None, :], more.to(tl.float16))
-    tl.store(e + r, tl.sum(acc + more, 0))
-"""
 #: Half of a result is as large as a whole slot of ``a``.
 TALL = """
 def tall(a, b, c, K, s):
@@ -46,17 +30,6 @@ def stored_twice(a, b, c, d, K, s):
         acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
     tl.store(c + r[:, None] * s + r[None, :], acc.to(tl.float16))
     tl.store(d + r[:, None] * s + r[None, :], (acc + 1).to(tl.float16))
-"""
-IN_A_LOOP = """
-def in_a_loop(a, b, c, d, K, s, n):
-    r = tl.arange(0, 64)
-    for turn in range(n):
-        acc = tl.zeros((64, 64), tl.float32)
-        for start in range(0, K, 32):
-            k = start + tl.arange(0, 32)
-            acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
-        tl.store(c + (turn * 64 + r[:, None]) * s + r[None, :], acc.to(tl.float16))
-        tl.store(d + turn * 64 + r, tl.sum(acc, 0))
 """
 SIZES = {"K": "i32:16", "s": "i32:16"}
 
@@ -80,11 +53,11 @@ def operands(depth: int, stride: int = 128) -> tuple[np.ndarray, np.ndarray, np.
 @pytest.mark.parametrize(("first", "second"), [(64, 64), (64, 32)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_products_one_after_the_other(
-    from_text, run_function, target: str, first: int, second: int, depth: int
+    from_text, run_function, ring_kernel, target: str, first: int, second: int, depth: int
 ) -> None:
     """Without iterations nothing is fetched, with one fewer slots are filled than there are."""
     signature = {**dict.fromkeys(("a", "b", "c", "d"), "*fp16:16"), "e": "*fp32:16", **SIZES}
-    made = from_text(TWO_PRODUCTS, signature, {"FIRST": first, "SECOND": second})
+    made = from_text(ring_kernel("two_products"), signature, {"FIRST": first, "SECOND": second})
     function = made.gpu(target)
     assert on_rings(function)
     assert any(isinstance(op, Roles) for op in function.walk()) == (target == "cuda:90a")
@@ -127,10 +100,10 @@ def test_what_the_copy_engine_still_stores_is_no_scratch(from_text, run_function
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_products_that_come_round(from_text, run_function, target: str) -> None:
+def test_products_that_come_round(from_text, run_function, ring_kernel, target: str) -> None:
     """A ring is filled again right after its loop."""
     signature = {**dict.fromkeys(("a", "b", "c"), "*fp16:16"), "d": "*fp32:16", **SIZES, "n": "i32"}
-    made = from_text(IN_A_LOOP, signature)
+    made = from_text(ring_kernel("in_a_loop"), signature)
     a, b, wanted = operands(96)
     c, d = np.full((192, 128), 77, np.float16), np.full((3, 64), 77, np.float32)
     run_function(made.tile(), (1,), [a, b, c, d, 96, 128, 3], 4, target)
