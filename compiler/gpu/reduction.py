@@ -18,6 +18,8 @@ from ..layout.access import element_bytes_of
 from ..layout.construct import LANES, Tiling
 
 _MOST_PER_THREAD = 4
+#: What a thread reads from shared memory by one instruction.
+_READ_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,20 @@ class ReductionPlan:
     def partials(self) -> int:
         """How many values of one element warps bring together: a power of two."""
         return 1 << len(self.warp_bits)
+
+    def share_of(self, element_bytes: int) -> tuple[int, tuple[int, ...]]:
+        """How many of an element's partials a lane reads, and the lane bits over which the rest is exchanged.
+
+        Lanes that get the same result would read the same partials and add them up all alike: with 32 warps 8 reads, 31
+        sums and as many registers, where one read of 16 bytes each, 3 sums and 3 shuffles do.
+        """
+        sharing: tuple[int, ...] = ()
+        each = self.partials
+        for bit in self.lane_bits:
+            if each * element_bytes > _READ_BYTES:
+                sharing += (bit,)
+                each //= 2
+        return each, sharing
 
     def scratch_bytes(self, element_bits: int) -> int:
         """Shared memory for one operand, rounded up to 16 bytes; 0 when no data crosses warps."""

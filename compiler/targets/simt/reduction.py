@@ -96,16 +96,21 @@ def _across_warps(
         for position, item in zip(positions, items, strict=True):
             store_shared(state, elem, [item[place]], slots.address(position * plan.partials))
     state.barrier()
+    each, sharing = plan.share_of(max(elem.bytes for elem in elements))
+    for place, bit in enumerate(sharing):
+        lane[bit] |= each << place
     columns = []
     for elem, first in zip(elements, starts, strict=True):
         slots = _Slots(state, elem, first, lane, warp)
-        columns.append([_partials(state, slots, elem, plan, p) for p in positions])
+        columns.append([_partials(state, slots, elem, p * plan.partials, each) for p in positions])
     made = []
     for number in range(len(items)):
         parts: list[Item] = list(zip(*(column[number] for column in columns), strict=True))
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [combine(state, op.combine, parts[i], parts[i + half]) for i in range(half)]
+        for bit in sharing:
+            parts = [_exchange(state, op.combine, parts[0], elements, 1 << bit)]
         made.append(parts[0])
     return made
 
@@ -116,12 +121,11 @@ def _group_positions(plan: ReductionPlan) -> list[int]:
     return [offsets[plan.group_of.index(group)] for group in range(len(plan.groups))]
 
 
-def _partials(state: Lowering, slots: _Slots, elem: Element, plan: ReductionPlan, position: int) -> list[str]:
-    vector = min(plan.partials, 16 // elem.bytes)
+def _partials(state: Lowering, slots: _Slots, elem: Element, start: int, count: int) -> list[str]:
+    vector = min(count, 16 // elem.bytes)
     values: list[str] = []
-    for first in range(0, plan.partials, vector):
-        address = slots.address(position * plan.partials + first)
-        values += load_shared(state, elem, vector, address)
+    for first in range(start, start + count, vector):
+        values += load_shared(state, elem, vector, slots.address(first))
     return values
 
 

@@ -145,11 +145,11 @@ def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr):
 """
 
 
-@pytest.mark.parametrize("shape", [(1, 64), (8, 8), (64, 2), (128, 32), (16, 256)])
+@pytest.mark.parametrize("shape", [(1, 64), (8, 8), (64, 2), (128, 32), (16, 256), (2, 2048)])
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("warps", [1, 4, 16, 32])
 def test_reductions(from_text, simulated, rng, shape, axis, warps) -> None:
-    for name, dtype in (("sum", "i32"), ("max", "fp32"), ("argmin", "fp32")):
+    for name, dtype in (("sum", "i32"), ("max", "fp32"), ("argmin", "fp32"), ("min", "fp64"), ("max", "i8")):
         sample = from_text(
             REDUCE.format(reduction=f"tl.{name}(x, AXIS)"),
             {"x_ptr": f"*{dtype}:16", "y_ptr": "*i32:16" if name == "argmin" else f"*{dtype}:16"},
