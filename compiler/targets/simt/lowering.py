@@ -7,7 +7,7 @@ through :data:`RULES`; those of elementwise operations are functions of one elem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar, cast
 
 from ...gpu.scratch import GpuFunction
@@ -16,10 +16,11 @@ from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
+from ...tile.axis import AxisFacts, analyze
 from ...tile.formats import f8_bits
 from ..rules import RuleSet
 from .machine import SimtTarget
-from .registers import GLOBAL_POINTER, Registers, memory_type, register_type
+from .registers import GLOBAL_POINTER, Registers, equal_registers, memory_type, register_type
 
 LANES = 32
 LANE_BITS = 5
@@ -63,7 +64,8 @@ def elementwise(
 def _lower_elementwise(state: Lowering, op: Op) -> None:
     element = ELEMENT_RULES[type(op)]
     operands = [state.values[v] for v in op.operands]
-    state.define_lazily(op.result, operands, lambda i: element(state, op, [o[i] for o in operands]))
+    equal = state.equal_registers(op.result)
+    state.define_lazily(op.result, operands, lambda i: element(state, op, [o[i] for o in operands]), equal)
 
 
 class Lowering:
@@ -109,8 +111,15 @@ class Lowering:
 
     # Values --------------------------------------------------------------------------------------------------
 
-    def define_lazily(self, value: Value, operands: Sequence[Registers], element: Callable[[int], str]) -> None:
-        """Let ``element(i)`` compute register i of ``value``, here, when somebody needs it."""
+    def define_lazily(
+        self,
+        value: Value,
+        operands: Sequence[Registers],
+        element: Callable[[int], str],
+        equal: tuple[int, ...] | None = None,
+    ) -> None:
+        """Let ``element(i)`` compute register i of ``value``, here, when somebody needs it, and once for those that are
+        ``equal``."""
         chunk = self.text.chunk()
         text = self.text
 
@@ -122,8 +131,21 @@ class Lowering:
                 text.current = outer
 
         depth = 1 + max((o.depth for o in operands), default=0)
-        self.values[value] = Registers.lazy(value.type, make, depth)
+        self.values[value] = Registers.lazy(value.type, make, depth, equal)
         text.chunk()
+
+    @cached_property
+    def _facts(self) -> AxisFacts:
+        return analyze(self.source)
+
+    def equal_registers(self, value: Value) -> tuple[int, ...] | None:
+        """Which registers of a tile of integers, truth values or pointers hold equal values, as masks of whole vectors
+        do; None where that is not known of more than copies."""
+        layout = value.type.layout
+        if layout is None or value.type.is_float or layout.registers == 1:
+            return None
+        constancy = self._facts[value].constancy
+        return equal_registers(layout, constancy) if max(constancy) > 1 else None
 
     def define(self, value: Value, names: Sequence[str | None]) -> None:
         """Give ``value`` its registers."""

@@ -54,18 +54,39 @@ def canonical_of(type: Tile) -> tuple[int, ...]:
     return canonical_registers(type.layout) if type.layout is not None else (0,)
 
 
+@lru_cache(maxsize=2048)
+def equal_registers(layout: LinearLayout, constancy: tuple[int, ...]) -> tuple[int, ...]:
+    """For every register the first one that is sure to hold the same value, where aligned groups of ``constancy``
+    elements along each dimension are equal.
+
+    Powers of two: threads change a coordinate by XOR, so registers of one group are of one group in every thread.
+    """
+    first: dict[tuple[int, ...], int] = {}
+    groups = (tuple(x // c for x, c in zip(at, constancy, strict=True)) for at in layout.register_coordinates())
+    return tuple(first.setdefault(group, i) for i, group in enumerate(groups))
+
+
 class Registers:
     """A sequence of LLVM value names. ``make`` computes one register at the place where the value is defined.
 
-    Elements that no other code needs are never computed, and registers that hold copies share one name.
+    Elements that no other code needs are never computed, and registers that hold copies share one name, as do those
+    that are known to be ``equal`` (see :func:`equal_registers`).
     """
 
-    __slots__ = ("type", "canonical", "depth", "_names", "_make")
+    __slots__ = ("type", "canonical", "depth", "_equal", "_names", "_make")
 
-    def __init__(self, type: Tile, make: Callable[[int], str] | None, names: list[str | None], depth: int = 0) -> None:
+    def __init__(
+        self,
+        type: Tile,
+        make: Callable[[int], str] | None,
+        names: list[str | None],
+        depth: int = 0,
+        equal: tuple[int, ...] | None = None,
+    ) -> None:
         self.type = type
         self.canonical = canonical_of(type)
         self.depth = depth
+        self._equal = equal or self.canonical
         self._make = make
         self._names = names
 
@@ -75,9 +96,11 @@ class Registers:
         return cls(type, None, list(names))
 
     @classmethod
-    def lazy(cls, type: Tile, make: Callable[[int], str], depth: int) -> Registers:
-        """Registers that ``make`` computes on demand, given a canonical index."""
-        made = cls(type, make, [None] * len(canonical_of(type)), depth)
+    def lazy(
+        cls, type: Tile, make: Callable[[int], str], depth: int, equal: tuple[int, ...] | None = None
+    ) -> Registers:
+        """Registers that ``make`` computes on demand, given the first index of those that are ``equal``."""
+        made = cls(type, make, [None] * len(canonical_of(type)), depth, equal)
         if depth > DEEPEST:
             made.force()
             made.depth = 0
@@ -87,7 +110,7 @@ class Registers:
         return len(self.canonical)
 
     def __getitem__(self, index: int) -> str:
-        index = self.canonical[index]
+        index = self._equal[index]
         name = self._names[index]
         if name is None:
             if self._make is None:
