@@ -23,17 +23,20 @@ def layer_norm_fwd(
     eps,
     BLOCK_SIZE: tl.constexpr,
 ):
+    # A row a program: its first block stays in registers, the others are read three times.
     row = tl.program_id(0)
     Y += row * stride
     X += row * stride
-    _mean = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    for off in range(0, N, BLOCK_SIZE):
+    first = tl.arange(0, BLOCK_SIZE)
+    held = tl.load(X + first, mask=first < N, other=0.0).to(tl.float32)
+    _mean = held
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
-        a = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
-        _mean += a
+        _mean += tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
     mean = tl.sum(_mean, axis=0) / N
-    _var = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    for off in range(0, N, BLOCK_SIZE):
+    held = tl.where(first < N, held - mean, 0.0)
+    _var = held * held
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
         x = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
         x = tl.where(cols < N, x - mean, 0.0)
@@ -42,43 +45,50 @@ def layer_norm_fwd(
     rstd = 1 / tl.sqrt(var + eps)
     tl.store(Mean + row, mean)
     tl.store(Rstd + row, rstd)
-    for off in range(0, N, BLOCK_SIZE):
+    w = tl.load(W + first, mask=first < N)
+    b = tl.load(B + first, mask=first < N)
+    tl.store(Y + first, held * rstd * w + b, mask=first < N)
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
         mask = cols < N
         w = tl.load(W + cols, mask=mask)
         b = tl.load(B + cols, mask=mask)
         x = tl.load(X + cols, mask=mask, other=0.0).to(tl.float32)
-        x_hat = (x - mean) * rstd
-        y = x_hat * w + b
-        tl.store(Y + cols, y, mask=mask)
+        tl.store(Y + cols, (x - mean) * rstd * w + b, mask=mask)
+
+
+@triton.jit
+def scaled_gradient(DY, X, W, mean, rstd, cols, N):
+    """w dy and x_hat of some columns of a row."""
+    mask = cols < N
+    x_hat = (tl.load(X + cols, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
+    return tl.load(W + cols, mask=mask, other=0.0).to(tl.float32) * tl.load(DY + cols, mask=mask, other=0.0), x_hat
 
 
 @triton.jit
 def layer_norm_dx(DX, DY, X, W, Mean, Rstd, N, BLOCK_SIZE: tl.constexpr):
-    """dx = rstd * (w dy - mean(w dy) - x_hat mean(w dy x_hat)), a row a program."""
+    """dx = rstd * (w dy - mean(w dy) - x_hat mean(w dy x_hat)), a row a program; its first block stays in registers."""
     row = tl.program_id(0)
     DX += row.to(tl.int64) * N
     DY += row.to(tl.int64) * N
     X += row.to(tl.int64) * N
     mean = tl.load(Mean + row)
     rstd = tl.load(Rstd + row)
-    _along = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    _sum = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    for off in range(0, N, BLOCK_SIZE):
-        cols = off + tl.arange(0, BLOCK_SIZE)
-        mask = cols < N
-        x_hat = (tl.load(X + cols, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
-        wdy = tl.load(W + cols, mask=mask, other=0.0).to(tl.float32) * tl.load(DY + cols, mask=mask, other=0.0)
+    first = tl.arange(0, BLOCK_SIZE)
+    held_wdy, held_x_hat = scaled_gradient(DY, X, W, mean, rstd, first, N)
+    _along = held_wdy * held_x_hat
+    _sum = held_wdy
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
+        wdy, x_hat = scaled_gradient(DY, X, W, mean, rstd, off + tl.arange(0, BLOCK_SIZE), N)
         _along += wdy * x_hat
         _sum += wdy
     along = tl.sum(_along, axis=0) / N
     average = tl.sum(_sum, axis=0) / N
-    for off in range(0, N, BLOCK_SIZE):
+    tl.store(DX + first, rstd * (held_wdy - average - held_x_hat * along), mask=first < N)
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
-        mask = cols < N
-        x_hat = (tl.load(X + cols, mask=mask, other=0.0).to(tl.float32) - mean) * rstd
-        wdy = tl.load(W + cols, mask=mask, other=0.0).to(tl.float32) * tl.load(DY + cols, mask=mask, other=0.0)
-        tl.store(DX + cols, rstd * (wdy - average - x_hat * along), mask=mask)
+        wdy, x_hat = scaled_gradient(DY, X, W, mean, rstd, cols, N)
+        tl.store(DX + cols, rstd * (wdy - average - x_hat * along), mask=cols < N)
 
 
 @triton.jit
@@ -117,11 +127,22 @@ def sum_groups(Out, Partials, groups, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
     tl.store(Out + cols, tl.sum(total, axis=0), mask=cols < N)
 
 
-def layer_norm(x, weight, bias, y, mean, rstd, eps: float = 1e-5):
+#: Elements of the longest block (a power of two).
+LONGEST = 16384
+
+
+def warps_for(block: int) -> int:
+    """Up to 32 elements of a block for each thread."""
+    return min(16, max(4, block // 1024))
+
+
+def layer_norm(x, weight, bias, y, mean, rstd, eps: float = 1e-5, longest: int = LONGEST):
     """y = normalised rows of x [M, N] times weight [N] plus bias [N]; also the row statistics [M]."""
     rows, columns = x.shape
-    block = min(4096, triton.next_power_of_2(columns))
-    layer_norm_fwd[(rows,)](x, y, weight, bias, mean, rstd, columns, columns, eps, BLOCK_SIZE=block)
+    block = min(longest, triton.next_power_of_2(columns))
+    layer_norm_fwd[(rows,)](
+        x, y, weight, bias, mean, rstd, columns, columns, eps, BLOCK_SIZE=block, num_warps=warps_for(block)
+    )
     return y
 
 
@@ -130,12 +151,12 @@ def groups_of_rows(columns: int, programs: int = 512) -> int:
     return max(1, programs // triton.cdiv(columns, 64))
 
 
-def layer_norm_backward(dy, x, weight, mean, rstd, dx, dweight, dbias, partials):
+def layer_norm_backward(dy, x, weight, mean, rstd, dx, dweight, dbias, partials, longest: int = LONGEST):
     """dx [M, N], dweight [N] and dbias [N] for the gradient dy [M, N] of :func:`layer_norm`, whose mean and rstd are
     used; ``partials``, two arrays f32 [groups_of_rows(N), N], are scratch."""
     rows, columns = x.shape
-    block = min(4096, triton.next_power_of_2(columns))
-    layer_norm_dx[(rows,)](dx, dy, x, weight, mean, rstd, columns, BLOCK_SIZE=block)
+    block = min(longest // 2, triton.next_power_of_2(columns))  # of two arrays
+    layer_norm_dx[(rows,)](dx, dy, x, weight, mean, rstd, columns, BLOCK_SIZE=block, num_warps=warps_for(block))
     groups = groups_of_rows(columns)
     across = triton.cdiv(columns, 64)
     layer_norm_partials[(across, groups)](

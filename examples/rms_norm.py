@@ -12,17 +12,22 @@ import deuteron.language as tl
 
 @triton.jit
 def rms_norm_fwd(X, Y, W, Rstd, N, eps, BLOCK_SIZE: tl.constexpr):
+    """A row a program: its first block stays in registers, the others are read twice."""
     row = tl.program_id(0)
     X += row.to(tl.int64) * N
     Y += row.to(tl.int64) * N
-    squares = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    for off in range(0, N, BLOCK_SIZE):
+    first = tl.arange(0, BLOCK_SIZE)
+    held = tl.load(X + first, mask=first < N, other=0.0).to(tl.float32)
+    squares = held * held
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
         x = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
         squares += x * x
     rstd = 1 / tl.sqrt(tl.sum(squares, axis=0) / N + eps)
     tl.store(Rstd + row, rstd)
-    for off in range(0, N, BLOCK_SIZE):
+    w = tl.load(W + first, mask=first < N, other=0.0)
+    tl.store(Y + first, held * rstd * w, mask=first < N)
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
         x = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
         w = tl.load(W + cols, mask=cols < N, other=0.0)
@@ -30,26 +35,33 @@ def rms_norm_fwd(X, Y, W, Rstd, N, eps, BLOCK_SIZE: tl.constexpr):
 
 
 @triton.jit
+def scaled_gradient(DY, X, W, rstd, cols, N):
+    """w dy and x_hat of some columns of a row."""
+    x = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32)
+    dy = tl.load(DY + cols, mask=cols < N, other=0.0).to(tl.float32)
+    return tl.load(W + cols, mask=cols < N, other=0.0) * dy, x * rstd
+
+
+@triton.jit
 def rms_norm_dx(DX, DY, X, W, Rstd, N, BLOCK_SIZE: tl.constexpr):
-    """dx = rstd * (w dy - x_hat mean(w dy x_hat)), a row a program."""
+    """dx = rstd * (w dy - x_hat mean(w dy x_hat)), a row a program; its first block stays in registers."""
     row = tl.program_id(0)
     DX += row.to(tl.int64) * N
     DY += row.to(tl.int64) * N
     X += row.to(tl.int64) * N
     rstd = tl.load(Rstd + row)
-    _along = tl.zeros([BLOCK_SIZE], dtype=tl.float32)
-    for off in range(0, N, BLOCK_SIZE):
-        cols = off + tl.arange(0, BLOCK_SIZE)
-        x_hat = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32) * rstd
-        dy = tl.load(DY + cols, mask=cols < N, other=0.0).to(tl.float32)
-        _along += tl.load(W + cols, mask=cols < N, other=0.0) * dy * x_hat
+    first = tl.arange(0, BLOCK_SIZE)
+    held_wdy, held_x_hat = scaled_gradient(DY, X, W, rstd, first, N)
+    _along = held_wdy * held_x_hat
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
+        wdy, x_hat = scaled_gradient(DY, X, W, rstd, off + tl.arange(0, BLOCK_SIZE), N)
+        _along += wdy * x_hat
     along = tl.sum(_along, axis=0) / N
-    for off in range(0, N, BLOCK_SIZE):
+    tl.store(DX + first, rstd * (held_wdy - held_x_hat * along), mask=first < N)
+    for off in range(BLOCK_SIZE, N, BLOCK_SIZE):
         cols = off + tl.arange(0, BLOCK_SIZE)
-        x_hat = tl.load(X + cols, mask=cols < N, other=0.0).to(tl.float32) * rstd
-        dy = tl.load(DY + cols, mask=cols < N, other=0.0).to(tl.float32)
-        w = tl.load(W + cols, mask=cols < N, other=0.0)
-        tl.store(DX + cols, rstd * (w * dy - x_hat * along), mask=cols < N)
+        wdy, x_hat = scaled_gradient(DY, X, W, rstd, cols, N)
+        tl.store(DX + cols, rstd * (wdy - x_hat * along), mask=cols < N)
 
 
 @triton.jit
@@ -82,11 +94,20 @@ def sum_groups(Out, Partials, groups, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
     tl.store(Out + cols, tl.sum(total, axis=0), mask=cols < N)
 
 
-def rms_norm(x, weight, y, rstd, eps: float = 1e-6):
+#: Elements of the longest block (a power of two).
+LONGEST = 16384
+
+
+def warps_for(block: int) -> int:
+    """Up to 32 elements of a block for each thread."""
+    return min(16, max(4, block // 1024))
+
+
+def rms_norm(x, weight, y, rstd, eps: float = 1e-6, longest: int = LONGEST):
     """y = rows of x [M, N] over their root mean square, times weight [N]; rstd [M] is the inverse of the former."""
     rows, columns = x.shape
-    block = min(4096, triton.next_power_of_2(columns))
-    rms_norm_fwd[(rows,)](x, y, weight, rstd, columns, eps, BLOCK_SIZE=block)
+    block = min(longest, triton.next_power_of_2(columns))
+    rms_norm_fwd[(rows,)](x, y, weight, rstd, columns, eps, BLOCK_SIZE=block, num_warps=warps_for(block))
     return y
 
 
@@ -95,12 +116,12 @@ def groups_of_rows(columns: int, programs: int = 512) -> int:
     return max(1, programs // triton.cdiv(columns, 64))
 
 
-def rms_norm_backward(dy, x, weight, rstd, dx, dweight, partials):
+def rms_norm_backward(dy, x, weight, rstd, dx, dweight, partials, longest: int = LONGEST):
     """dx [M, N] and dweight [N] for the gradient dy [M, N] of :func:`rms_norm`, whose rstd is used; ``partials``, f32
     [groups_of_rows(N), N], is scratch."""
     rows, columns = x.shape
-    block = min(4096, triton.next_power_of_2(columns))
-    rms_norm_dx[(rows,)](dx, dy, x, weight, rstd, columns, BLOCK_SIZE=block)
+    block = min(longest // 2, triton.next_power_of_2(columns))  # of two arrays
+    rms_norm_dx[(rows,)](dx, dy, x, weight, rstd, columns, BLOCK_SIZE=block, num_warps=warps_for(block))
     groups = groups_of_rows(columns)
     across = triton.cdiv(columns, 64)
     rms_norm_partials[(across, groups)](

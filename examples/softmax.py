@@ -19,7 +19,7 @@ def softmax_kernel(
     n_rows,
     n_cols,
     BLOCK_SIZE: tl.constexpr,
-    num_stages: tl.constexpr,  # as in Triton; loops are not pipelined yet, so it changes no code
+    num_stages: tl.constexpr,  # of loops with products alone: here it changes no code
 ):
     row_start = tl.program_id(0)
     row_step = tl.num_programs(0)
@@ -40,18 +40,22 @@ def softmax_kernel(
 
 @triton.jit
 def online_softmax_kernel(output_ptr, input_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
-    """A row longer than a block: the sum of exponentials is rescaled whenever a larger element is met."""
+    """A row longer than a block: the sum of exponentials is rescaled whenever a larger element is met. The first block
+    stays in registers, the others are read twice."""
     input_ptr += tl.program_id(0).to(tl.int64) * n_cols
     output_ptr += tl.program_id(0).to(tl.int64) * n_cols
-    peak = -float("inf")
-    total = 0.0
-    for start in range(0, n_cols, BLOCK_SIZE):
+    first = tl.arange(0, BLOCK_SIZE)
+    held = tl.load(input_ptr + first, mask=first < n_cols, other=-float("inf")).to(tl.float32)
+    peak = tl.max(held, axis=0)
+    total = tl.sum(tl.exp(held - peak), axis=0)
+    for start in range(BLOCK_SIZE, n_cols, BLOCK_SIZE):
         columns = start + tl.arange(0, BLOCK_SIZE)
         x = tl.load(input_ptr + columns, mask=columns < n_cols, other=-float("inf")).to(tl.float32)
         higher = tl.maximum(peak, tl.max(x, axis=0))
         total = total * tl.exp(peak - higher) + tl.sum(tl.exp(x - higher), axis=0)
         peak = higher
-    for start in range(0, n_cols, BLOCK_SIZE):
+    tl.store(output_ptr + first, tl.exp(held - peak) / total, mask=first < n_cols)
+    for start in range(BLOCK_SIZE, n_cols, BLOCK_SIZE):
         columns = start + tl.arange(0, BLOCK_SIZE)
         x = tl.load(input_ptr + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
         tl.store(output_ptr + columns, tl.exp(x - peak) / total, mask=columns < n_cols)
@@ -59,16 +63,20 @@ def online_softmax_kernel(output_ptr, input_ptr, n_cols, BLOCK_SIZE: tl.constexp
 
 @triton.jit
 def softmax_backward_kernel(dx_ptr, dy_ptr, y_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
-    """dx = y * (dy - sum(dy * y)), a row a program."""
+    """dx = y * (dy - sum(dy * y)), a row a program; its first block stays in registers."""
     offset = tl.program_id(0).to(tl.int64) * n_cols
-    products = tl.zeros([BLOCK_SIZE], tl.float32)
-    for start in range(0, n_cols, BLOCK_SIZE):
+    first = tl.arange(0, BLOCK_SIZE)
+    held_y = tl.load(y_ptr + offset + first, mask=first < n_cols, other=0.0).to(tl.float32)
+    held_dy = tl.load(dy_ptr + offset + first, mask=first < n_cols, other=0.0).to(tl.float32)
+    products = held_y * held_dy
+    for start in range(BLOCK_SIZE, n_cols, BLOCK_SIZE):
         columns = start + tl.arange(0, BLOCK_SIZE)
         y = tl.load(y_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
         products += y * dy
     total = tl.sum(products, axis=0)
-    for start in range(0, n_cols, BLOCK_SIZE):
+    tl.store(dx_ptr + offset + first, held_y * (held_dy - total), mask=first < n_cols)
+    for start in range(BLOCK_SIZE, n_cols, BLOCK_SIZE):
         columns = start + tl.arange(0, BLOCK_SIZE)
         y = tl.load(y_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
         dy = tl.load(dy_ptr + offset + columns, mask=columns < n_cols, other=0.0).to(tl.float32)
@@ -80,17 +88,16 @@ LONGEST = 16384
 
 
 def warps_for(block: int) -> int:
-    """About eight elements of a block for each thread."""
-    return min(16, max(4, block // 256))
+    """Up to 32 elements of a block for each thread."""
+    return min(16, max(4, block // 1024))
 
 
 def softmax(x, output, num_programs: int = 512, longest: int = LONGEST):
-    """output = softmax of every row of x; both of shape [n_rows, n_cols], C order. Rows beyond ``longest`` (a power of
-    two) elements are read twice, in blocks."""
+    """output = softmax of every row of x; both of shape [n_rows, n_cols], C order. Of rows beyond ``longest`` (a power
+    of two) elements all but the first block is read twice."""
     n_rows, n_cols = x.shape
-    block = triton.next_power_of_2(n_cols)
-    if block > longest:
-        block = min(longest, 4096)
+    block = min(longest, triton.next_power_of_2(n_cols))
+    if block < n_cols:
         online_softmax_kernel[(n_rows,)](output, x, n_cols, BLOCK_SIZE=block, num_warps=warps_for(block))
     else:
         softmax_kernel[(min(num_programs, n_rows),)](
@@ -99,10 +106,10 @@ def softmax(x, output, num_programs: int = 512, longest: int = LONGEST):
     return output
 
 
-def softmax_backward(dy, y, dx):
+def softmax_backward(dy, y, dx, longest: int = LONGEST):
     """dx = gradient of softmax for the output ``y`` and its gradient ``dy``; all [n_rows, n_cols], C order."""
     n_rows, n_cols = y.shape
-    block = min(4096, triton.next_power_of_2(n_cols))
+    block = min(longest, triton.next_power_of_2(n_cols))
     softmax_backward_kernel[(n_rows,)](dx, dy, y, n_cols, BLOCK_SIZE=block, num_warps=warps_for(block))
     return dx
 

@@ -40,6 +40,8 @@ on_devices = pytest.mark.parametrize(
     ids=lambda d: d.name,
 )
 seeds = st.integers(0, 2**31)
+#: Rows are one block, or several.
+blocks = st.sampled_from([64, 1024, 16384])
 
 
 def error(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -68,15 +70,15 @@ def test_softmax(device, rows: int, columns: int, seed: int):
 
 
 @on_devices
-@given(rows=st.integers(1, 40), columns=st.integers(2, 6000), seed=seeds)
+@given(rows=st.integers(1, 40), columns=st.integers(2, 6000), longest=blocks, seed=seeds)
 @settings(max_examples=12)
-def test_layer_norm(device, rows: int, columns: int, seed: int):
+def test_layer_norm(device, rows: int, columns: int, longest: int, seed: int):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, columns), dtype=np.float32) * 3 + 1
     weight, bias = rng.standard_normal((2, columns), dtype=np.float32)
     out, mean, rstd = device.empty((rows, columns)), device.empty(rows), device.empty(rows)
     inputs = (device.array(v.copy()) for v in (x, weight, bias))
-    NORM.layer_norm(*inputs, out, mean, rstd)
+    NORM.layer_norm(*inputs, out, mean, rstd, longest=longest)
     assert error(device.numpy(out), NORM.reference(x, weight, bias)) <= 1e-4
 
 
@@ -91,13 +93,13 @@ def test_softmax_of_rows_longer_than_a_block(device, rows: int, columns: int, lo
 
 
 @on_devices
-@given(rows=st.integers(1, 20), columns=st.integers(2, 6000), seed=seeds)
+@given(rows=st.integers(1, 20), columns=st.integers(2, 6000), longest=blocks, seed=seeds)
 @settings(max_examples=12)
-def test_softmax_backward(device, rows: int, columns: int, seed: int):
+def test_softmax_backward(device, rows: int, columns: int, longest: int, seed: int):
     x, dy = np.random.default_rng(seed).standard_normal((2, rows, columns), dtype=np.float32)
     y = SOFTMAX.reference(x).astype(np.float32)
     dx = device.empty((rows, columns))
-    SOFTMAX.softmax_backward(device.array(dy), device.array(y), dx)
+    SOFTMAX.softmax_backward(device.array(dy), device.array(y), dx, longest)
     assert error(device.numpy(dx), SOFTMAX.reference_backward(dy, y)) <= 1e-5
 
 
@@ -112,31 +114,32 @@ def gradients(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @on_devices
-@given(drawn=gradients())
+@given(drawn=gradients(), longest=blocks)
 @settings(max_examples=12)
-def test_layer_norm_backward(device, drawn):
+def test_layer_norm_backward(device, drawn, longest: int):
     dy, x, weight = drawn
     rows, columns = x.shape
     statistics = (x.mean(axis=1), 1 / np.sqrt(x.astype(np.float64).var(axis=1) + 1e-5).astype(np.float32))
     inputs = (device.array(v) for v in (dy, x, weight, *statistics))
     outputs = [device.empty((rows, columns)), device.empty(columns), device.empty(columns)]
     partials = [device.empty((NORM.groups_of_rows(columns), columns)) for _ in range(2)]
-    NORM.layer_norm_backward(*inputs, *outputs, partials)
+    NORM.layer_norm_backward(*inputs, *outputs, partials, longest)
     for found, wanted in zip(outputs, NORM.reference_backward(dy, x, weight).values(), strict=True):
         assert error(device.numpy(found), wanted) <= 1e-4
 
 
 @on_devices
-@given(drawn=gradients())
+@given(drawn=gradients(), longest=blocks)
 @settings(max_examples=12)
-def test_rms_norm(device, drawn):
+def test_rms_norm(device, drawn, longest: int):
     dy, x, weight = drawn
     rows, columns = x.shape
     x_, dy_, weight_ = (device.array(v) for v in (x, dy, weight))
     y, dx = device.empty((rows, columns)), device.empty((rows, columns))
     rstd, dweight = device.empty(rows), device.empty(columns)
-    RMS.rms_norm(x_, weight_, y, rstd)
-    RMS.rms_norm_backward(dy_, x_, weight_, rstd, dx, dweight, device.empty((RMS.groups_of_rows(columns), columns)))
+    RMS.rms_norm(x_, weight_, y, rstd, longest=longest)
+    partials = device.empty((RMS.groups_of_rows(columns), columns))
+    RMS.rms_norm_backward(dy_, x_, weight_, rstd, dx, dweight, partials, longest)
     assert error(device.numpy(y), RMS.reference(x, weight)) <= 1e-5
     for found, wanted in zip((dx, dweight), RMS.reference_backward(dy, x, weight).values(), strict=True):
         assert error(device.numpy(found), wanted) <= 1e-4
