@@ -170,6 +170,24 @@ class SharedView(Op, mnemonic="gpu.shared_view"):
         return (Tile(held.elem, shape, None, held.shared.permute(self.order)),)
 
 
+def slot_of(value: Value) -> Slot | None:
+    """The slot whose memory ``value`` is, perhaps seen otherwise."""
+    made = value.op
+    while isinstance(made, SharedView):
+        made = made.x.op
+    return made if isinstance(made, Slot) else None
+
+
+def readers_of(value: Value, used: dict[Value, list[Op]]) -> list[Op]:
+    """The operations that read the memory of ``value``, slots and views included; ``used``: who reads which value."""
+    found: list[Op] = []
+    for op in used.get(value, ()):
+        found.append(op)
+        if isinstance(op, SharedView | Slot):
+            found += readers_of(op.result, used)
+    return found
+
+
 class Roles(Op, mnemonic="gpu.roles", effect=Effect.CONTROL):
     """The end of a kernel whose warps do different things: the first of ``producer_warps`` more warps runs
     ``producer``, the usual ones run ``consumer``.

@@ -14,7 +14,7 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from .arrays import Arrays
-from .asynchronous import Put, RingBuffer, Roles, SharedView, Slot
+from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot
 from .lifetimes import ByteRange
 from .ops import ConvertLayout
 from .scratch import Allocation, is_shared_by_threads
@@ -146,9 +146,11 @@ class _Inserter:
         return pending
 
     def _read_places(self, op: Op) -> set[ByteRange]:
-        """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done."""
+        """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done.
+        A product in flight reads until it is waited for, whatever barrier was passed before."""
+        reader = op.x.op if isinstance(op, Await) and op.x.op is not None else op
         found = set()
-        for value in op.operands:
+        for value in reader.operands:
             made = value.op
             while isinstance(made, SharedView | Slot):
                 made = made.operands[0].op

@@ -8,24 +8,18 @@ it and waited for their banks.
 
 from __future__ import annotations
 
-from ..ir.core import Function, Op, Value, uses
-from .asynchronous import Pipe, Release, SharedView, Slot, Wgmma
+from ..ir.core import Function, uses
+from .asynchronous import Pipe, Release, SharedView, Slot, Wgmma, readers_of
 
 
 def fence_releases(function: Function) -> None:
     """Mark the releases of slots that the copy engine fills and that not only wgmma reads, in place."""
-    readers = uses(function)
+    used = uses(function)
     for op in function.body.walk():
         if not isinstance(op, Release):
             continue
         pipe = op.pipe.op
         if isinstance(pipe, Pipe) and pipe.engine == "tma":
-            slots = [user for user in readers[op.pipe] if isinstance(user, Slot)]
-            op.fenced = any(_is_read_by_threads(slot.result, readers) for slot in slots)
-
-
-def _is_read_by_threads(tile: Value, readers: dict[Value, list[Op]]) -> bool:
-    return any(
-        _is_read_by_threads(user.result, readers) if isinstance(user, SharedView) else not isinstance(user, Wgmma)
-        for user in readers.get(tile, ())
-    )
+            slots = [user for user in used[op.pipe] if isinstance(user, Slot)]
+            readers = [user for slot in slots for user in readers_of(slot.result, used)]
+            op.fenced = not all(isinstance(user, SharedView | Wgmma) for user in readers)

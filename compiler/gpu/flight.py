@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Block, Effect, Function, Op, Value, uses
-from .asynchronous import Await, Receive, Release, SharedView, Slot, Wgmma
+from .asynchronous import Await, Receive, Release, SharedView, Slot, Wgmma, slot_of
 from .ops import ConvertLayout
 from .scratch import scratch_bytes
 
@@ -20,7 +20,7 @@ def let_fly(function: Function) -> None:
     """Put the waits of ``function`` where they are needed, in place."""
     used = uses(function)
     replaced: dict[Value, Value] = {}
-    for block in [function.body, *(block for op in function.body.walk() for block in op.blocks)]:
+    for block in list(function.body.nest()):
         if any(isinstance(op, Wgmma) for op in block.ops):
             _Flight(block, used, replaced).run()
     for op in function.body.walk():
@@ -59,8 +59,7 @@ class _Flight:
         """How many of the products in flight have to be done before ``op``."""
         if self._writes_shared_memory(op):
             return len(self.flying)
-        inner = {v for block in op.blocks for nested in block.walk() for v in nested.operands}
-        read = inner.union(op.operands)
+        read = op.reads
         return max((i + 1 for i, product in enumerate(self.flying) if product.op.result in read), default=0)
 
     def _writes_shared_memory(self, op: Op) -> bool:
@@ -72,8 +71,9 @@ class _Flight:
 
     def _last_reader(self, release: Release) -> _Product | None:
         """The last product in flight that reads a slot of the pipe."""
-        reads = [p for p in self.flying if any(_pipe_of(v) is release.pipe for v in (p.op.a, p.op.b))]
-        return reads[-1] if reads else None
+        slots = ((product, slot_of(v)) for product in self.flying for v in (product.op.a, product.op.b))
+        reading = [product for product, slot in slots if slot is not None and slot.pipe is release.pipe]
+        return reading[-1] if reading else None
 
     def _settle(self, count: int) -> None:
         """Wait for the first ``count`` products in flight."""
@@ -86,11 +86,3 @@ class _Flight:
                 self.replaced[product.op.result] = wait.result
                 self.out.append(wait)
             self.out += product.releases
-
-
-def _pipe_of(value: Value) -> Value | None:
-    """Of the slot in which a tile lies."""
-    made = value.op
-    while isinstance(made, SharedView):
-        made = made.x.op
-    return made.pipe if isinstance(made, Slot) else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..ir.core import Function, Op, Value
 from ..layout import LinearLayout, slice_layout, splittable_layout
+from ..options import Schedule
 from ..target import Target
 from ..tile import elementwise as ew
 from ..tile.axis import AxisFacts
@@ -83,11 +84,12 @@ class Family:
 class Homes:
     """Finds the families of a function, and their layouts on demand."""
 
-    def __init__(self, function: Function, facts: AxisFacts, costs: Costs, target: Target, warps: int) -> None:
+    def __init__(self, function: Function, facts: AxisFacts, costs: Costs, target: Target, schedule: Schedule) -> None:
         self.facts = facts
         self.costs = costs
         self.target = target
-        self.warps = warps
+        self.schedule = schedule
+        self.warps = schedule.num_warps
         self._parent: dict[Value, Value] = {}
         self._families: dict[Value, Family] = {}
         for op in function.walk():
@@ -129,7 +131,7 @@ class Homes:
             case Dot():
                 self._unite(op.acc, op.result)
                 family = self.family(op.result)
-                family.accumulator = family.accumulator or accumulator_layout(op, self.target, self.warps)
+                family.accumulator = family.accumulator or accumulator_layout(op, self.target, self.schedule)
             case Reduce() | Scan():
                 self._unite(*op.inputs)
                 self._unite(*op.results)

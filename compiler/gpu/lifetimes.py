@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.core import Block, Function, Op, Value, uses
+from ..ir.core import Block, Function, Op, uses
 from ..tile.control import For, While
-from .asynchronous import SharedView, Slot
+from .asynchronous import readers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Lifetimes:
     def of(self, op: Op) -> Lifetime:
         """How long the tile or the ring that ``op`` makes is needed: what a loop reads, until that loop ends."""
         begin, around = self._span[op][0], self._parent[op]
-        ends = (self._span[self._loop(reader, around)][1] for reader in self._readers(op.result))
+        ends = (self._span[self._loop(reader, around)][1] for reader in readers_of(op.result, self._used))
         return Lifetime(begin, max([begin, *ends]))
 
     def during(self, op: Op) -> Lifetime:
@@ -82,14 +82,6 @@ class Lifetimes:
                 count = self._number(nested, op, count)
             self._span[op] = begin, count - 1
         return count
-
-    def _readers(self, value: Value) -> list[Op]:
-        found: list[Op] = []
-        for op in self._used.get(value, ()):
-            found.append(op)
-            if isinstance(op, SharedView | Slot):
-                found += self._readers(op.result)
-        return found
 
     def _loop(self, op: Op, around: Op | None) -> Op:
         """The outermost loop around ``op`` that is inside ``around``; ``op`` where there is none."""

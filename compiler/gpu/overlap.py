@@ -90,7 +90,7 @@ def _specialises(work: GpuWork) -> bool:
     """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
     block has room for that group."""
     warps = work.schedule.num_warps
-    groups = [choose_warp_group(dot, work.target, warps) for dot in _dots(work)]
+    groups = [choose_warp_group(dot, work.target, work.schedule) for dot in _dots(work)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
 
 

@@ -36,13 +36,13 @@ Observer = Callable[[str, Function], None]
 
 def lay_out(work: GpuWork) -> None:
     """Choose a layout for every tile and emit the conversions between them."""
-    function, warps = work.function, work.schedule.num_warps
+    function, schedule = work.function, work.schedule
     facts, costs = analyze(function), Costs(function)
-    homes = Homes(function, facts, costs, work.target, warps)
-    work.function = Relayout(function, facts, costs, homes, work.target, warps).run()
+    homes = Homes(function, facts, costs, work.target, schedule)
+    work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
 
 
-def overlap(work: GpuWork) -> None:
+def await_products(work: GpuWork) -> None:
     """Wait for products where their results are needed."""
     let_fly(work.function)
 
@@ -79,7 +79,7 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("rotate", rotate),
     ("expand", expand),
     ("layouts", lay_out),
-    ("flight", overlap),
+    ("flight", await_products),
     ("allocate", place),
     ("barriers", order),
     ("verify", check),

@@ -16,6 +16,7 @@ from ..errors import CompilationError
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Tile
 from ..layout import LayoutError, LinearLayout, SharedLayout, splittable_layout
+from ..options import Schedule
 from ..target import Target
 from ..tile.axis import AxisFacts
 from ..tile.elementwise import Constant
@@ -39,14 +40,15 @@ class Relayout:
         costs: Costs,
         homes: Homes,
         target: Target,
-        warps: int,
+        schedule: Schedule,
     ) -> None:
         self.source = function
         self.facts = facts
         self.costs = costs
         self.homes = homes
         self.target = target
-        self.warps = warps
+        self.schedule = schedule
+        self.warps = schedule.num_warps
         #: The types that the innermost region's terminator must hand on.
         self.leaving: Sequence[Tile] = ()
         self._blocks: list[Block] = []

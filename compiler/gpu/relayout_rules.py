@@ -131,7 +131,7 @@ def _scan(state: Relayout, scan: Scan) -> None:
 
 @_rule(Dot)
 def _dot(state: Relayout, dot: Dot) -> None:
-    group = choose_warp_group(dot, state.target, state.warps)
+    group = choose_warp_group(dot, state.target, state.schedule)
     core = None if group else choose(dot, state.target, state.warps)
     if group is not None:
         accumulator = group.accumulator

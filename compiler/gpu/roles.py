@@ -2,8 +2,7 @@
 
 The producer is what is left of the function when copies take the place of the loads, all other effects are dropped and
 dead code is removed: what decides where boxes lie. The consumers are the function with slots in place of the loads.
-Both
-walk the same loops, so they agree on which slot holds what without a word; a slot's two mbarriers keep them apart.
+Both walk the same loops, so they agree on which slot holds what without a word; a slot's two mbarriers keep them apart.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
+from ..options import Schedule
 from ..tile.matmul import Dot
 from ..tile.memory import Barrier
 from ..tile.passes import dce
@@ -63,6 +63,13 @@ def producer_warps(function: Function) -> int:
     return 1 if warps == GROUP_WARPS and crowded else GROUP_WARPS
 
 
+def consumer_registers(schedule: Schedule) -> int:
+    """Most registers of a thread of the consumers."""
+    warps = schedule.num_warps
+    shared_out = _registers(warps)[1] if warps > GROUP_WARPS else _MOST_REGISTERS
+    return min(schedule.maxnreg or _MOST_REGISTERS, shared_out)
+
+
 def _registers(warps: int) -> tuple[int, int]:
     """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
     threads = 32 * (warps + GROUP_WARPS)
@@ -103,7 +110,7 @@ def _producer(
 def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: dict[Value, Value]) -> None:
     """Replace the loads of the copied loop by fetches, where the last load of each group stood."""
     copies = {env[load.result].op: load for load in stream.loads}
-    block = next(b for b in _blocks(body) if any(op in copies for op in b.ops))
+    block = next(b for b in body.nest() if any(op in copies for op in b.ops))
     ops: list[Op] = []
     waiting = {group: len(group.sources) for group in stream.groups}
     for op in block.ops:
@@ -117,10 +124,6 @@ def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: 
             ops += rings[group].fetch(env)
             ops.append(Advance(rings[group].pipe.result))
     block.ops = ops
-
-
-def _blocks(block: Block) -> list[Block]:
-    return [block, *(b for op in block.ops for nested in op.blocks for b in _blocks(nested))]
 
 
 def _drop_effects(block: Block) -> None:
@@ -166,8 +169,7 @@ def _readers(ops: list[Op], values: set[Value]) -> list[Op]:
     """The operations that read the memory of ``values``, through views, in order."""
     found = []
     for op in ops:
-        inner = [v for block in op.blocks for nested in block.walk() for v in nested.operands]
-        if values.intersection((*op.operands, *inner)):
+        if values & op.reads:
             found.append(op)
             if isinstance(op, Permute):
                 values = values | set(op.results)

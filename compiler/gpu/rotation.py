@@ -12,7 +12,8 @@ depend on the first one::
 
 and both run while the exponents are computed (:mod:`.flight`). The first iteration stands before the loop, under the
 condition that there is one. Slots of rings are received and released where their product went; the producer fills them
-in the same order as before, which is that of the consumers as long as each ring has two slots.
+in the same order as before: when the consumers come to wait for k[i + 1] they have released v[i - 1], so v[i], which
+stands before it, finds room in any ring.
 """
 
 from __future__ import annotations
@@ -27,26 +28,25 @@ from ..tile.control import For, If, Yield
 from ..tile.matmul import Dot
 from ..tile.shape import Permute
 from .asynchronous import Receive, Release, Slot
+from .roles import consumer_registers
 
-#: Registers of a thread that accumulators and operands may take together; the rest is for addresses and exponents.
-MOST_REGISTERS = 200
-#: Fewer slots, and the producer would wait for a slot that is only read after the next one of another ring.
-FEWEST_SLOTS = 2
+#: Registers of a thread that accumulators and operands leave to addresses and exponents.
+_OTHER_REGISTERS = 40
 
 
 def rotate_loops(function: Function, schedule: Schedule) -> None:
     """Rotate the loops of ``function`` that end in such a product, in place."""
     readers = uses(function)
     replaced: dict[Value, Value] = {}
-    for block in [function.body, *(block for op in function.body.walk() for block in op.blocks)]:
-        block.ops = [made for op in block.ops for made in _rotated(op, readers, 32 * schedule.num_warps, replaced)]
+    for block in list(function.body.nest()):
+        block.ops = [made for op in block.ops for made in _rotated(op, readers, schedule, replaced)]
     for op in function.body.walk():
         op.map_operands(lambda v: replaced.get(v, v))
 
 
-def _rotated(op: Op, readers: dict[Value, list[Op]], threads: int, replaced: dict[Value, Value]) -> list[Op]:
+def _rotated(op: Op, readers: dict[Value, list[Op]], schedule: Schedule, replaced: dict[Value, Value]) -> list[Op]:
     late = _find(op, readers) if isinstance(op, For) else None
-    if late is None or late.registers(threads) > MOST_REGISTERS:
+    if late is None or late.registers(32 * schedule.num_warps) > consumer_registers(schedule) - _OTHER_REGISTERS:
         return [op]
     ops = _Rotation(late).run()
     replaced.update(zip(op.results, ops[-1].results, strict=True))
@@ -79,7 +79,7 @@ def _find(loop: For, readers: dict[Value, list[Op]]) -> _Late | None:
     if len(dots) != 2 or not isinstance(end, Yield) or readers.get(dots[1].result) != [end]:
         return None
     first, last = dots
-    around = _slots_of(last, ops, readers)
+    around = _with_its_slot(last, ops, readers)
     if around is None:
         return None
     early = _needed_first(first, [op for op in ops if op not in around], set(loop.body.args[1:]))
@@ -88,7 +88,7 @@ def _find(loop: For, readers: dict[Value, list[Op]]) -> _Late | None:
     return _Late(loop, last, first, around, early, end.values.index(last.result))
 
 
-def _slots_of(dot: Dot, ops: Sequence[Op], readers: dict[Value, list[Op]]) -> list[Op] | None:
+def _with_its_slot(dot: Dot, ops: Sequence[Op], readers: dict[Value, list[Op]]) -> list[Op] | None:
     """``dot`` with the operations around its right operand, a slot that nothing else reads; None if it is not one."""
     views: list[Op] = []
     made = dot.b.op
@@ -99,23 +99,22 @@ def _slots_of(dot: Dot, ops: Sequence[Op], readers: dict[Value, list[Op]]) -> li
         return None
     pipe = made.pipe
     same = [op for op in ops if isinstance(op, Receive | Slot | Release) and op.pipe is pipe]
-    expected = [Receive, Slot, Release]
-    pipes_fit = [type(op) for op in same] == expected and pipe.op is not None and pipe.op.slots >= FEWEST_SLOTS  # type: ignore[attr-defined]
-    return [op for op in ops if op in same or op in views or op is dot] if pipes_fit else None
+    alone = [type(op) for op in same] == [Receive, Slot, Release]
+    return [op for op in ops if op in same or op in views or op is dot] if alone else None
 
 
 def _needed_first(dot: Dot, ops: Sequence[Op], carried: set[Value]) -> list[Op] | None:
-    """What has to run before the first product, and that; None if it depends on what the loop carries, or would change
-    places with an effect."""
+    """What has to run before the first product, and that; None if it depends on what the loop carries, or where
+    anything before the product has an effect, with which others would change places."""
     at = ops.index(dot)
     needed: list[Op] = [dot]
     wanted = set(dot.operands)
     for op in reversed(ops[:at]):
+        if op.effect not in (Effect.PURE, Effect.READ) and not isinstance(op, Receive):
+            return None
         if wanted.intersection(op.results) or isinstance(op, Receive):
             needed.append(op)
-            wanted.update(op.operands)
-        elif op.effect not in (Effect.PURE, Effect.READ):
-            return None
+            wanted |= op.reads
     return None if wanted & carried else needed[::-1]
 
 
@@ -123,7 +122,7 @@ def _depends(value: Value, dot: Dot, ops: Sequence[Op]) -> bool:
     """Whether ``value`` is computed from the result of ``dot``."""
     reached = {dot.result}
     for op in ops:
-        if reached.intersection(op.operands):
+        if reached & op.reads:
             reached.update(op.results)
     return value in reached
 

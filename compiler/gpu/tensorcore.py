@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
 from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from ..layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
+from ..options import Schedule
 from ..target import Target
 from ..tile.matmul import Dot
 from .legality import REGISTER_FILE
@@ -71,16 +72,17 @@ def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
     )
 
 
-def choose_warp_group(dot: Dot, target: Target, warps: int) -> WarpGroupCore | None:
+def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroupCore | None:
     """wgmma for ``dot``, if the target has it and the tile is large enough for a group of four warps."""
-    elem = dot.a.type.scalar
+    elem, warps = dot.a.type.scalar, schedule.num_warps
     (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
     if "wgmma" not in target.features or warps < WARPS_PER_GROUP or m < WGMMA_ROWS:
         return None
     fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
     counts = wgmma_warps((m, n), warps)
     columns = min(WGMMA_MAX_N, n // counts[1])
-    if columns // 2 + _MORE_REGISTERS > REGISTER_FILE // (32 * warps):  # 64 rows of 128 threads: columns / 2 a thread
+    registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // (32 * warps))
+    while columns // 2 + _MORE_REGISTERS > registers:  # 64 rows of 128 threads: columns / 2 a thread
         columns //= 2
     if not fits or columns < 8 or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
@@ -114,9 +116,10 @@ def multiply_add_layout(shape: tuple[int, ...], warps: int) -> LinearLayout:
     return blocked(shape, (tall, wide), (lanes_m, lanes_n), (along_m, warps // along_m))
 
 
-def accumulator_layout(dot: Dot, target: Target, warps: int) -> LinearLayout:
+def accumulator_layout(dot: Dot, target: Target, schedule: Schedule) -> LinearLayout:
     """The layout in which ``dot`` accumulates."""
-    chosen = choose_warp_group(dot, target, warps) or choose(dot, target, warps)
+    warps = schedule.num_warps
+    chosen = choose_warp_group(dot, target, schedule) or choose(dot, target, warps)
     return chosen.accumulator if chosen else multiply_add_layout(dot.acc.type.shape, warps)
 
 

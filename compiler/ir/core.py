@@ -136,6 +136,11 @@ class Op:
         return out
 
     @property
+    def reads(self) -> set[Value]:
+        """The operands, and those of all operations in its regions."""
+        return {*self.operands, *(v for block in self.blocks for op in block.walk() for v in op.operands)}
+
+    @property
     def attributes(self) -> dict[str, Attribute]:
         """The fields that are neither operands nor blocks, by name in declaration order."""
         return {n: getattr(self, n) for n, k in self.kinds.items() if k is FieldKind.ATTRIBUTE}
@@ -229,6 +234,13 @@ class Block:
             yield op
             for block in op.blocks:
                 yield from block.walk()
+
+    def nest(self) -> Iterator[Block]:
+        """This block and all inside it, outer before inner."""
+        yield self
+        for op in self.ops:
+            for block in op.blocks:
+                yield from block.nest()
 
 
 @dataclass(eq=False)

@@ -68,6 +68,7 @@ USES = {
     "warp products": "mma.sync.aligned",
     "roles": "setmaxnreg",
     "bulk stores": "global.shared::cta",
+    "products in flight": "wgmma.wait_group.sync.aligned 1;",
 }
 
 

@@ -59,9 +59,14 @@ def test_a_wrong_kernel_is_noticed(mistake, monkeypatch):
     assert any(products.check(seed, "90a").is_finding for seed in wanted)
 
 
+@pytest.mark.parametrize("seed", ROTATED)
+def test_seeds_with_rotated_loops_have_some(seed):
+    assert "products in flight" in products.check(seed, "90a").uses
+
+
 def test_cases_use_all_that_there_is():
     used = set()
-    for seed in range(60):
+    for seed in (*range(60), *ROTATED):
         used.update(products.check(seed, "90a").uses)
         if used >= {*products.USES, "persistent", "guards"}:
             return

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Wgmma
-from deuteron.compiler.ir.core import Block, Op
+from deuteron.compiler.ir.core import Op
 from deuteron.compiler.tile.control import For, If
 
 CHAIN = """
-def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
+def chain(q_ptr, k_ptr, v_ptr, out_ptr, count_ptr, N, B: tl.constexpr, H: tl.constexpr):
     rows, heads = tl.arange(0, B)[:, None], tl.arange(0, H)[None, :]
     q = tl.load(q_ptr + rows * H + heads)
     sums = tl.zeros((B, H), tl.float32)
@@ -19,26 +17,36 @@ def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
         k = tl.load(k_ptr + (i + rows) * H + heads)
         v = tl.load(v_ptr + (i + rows) * H + heads)
         {before}
-        scores = tl.dot(q, tl.trans(k))
+        scores = tl.dot({q}, tl.trans(k))
         {between}
         sums = tl.dot(p.to(tl.float16), {v}, sums)
     tl.store(out_ptr + rows * H + heads, sums)
 """
-TYPES = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
+TYPES = {
+    **dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"),
+    "out_ptr": "*fp32:16",
+    "count_ptr": "*i32:16",
+    "N": "i32:16",
+}
 EXPONENTS = "p = tl.exp2(scores - tl.max(scores, 1)[:, None])"
 
 
-def blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for op in block.ops:
-        for nested in op.blocks:
-            yield from blocks(nested)
+STORED = "tl.store(out_ptr + B * H + rows * H + heads, scores)"
 
 
-def chain(to_gpu, between: str = EXPONENTS, v: str = "v", before: str = "pass", block: int = 64) -> list[Op]:
+def lines(*text: str) -> str:
+    """Lines of the loop's body."""
+    return "\n        ".join(text)
+
+
+def source(between: str = EXPONENTS, v: str = "v", before: str = "pass", q: str = "q") -> str:
+    """The kernel's text."""
+    return CHAIN.format(before=before, between=between, v=v, q=q)
+
+
+def chain(to_gpu, block: int = 64, **parts: str) -> list[Op]:
     """All operations of the kernel."""
-    text = CHAIN.format(before=before, between=between, v=v)
-    return list(to_gpu(text, TYPES, {"B": block, "H": 64}, num_stages=2).walk())
+    return list(to_gpu(source(**parts), TYPES, {"B": block, "H": 64}, num_stages=2).walk())
 
 
 def loops_of_products(ops: list[Op]) -> list[For]:
@@ -70,7 +78,7 @@ def test_the_first_iteration_stands_before_the_loop_if_there_is_one(to_gpu) -> N
 
 def test_slots_of_the_last_product_go_with_it_wherever_they_were_received(to_gpu) -> None:
     """A view before the first product receives the slot there."""
-    text = CHAIN.format(before="pass", between=EXPONENTS, v="w").replace(
+    text = source(v="w").replace(
         "v = tl.load(v_ptr + (i + rows) * H + heads)",
         "w = tl.trans(tl.load(v_ptr + (i + tl.arange(0, B)[None, :]) * H + tl.arange(0, H)[:, None]))",
     )
@@ -86,10 +94,22 @@ def test_slots_of_the_last_product_go_with_it_wherever_they_were_received(to_gpu
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"between": "p = tl.exp2(k.to(tl.float32))"}, "the last product does not wait for the first one"),
+        ({"between": lines("p = tl.exp2(k.to(tl.float32))", STORED)}, "the last product does not wait for the first"),
         ({"v": "k"}, "its slot is read by the first product, too"),
-        ({"between": EXPONENTS + "\n        q = q + 1"}, "the first product needs what the iteration before left"),
+        ({"between": lines(EXPONENTS, "q = q + 1")}, "the first product needs what the iteration before left"),
         ({"before": "tl.store(out_ptr + i, 1.0)"}, "the first product would be done before what is stored"),
+        (
+            {"before": lines("w = q", "if i > 64:", "    w = (q + sums).to(tl.float16)"), "q": "w"},
+            "a branch that the first product needs reads what the iteration before left",
+        ),
+        (
+            {
+                "before": lines("was = tl.load(count_ptr)", "now = tl.atomic_add(count_ptr, 1)"),
+                "q": "(q + now).to(tl.float16)",
+                "between": lines(EXPONENTS, "sums = sums + was"),
+            },
+            "an effect that the first product needs would overtake a load",
+        ),
         ({"block": 256}, "accumulators and operands do not fit the registers"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
@@ -98,25 +118,34 @@ def test_other_loops_stay(to_gpu, change: dict, why: str) -> None:
     ops = chain(to_gpu, **change)
     assert loops_of_products(ops)
     for loop in loops_of_products(ops):
+        assert len([op for op in loop.body.ops if isinstance(op, Wgmma)]) == 2
         assert not any(isinstance(op, If) and loop in op.then.ops for op in ops), why
 
 
 def test_every_product_is_waited_for_before_its_block_ends(to_gpu) -> None:
-    function = to_gpu(CHAIN.format(before="pass", between=EXPONENTS, v="v"), TYPES, {"B": 64, "H": 64}, num_stages=2)
-    for block in blocks(function.body):
+    function = to_gpu(source(), TYPES, {"B": 64, "H": 64}, num_stages=2)
+    for block in function.body.nest():
         flying = {op.result for op in block.ops if isinstance(op, Wgmma) and not op.waits}
         assert flying == {op.x for op in block.ops if isinstance(op, Await)}
 
 
 def test_memory_is_not_written_under_a_product_that_may_read_it(to_gpu) -> None:
-    """Where the right operand is computed, it goes to shared memory, and the product before is waited for."""
-    ops = chain(to_gpu, v="v + v")
-    for loop in loops_of_products(ops):
-        flying = 0
-        for op in loop.body.ops:
-            if isinstance(op, Wgmma):
-                flying += not op.waits
-            elif isinstance(op, Await):
-                flying = op.pending
-            elif op.mnemonic == "gpu.convert" and op.result.type.shared is not None:
-                assert not flying
+    """A computed right operand goes to shared memory, and the product that was begun before it is waited for."""
+    ops = chain(
+        to_gpu,
+        between=lines(
+            "w = tl.exp2(v.to(tl.float32)).to(tl.float16)",
+            "more = tl.dot(q, tl.trans(w))",
+            "p = tl.exp2(scores * more)",
+        ),
+    )
+    (body,) = [loop.body.ops for loop in loops_of_products(ops)]
+    converts = [op for op in body if op.mnemonic == "gpu.convert" and op.result.type.shared is not None]
+    assert any(isinstance(op, Wgmma) for op in body[: body.index(converts[-1])])
+    flying = 0
+    for op in body:
+        if isinstance(op, Wgmma):
+            flying += not op.waits
+        elif isinstance(op, Await):
+            flying = op.pending
+        assert op not in converts or not flying

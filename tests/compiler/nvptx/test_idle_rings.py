@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Put, RingBuffer, Roles
+from deuteron.compiler.gpu.asynchronous import Await, Put, RingBuffer, Roles, Wgmma
 from deuteron.compiler.gpu.ops import ConvertLayout
 from deuteron.compiler.gpu.scratch import GpuFunction
+from deuteron.compiler.tile.memory import Barrier
 
 TARGETS = ("cuda:80", "cuda:90a", "cuda:120")
 #: Half of a result is as large as a whole slot of ``a``.
@@ -30,6 +31,18 @@ def stored_twice(a, b, c, d, K, s):
         acc = tl.dot(tl.load(a + r[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]), acc)
     tl.store(c + r[:, None] * s + r[None, :], acc.to(tl.float16))
     tl.store(d + r[:, None] * s + r[None, :], (acc + 1).to(tl.float16))
+"""
+#: The load between product and sum needs a barrier, which comes while the product still reads the ring.
+BARRIER_UNDER_A_PRODUCT = """
+def barrier_under_a_product(a, b, x, d, K, s):
+    m, r = tl.arange(0, 128), tl.arange(0, 64)
+    acc = tl.zeros((128, 64), tl.float32)
+    for start in range(0, K, 64):
+        k = start + tl.arange(0, 64)
+        tl.store(x + m, (m + start).to(tl.float32))
+        product = tl.dot(tl.load(a + m[:, None] * s + k[None, :]), tl.load(b + k[:, None] * s + r[None, :]))
+        acc += product * tl.load(x + 5)
+    tl.store(d + m[:, None] * s + r[None, :], acc)
 """
 SIZES = {"K": "i32:16", "s": "i32:16"}
 
@@ -109,3 +122,16 @@ def test_products_that_come_round(from_text, run_function, ring_kernel, target: 
     run_function(made.tile(), (1,), [a, b, c, d, 96, 128, 3], 4, target)
     np.testing.assert_array_equal(c[:, :64], np.tile(wanted, (3, 1)))
     np.testing.assert_array_equal(d, np.tile(wanted.sum(0), (3, 1)))
+
+
+def test_a_barrier_does_not_end_what_a_product_in_flight_reads(from_text, simulated) -> None:
+    signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "x": "*fp32:16", "d": "*fp32", **SIZES}
+    made = from_text(BARRIER_UNDER_A_PRODUCT, signature, warps=8, persistent=False)
+    function = made.gpu()
+    order = [type(op) for op in function.walk() if isinstance(op, Wgmma | Barrier | Await)]
+    assert on_rings(function) and [Wgmma, Barrier, Await] in [order[i : i + 3] for i in range(len(order))]
+    a, b, _ = operands(128)
+    a, d = np.concatenate([a, -a]), np.full((128, 128), 77, np.float32)
+    simulated(made, (1,), [a, b, np.zeros(128, np.float32), d, 128, 128])
+    parts = [a[:, k : k + 64].astype(np.float64) @ b[k : k + 64, :64] for k in (0, 64)]
+    np.testing.assert_array_equal(d[:, :64], 5 * parts[0] + 69 * parts[1])
