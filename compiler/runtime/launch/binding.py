@@ -175,7 +175,10 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             f"        _d_explain(_d_problem, {everything}, {extra}, _d_options)",
             "    if _d_options:",
             "        _d_key = (*_d_key, *_d_options.items())",
-            "    _d_run = _d_variants.get(_d_key)",
+            "    try:",
+            "        _d_run = _d_variants.get(_d_key)",
+            "    except TypeError:",  # an option that cannot be in a key, and so is none: preparing says so
+            "        _d_run = None",
             f"    if _d_run is None or {extra}:",
             f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options)",
             *(before if ending == "launch" else []),
