@@ -121,3 +121,16 @@ def _plus(x, y):
 def test_leaves_that_are_known_while_compiling(launch) -> None:
     given = ("plus", tl.int32, (_plus, 5), None, ())
     np.testing.assert_array_equal(launch(compile_time, (1,), np.zeros(8, np.int32), given, 8, 3)[0], [8] * 8)
+
+
+@triton.jit
+def asked(out, n, x, *rest):
+    tl.store(out, n.to(tl.int64) * rest[0].to(tl.int64))
+    tl.store(out + 1, (x.to(tl.float32) * 2).to(tl.int64) if n.type.is_int() and x.dtype == tl.float32 else -1)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_number_can_be_asked_whatever_it_is(launch, n: int) -> None:
+    """Of an argument that is 1 the value is known, also where the kernel runs as Python."""
+    got = launch(asked, (1,), np.zeros(2, np.int64), n, 2.5, n)[0]
+    np.testing.assert_array_equal(got, [n * n, 5])

@@ -17,6 +17,7 @@ from ...errors import LaunchError, Location
 from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
+from ...language.arithmetic import as_tensor
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
 from ...language.inline import Inlinable
@@ -62,7 +63,31 @@ def run(
             if not is_hidden(name)
         }
         with activate(context):
-            _call(kernel, gathered({**values, **constexprs}))
+            _call(kernel, gathered({**values, **{name: _known(value) for name, value in constexprs.items()}}))
+
+
+class _Known:
+    """A number that is known before the kernel runs, such as an argument that is 1: it can do what a tensor can, as
+    where the kernel is compiled."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_") or not hasattr(tensor, name):
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        return getattr(as_tensor(self), name)
+
+
+class _KnownInt(_Known, int):
+    pass
+
+
+class _KnownFloat(_Known, float):
+    pass
+
+
+def _known(value: object) -> object:
+    if type(value) is int:
+        return _KnownInt(value)
+    return _KnownFloat(value) if type(value) is float else value
 
 
 def _call(kernel: FunctionType, arguments: dict[str, object]) -> None:
