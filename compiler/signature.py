@@ -6,19 +6,27 @@ constant. ``*const f32`` (or ``*kf32``) may not be stored through.
 
 ``tensordesc<fp16[64, 64]>`` is a tensor descriptor with blocks of that shape; ``tensordesc<fp16[64, 64], nan>`` pads
 with NaN. Its parameter takes the address, and hidden ones that follow take sizes and strides (see :func:`flattened`).
+
+An argument that is a tuple, as ``*args`` is, is passed leaf by leaf: ``args.0``, ``args.1.0``, each with a type or a
+compile-time value of its own (see :func:`scattered`).
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from .errors import LaunchError, SignatureError, TypeMismatch
 from .ir.types import SCALARS, Pointer, Scalar, Tile
 from .language.descriptors import check_block
 from .runtime.arrays.dtypes import canonical_dtype, known_dtypes
+
+#: The type of an argument as text; of one that is a tuple, those of its elements.
+TypeText: TypeAlias = "str | tuple[TypeText, ...]"
 
 #: Divisibility that launches promise: 16 bytes is the widest vector access, 16 elements the usual block granularity.
 ALIGNMENT = 16
@@ -69,7 +77,50 @@ def flattened(name: str, kind: ArgumentType) -> dict[str, ArgumentType]:
 
 def is_hidden(name: str) -> bool:
     """Whether a run-time parameter belongs to a descriptor before it."""
-    return "." in name
+    _, dot, last = name.rpartition(".")
+    return bool(dot) and not last.isdecimal()
+
+
+def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """What the argument ``name`` is passed as: itself, or the leaves of a tuple, called ``name.0``, ``name.1.0`` and
+    so on. A tuple without elements is a leaf."""
+    if isinstance(value, tuple) and value:
+        for place, item in enumerate(value):
+            yield from leaves(f"{name}.{place}", item)
+    else:
+        yield name, value
+
+
+def scattered(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The leaves of all ``arguments``, by name."""
+    return {leaf: part for name, value in arguments.items() for leaf, part in leaves(name, value)}
+
+
+def gathered(parts: Mapping[str, object]) -> dict[str, object]:
+    """The arguments that have these ``parts`` by :func:`scattered`, tuples put together again.
+
+    Raises:
+        SignatureError: a name is no leaf, elements of a tuple are missing, or it is given as a whole, too.
+    """
+    made: dict[str, object] = {}
+    tuples: dict[str, dict[str, object]] = {}
+    for leaf, value in parts.items():
+        name, dot, rest = leaf.partition(".")
+        if dot:
+            tuples.setdefault(name, {})[rest] = value
+        made[name] = value
+    for name, inner in tuples.items():
+        items = gathered(inner)
+        places = [str(place) for place in range(len(items))]
+        if name in parts:
+            raise SignatureError(f"{name!r} is given as a whole and by its elements", hint="give one of both")
+        if items.keys() != set(places):
+            raise SignatureError(
+                f"the tuple {name!r} has the elements {', '.join(f'{name}.{place}' for place in items)}",
+                hint=f"give all of its elements: {name}.0, {name}.1, ...",
+            )
+        made[name] = tuple(items[place] for place in places)
+    return made
 
 
 _DESCRIPTOR = re.compile(

@@ -14,6 +14,7 @@ from deuteron.compiler.runtime.arrays.arguments import readers
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import default_device, get_device
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
+from deuteron.compiler.signature import leaves
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
@@ -52,7 +53,6 @@ class TunedKernel:
         self._answers: dict[tuple[object, ...], Answer] = {}
         self._devices: dict[str, tuple[DeviceFingerprint, dict[str, str]]] = {}
         self._hash = base.source.hash
-        self._names = [argument.name for argument in base.source.arguments]
         record = index.of_kernel(self._hash)
         self._dims: dict[str, _Reader] = {}
         self._dtype_argument: str | None = None
@@ -72,9 +72,14 @@ class TunedKernel:
         return self._base[grid](*args, **{**constexprs, **answer.config})
 
     @property
-    def arg_names(self) -> list[str]:
-        """Names of the kernel's parameters in order."""
-        return self._base.arg_names
+    def positional_names(self) -> list[str]:
+        """Names of the kernel's parameters that take one positional argument each, in order."""
+        return self._base.positional_names
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of the kernel's ``*args``; None without."""
+        return self._base.variadic
 
     def relauncher(self, grid: Grid | GridFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch with these arguments does once its configuration and everything else about it is known."""
@@ -90,7 +95,7 @@ class TunedKernel:
     def answer(self, *args: object, **constexprs: object) -> Answer:
         """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict
         mode when there is no exact record."""
-        bound = {**dict(zip(self._names, args, strict=False)), **constexprs}
+        bound = {**self._base.named(args), **constexprs}
         device = _device_of(bound)
         dtype = self._dtype(bound)
         sizes = tuple(read(bound) for read in self._dims.values())
@@ -212,6 +217,8 @@ def _reader(source: str | None, dim: str) -> _Reader:
 def _device_of(bound: Mapping[str, object]) -> Device:
     """The device that the array arguments are on."""
     for value in bound.values():
+        if isinstance(value, tuple):
+            value = next((part for _, part in leaves("", value) if hasattr(part, "shape")), None)
         if getattr(value, "shape", None) is not None:
             key, _ = readers[type(value)](value)
             _, at, place = str(key).partition("@")

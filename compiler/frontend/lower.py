@@ -13,7 +13,7 @@ from ..language.context import activate
 from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
-from ..signature import ArgumentType, flattened, parse_argument_type
+from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.kernel import Argument, KernelSource, source_of
 from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
@@ -40,8 +40,8 @@ def lower(
     """The tile function of ``source`` for argument types and compile-time values.
 
     ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
-    maps every other parameter to its value (defaults fill in). The function's parameters are the run-time ones in
-    declaration order, a descriptor's hidden ones after it.
+    maps every other parameter to its value (defaults fill in). Leaves of tuples are called ``args.0`` and so on. The
+    function's parameters are the run-time ones in the order of ``signature``, a descriptor's hidden ones after it.
 
     Raises:
         CompilationError: with the place in the user's source.
@@ -49,26 +49,30 @@ def lower(
     function = Function(source.name)
     compilation = Compilation(Builder(function.body), debug)
     frame = Frame(source, compilation.builder, compilation.budget)
+    given = gathered({**constexprs, **_run_time(function, signature)})
     for argument in source.launched:
         name = argument.name
-        if name in constexprs:
-            frame.scope[name] = constexprs[name]
-        elif name in signature:
-            kind = parse_argument_type(signature[name])
-            if kind.is_one:
-                frame.scope[name] = 1
-                continue
-            values = [
-                tensor(function.add_parameter(n, k.tile, k.divisibility)) for n, k in flattened(name, kind).items()
-            ]
-            frame.scope[name] = argument_of(kind, values)
-        else:
-            frame.scope[name] = _default(source, argument)
+        frame.scope[name] = given[name] if name in given else _default(source, argument)
     with activate(compilation):
         returned = run_body(frame)
     if returned is not None:
         raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
     return function
+
+
+def _run_time(function: Function, signature: Mapping[str, str]) -> dict[str, object]:
+    """What the kernel sees of the arguments that have types; their parameters are added to the function."""
+    made: dict[str, object] = {}
+    for name, text in signature.items():
+        if is_hidden(name):
+            continue
+        kind = parse_argument_type(text)
+        if kind.is_one:
+            made[name] = 1
+            continue
+        values = [tensor(function.add_parameter(n, k.tile, k.divisibility)) for n, k in flattened(name, kind).items()]
+        made[name] = argument_of(kind, values)
+    return made
 
 
 def argument_of(kind: ArgumentType, values: Sequence[tensor]) -> object:

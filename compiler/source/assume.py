@@ -48,16 +48,26 @@ def assume(
 ) -> Assumptions:
     """Complete what is given for ``source``. Pointers point to ``dtype`` unless their use says otherwise; pointers and
     integers are promised to be multiples of 16, and where the strides of an array are named axis by axis, the last one
-    is 1: arrays are taken to be row-major."""
+    is 1: arrays are taken to be row-major.
+
+    Raises:
+        SignatureError: what a parameter is cannot be told.
+    """
     usage = usage_of(source)
     inner = _innermost_strides(source)
     types, values, options = dict(signature or {}), dict(constexprs or {}), dict(schedule or {})
     assumed: dict[str, str] = {}
     config = first_literal_config(source)
-    for argument in source.arguments:
+    given = {name.partition(".")[0] for name in (*types, *values)}  # elements of tuples are called name.0
+    for argument in source.launched:
         name = argument.name
-        if name in types or name in values:
+        if name in given:
             continue
+        if argument.variadic:
+            raise SignatureError(
+                f"how many arguments {source.name} has in *{name}, and of which types, cannot be told from the text",
+                hint=f'--signature "{name}.0=*f32:16" gives the first, --constexpr "{name}=()" means none',
+            )
         if argument.constexpr:
             if name in config:
                 values[name] = config[name]

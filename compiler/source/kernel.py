@@ -23,12 +23,13 @@ MAX_SOURCE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel as it is declared."""
+    """A parameter of a kernel as it is declared. ``variadic``: it is ``*name``, a tuple, by default an empty one."""
 
     name: str
     constexpr: bool
     annotation: str | None
     default: ast.expr | None
+    variadic: bool = False
 
     @property
     def has_default(self) -> bool:
@@ -144,30 +145,25 @@ class KernelSource:
     @cached_property
     def arguments(self) -> list[Argument]:
         """The parameters in order, without ``*args`` (see :attr:`variadic`)."""
+        return [argument for argument in self.launched if not argument.variadic]
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of ``*args``; None without."""
+        return self.node.args.vararg.arg if self.node.args.vararg else None
+
+    @cached_property
+    def launched(self) -> list[Argument]:
+        """The parameters in order, ``*args`` before those that follow it."""
         spec = self.node.args
         if spec.kwarg:
             raise self.error("functions of the kernel language do not take **kwargs", self.node)
         positional = [*spec.posonlyargs, *spec.args]
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
-        pairs = [*zip(positional, defaults, strict=True)]
-        pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-        return [Argument(a.arg, _is_constexpr(a.annotation), _text(a.annotation), d) for a, d in pairs]
-
-    @property
-    def variadic(self) -> str | None:
-        """The name of ``*args``, which functions may take that kernels call; None without."""
-        return self.node.args.vararg.arg if self.node.args.vararg else None
-
-    @cached_property
-    def launched(self) -> list[Argument]:
-        """The parameters in order, of a kernel to be launched; raises UnsupportedSyntax if it takes ``*args``."""
-        if self.variadic:
-            raise self.error(
-                f"{self.name} takes *{self.variadic}: kernels are launched with named parameters",
-                self.node,
-                "only functions that kernels call may take *args",
-            )
-        return self.arguments
+        made = [_argument(a, d) for a, d in zip(positional, defaults, strict=True)]
+        if spec.vararg:
+            made.append(_argument(spec.vararg, ast.Tuple([], ast.Load()), variadic=True))
+        return made + [_argument(a, d) for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
 
     @property
     def hash(self) -> str:
@@ -289,6 +285,10 @@ def _parse(text: str, filename: str) -> ast.Module:
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnsupportedSyntax(f"{filename} cannot be parsed: {error or 'nested too deeply'}") from error
+
+
+def _argument(node: ast.arg, default: ast.expr | None, variadic: bool = False) -> Argument:
+    return Argument(node.arg, _is_constexpr(node.annotation), _text(node.annotation), default, variadic)
 
 
 def _text(annotation: ast.expr | None) -> str | None:

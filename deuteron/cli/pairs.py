@@ -24,9 +24,10 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
-    """One NAME=VALUE; the value may contain commas. Raises CommandError."""
+    """One NAME=VALUE, or NAME.0=VALUE for an element of a tuple; the value may contain commas. Raises CommandError."""
     name, equals, value = text.partition("=")
-    if not equals or not name.strip().isidentifier():
+    base, *places = name.strip().split(".")
+    if not equals or not base.isidentifier() or not all(place.isdecimal() for place in places):
         raise CommandError(f"{option} {text!r} is not NAME=VALUE", hint=f"{option} NAME=VALUE")
     return name.strip(), value.strip()
 

@@ -213,3 +213,12 @@ def test_what_is_given_is_not_assumed():
 @pytest.mark.parametrize("recursive", ["k(x)", "k(x + 1)"])
 def test_recursion_in_the_text_ends(recursive: str):
     assert assume(kernel("x", f"tl.store(x, 1.0)\n{recursive}")).signature == {"x": "*f32:16"}
+
+
+def test_how_many_arguments_there_are_has_to_be_said():
+    with pytest.raises(SignatureError, match=r"how many arguments k has in \*rest") as caught:
+        assume(kernel("x, *rest", "tl.store(x, rest[0])"))
+    assert '"rest.0=*f32:16"' in str(caught.value.hint)
+    given = {"rest.0": "f32", "rest.1.0": "i32"}
+    assert assume(kernel("x, *rest", "tl.store(x, rest[0])"), signature=given).signature == {"x": "*f32:16", **given}
+    assert assume(kernel("x, *rest", "tl.store(x, 1)"), constexprs={"rest": ()}).constexprs == {"rest": ()}

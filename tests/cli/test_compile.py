@@ -154,3 +154,14 @@ def test_the_file_is_not_executed(run, kernel_file, tmp_path: Path):
     path = kernel_file(f"open({str(touched)!r}, 'w')\n\n\n@triton.jit\ndef k(x_ptr):\n    tl.store(x_ptr, 1.0)\n")
     assert run("compile", path, "--emit", "tile").code == 0
     assert not touched.exists()
+
+
+def test_arguments_without_names_of_their_own(run, kernel_file):
+    path = kernel_file("@triton.jit\ndef k(x_ptr, *rest):\n    tl.store(x_ptr, tl.load(rest[0]) + rest[1])\n")
+    ran = run("compile", f"{path}:k", "--emit", "tile")
+    assert ran.code == 2 and 'hint: --signature "rest.0=*f32:16" gives the first' in ran.err
+    ran = run("compile", f"{path}:k", "--emit", "tile", "--signature", "rest.0=*f16,rest.1=i32")
+    assert ran.code == 0
+    assert "%rest.0: *f16, %rest.1: i32" in ran.out
+    ran = run("compile", f"{path}:k", "--signature", "rest.1=i32")
+    assert ran.code == 2 and "the tuple 'rest' has the elements rest.1" in ran.err

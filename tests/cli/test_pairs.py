@@ -28,9 +28,10 @@ def test_pairs_of_one_and_of_several_texts():
         "n": "i32",
         "m": "i64",
     }
+    assert parse_pairs(["rest.0=*f32,rest.10.1=i32"], "--s") == {"rest.0": "*f32", "rest.10.1": "i32"}
 
 
-@pytest.mark.parametrize("text", ["x", "=1", "1=x", "a b=1"])
+@pytest.mark.parametrize("text", ["x", "=1", "1=x", "a b=1", "a.=1", "a.b=1", ".1=1"])
 def test_what_is_no_pair(text: str):
     with pytest.raises(CommandError, match="is not NAME=VALUE"):
         parse_pairs([text], "--s")

@@ -19,6 +19,7 @@ from deuteron.compiler.runtime.arrays.descriptor import spread
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.launch.specialize import specialize
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
+from deuteron.compiler.signature import scattered
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.interpreter import run as interpret
 from deuteron.compiler.targets.nvptx import PtxProgram
@@ -39,7 +40,9 @@ def copies(values: list[Any]) -> list[Any]:
 
 
 def with_array(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
-    """``value`` with ``change`` applied to the array that it is, or describes; anything else as it is."""
+    """``value`` with ``change`` applied to the arrays that it is, describes or contains; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple([with_array(item, change) for item in value])
     if isinstance(value, TensorDescriptor):
         changed = change(value.base)
         return TensorDescriptor(changed, value.shape, value.strides, value.block_shape, value.padding)
@@ -60,7 +63,8 @@ def on_gpu(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, A
     held = [with_array(a, device.array) for a in args]
     kernel[grid](*held, **options)
     device.synchronize()
-    for given, there in zip(args, held, strict=True):
+    flat = (scattered({str(i): value for i, value in enumerate(values)}).values() for values in (args, held))
+    for given, there in zip(*flat, strict=True):
         array, changed = (v.base if isinstance(v, TensorDescriptor) else v for v in (given, there))
         if isinstance(array, np.ndarray):
             array[...] = changed.to_numpy().reshape(array.shape)
@@ -107,7 +111,7 @@ def specialized(kernel: JITFunction, grid: Any, args: list[Any], options: dict[s
     """The variant that a launch needs, the grid, and the run-time arguments."""
     bound, schedule = kernel.bind(args, options)
     launch = specialize(kernel, bound, schedule)
-    return launch, grid(bound) if callable(grid) else grid, [spread(bound)[n] for n in launch.signature]
+    return launch, grid(bound) if callable(grid) else grid, [spread(scattered(bound))[n] for n in launch.signature]
 
 
 WAYS = {"cpu": on_cpu, "python": as_python, "tile": as_tile_ir, "blocks": as_blocks, "ptx": as_ptx}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import deuteron as triton
 import deuteron.language as tl
@@ -214,12 +213,3 @@ def test_constants_compute_like_numbers() -> None:
     assert four > 3
     assert [*table] == [1, 2]
     assert (len(table), table[1], float(four)) == (2, 2, 4.0)
-
-
-def test_a_launched_kernel_takes_no_star_arguments() -> None:
-    @triton.jit
-    def kernel(*pointers):
-        tl.store(pointers[0], 1.0)
-
-    with pytest.raises(triton.CompilationError, match="kernels are launched with named parameters"):
-        kernel[(1,)](np.zeros(1, np.float32))

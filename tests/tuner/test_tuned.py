@@ -183,3 +183,25 @@ def test_record_without_dims_cannot_serve_launches(make_record) -> None:  # type
     index = RecordIndex([make_record({"M": 6}, kernel_hash=jit.source.hash)])
     with pytest.raises(LaunchError, match="do not say which argument gives the size 'M'"):
         tuned(jit, index)
+
+
+TUPLES = """
+import deuteron as triton
+import deuteron.language as tl
+
+@triton.jit
+def scale(out, n, *terms, BLOCK: tl.constexpr = 4):
+    i = tl.arange(0, BLOCK)
+    tl.store(out[0] + i, tl.load(terms[0] + i, mask=i < n) * terms[1], mask=i < n)
+"""
+
+
+def test_star_arguments_and_tuples_are_launched(make_record) -> None:  # type: ignore[no-untyped-def]
+    jit = JITFunction(KernelSource.from_text(TUPLES, "scale"))
+    record = make_record({"N": 8}, kernel_hash=jit.source.hash, dims_from_arguments={"N": "n"}, dtype_argument=None)
+    launcher = tuned(jit, RecordIndex([record]))
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    launcher[(1,)]((out,), 8, x, 3, BLOCK=8)
+    np.testing.assert_array_equal(out, 3 * x)
+    launcher.bound((1,), (out,), 8, x, 3, BLOCK=8).rebind((out,), 8, x, 5)()
+    np.testing.assert_array_equal(out, 5 * x)

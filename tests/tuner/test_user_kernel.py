@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import KernelSource
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import ExpressionError, SchemaError, WorkloadError
+from deuteron.tuner.workloads.inferred import infer_workload
 
 KERNEL = """
 import deuteron as triton
@@ -139,3 +141,13 @@ def test_unknown_names(write, tmp_path: Path) -> None:  # type: ignore[no-untype
     file = write("def broken(:\n")
     with pytest.raises(WorkloadError, match="mine.py:1: not valid Python"):
         resolve_workload(f"{file}:broken")
+
+
+def test_kernels_with_star_arguments_are_refused(write) -> None:  # type: ignore[no-untyped-def]
+    text = KERNEL.replace("factor, BLOCK", "*factor, BLOCK")
+    spec = resolve_workload(f"{write(f'{text}{chr(10)}workload = {DESCRIPTION!r}{chr(10)}')}:scale")
+    with pytest.raises(WorkloadError, match=r"scale takes \*factor, which a workload cannot describe"):
+        Problem(spec, {"n": 1000}, "f32").variant({"BLOCK": 64})
+    with pytest.raises(WorkloadError, match=r"scale takes \*factor") as caught:
+        infer_workload(KernelSource.from_text(text, "scale"), dims=("n",))
+    assert "named parameter" in str(caught.value.hint)

@@ -18,6 +18,7 @@ from deuteron.compiler.source.usage import usage_of
 from ..codec import Scalar
 from ..errors import WorkloadError
 from ..space import Parameter, Space
+from .legal import refuse_variadic
 from .spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def infer_workload(
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
     given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
+    refuse_variadic(source)
     reader = _Inference(source, usage_of(source), tuple(dims), given)
     reader.check_names()
     described = reader.tensors()

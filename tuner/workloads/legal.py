@@ -1,4 +1,4 @@
-"""Schedules that a kernel cannot have, struck out of its space before anything is compiled."""
+"""What kernels and their schedules cannot be in a search, said or struck out before anything is compiled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,22 @@ from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.options import SCHEDULE_OPTIONS
 
 from ..codec import Scalar
-from ..errors import SpaceError
+from ..errors import SpaceError, WorkloadError
 from ..space import Parameter, Space
 
 if TYPE_CHECKING:
     from deuteron.compiler.source.kernel import KernelSource
 
 Choices = tuple[tuple[str, Scalar], ...]
+
+
+def refuse_variadic(source: KernelSource) -> None:
+    """Raise WorkloadError for a kernel with ``*args``: workloads and records describe arguments by name."""
+    if source.variadic:
+        raise WorkloadError(
+            f"{source.name} takes *{source.variadic}, which a workload cannot describe",
+            hint="tune a kernel with a named parameter for each argument",
+        )
 
 
 def strike_illegal(space: Space, source: KernelSource, kind: str) -> Space:

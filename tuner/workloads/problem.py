@@ -16,7 +16,7 @@ from ..errors import WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
 from .effect import COMPARED, gpu_code, without_effect
-from .legal import strike_illegal
+from .legal import refuse_variadic, strike_illegal
 from .spec import Tensor, WorkloadSpec
 from .tolerance import Tolerance, tolerance_for
 
@@ -64,13 +64,15 @@ class Problem:
 
     @cached_property
     def source(self) -> KernelSource:
-        """The kernel, parsed; raises the compiler's errors."""
+        """The kernel, parsed; raises the compiler's errors, and WorkloadError for one that takes ``*args``."""
         from deuteron.compiler.source.kernel import (
             KernelSource,  # lazy: the language takes 90 ms, and a bundle is read without it
         )
 
         kernel = self.spec.kernel
-        return KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
+        source = KernelSource.from_text(kernel.source, kernel.name, kernel.filename)
+        refuse_variadic(source)
+        return source
 
     @cached_property
     def scalars(self) -> dict[str, int | float]:

@@ -2,15 +2,16 @@
 
 The key of an argument is its signature text, followed by ``@DEVICE`` for arrays in GPU memory:
 ``*f32:16``, ``*bf16@cuda:0``, ``i32:16``, ``f32``. Arguments that kernels see as compile-time values (None, dtypes,
-functions, strings, tuples) have a :class:`ConstantKey`. A launch reads every argument through the reader of its class,
-kept in a table, so the way an array tells its address is decided once per class and not once per launch.
+functions, strings) have a :class:`ConstantKey`, tuples the keys of their elements. A launch reads every argument
+through the reader of its class, kept in a table, so the way an array tells its address is decided once per class and
+not once per launch.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...errors import LaunchError
 from ..variant.constants import ConstantKey, constant_key
@@ -18,8 +19,10 @@ from .descriptor import TensorDescriptor
 from .dtypes import canonical_dtype
 from .foreign import foreign_reader, numpy_address_function, readable_protocols
 
-#: Type key and value: an address for arrays, address, sizes and strides for tensor descriptors.
-Reading = tuple[str | ConstantKey, Any]
+Key: TypeAlias = "str | ConstantKey | tuple[Key, ...]"
+#: Type key and value: an address for arrays; address, sizes and strides for tensor descriptors; for tuples as many
+#: values as they have elements.
+Reading = tuple[Key, Any]
 Reader = Callable[[Any], Reading]
 
 
@@ -46,6 +49,11 @@ def _read_float(value: float) -> Reading:
 
 def _read_constant(value: object) -> Reading:
     return constant_key(value), value
+
+
+def _read_tuple(value: tuple[object, ...]) -> Reading:
+    readings = [readers[item.__class__](item) for item in value]
+    return tuple([key for key, _ in readings]), tuple([read for _, read in readings])
 
 
 class PointerKeys(dict[object, tuple[str, str]]):
@@ -143,7 +151,7 @@ def _read_foreign(value: Any) -> Reading:
     if found is None:
         raise LaunchError(
             f"a {type(value).__module__}.{type(value).__qualname__} is neither a number nor an array",
-            hint=f"arrays are recognised by {readable_protocols()}",
+            hint=f"arrays are recognised by {readable_protocols()}; several arguments in one are a tuple",
         )
     dtype, address, device_index = found
     return pointer_reading(pointer_keys(device_index), dtype, address)
@@ -200,6 +208,8 @@ class Readers(dict[type, Reader]):
         own = {"HostArray": _read_host_array, "CudaArray": _read_cuda_array, "Reinterpreted": _read_reinterpreted}
         if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]
+        if issubclass(kind, tuple):
+            return _read_tuple
         if ConstantKey.accepts(kind):
             return _read_constant
         return _read_foreign

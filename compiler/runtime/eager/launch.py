@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...errors import LaunchError
+from ...signature import scattered
 from ..arrays.arguments import describe
 from ..arrays.descriptor import spread
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
@@ -36,7 +37,7 @@ class InterpretedLaunch:
         if 0 in shape:
             return
         given = dict(zip(self._kernel.arg_names, arguments, strict=True))
-        flat = spread(given)
+        flat = spread(scattered(given))
         with ExitStack() as stack:
             passed = {
                 name: stack.enter_context(host_array(flat[name])) if kind.pointer else flat[name]

@@ -6,6 +6,7 @@ inside it. Every function of the language evaluates at once, by the interpreter'
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,12 @@ from ...errors import LaunchError, Location
 from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
+from ...language.arithmetic import as_tensor
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
 from ...language.inline import Inlinable
 from ...language.tensor import tensor
-from ...signature import ArgumentType, flattened, is_hidden
+from ...signature import ArgumentType, flattened, gathered, is_hidden
 
 if TYPE_CHECKING:
     from ...targets.interpreter import Argument, EagerBuilder
@@ -38,7 +40,7 @@ def run(
     """Call ``function`` once for every program of ``grid``.
 
     ``signature`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers; of a tensor descriptor
-    also the hidden ones), ``constexprs`` all others.
+    also the hidden ones, of a tuple its leaves), ``constexprs`` all others.
 
     Raises:
         MemoryAccessError: a program touched memory outside its arrays.
@@ -61,7 +63,43 @@ def run(
             if not is_hidden(name)
         }
         with activate(context):
-            kernel(**values, **constexprs)
+            _call(kernel, gathered({**values, **{name: _known(value) for name, value in constexprs.items()}}))
+
+
+class _Known:
+    """A number that is known before the kernel runs, such as an argument that is 1: it can do what a tensor can, as
+    where the kernel is compiled."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_") or not hasattr(tensor, name):
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        return getattr(as_tensor(self), name)
+
+
+class _KnownInt(_Known, int):
+    pass
+
+
+class _KnownFloat(_Known, float):
+    pass
+
+
+def _known(value: object) -> object:
+    if type(value) is int:
+        return _KnownInt(value)
+    return _KnownFloat(value) if type(value) is float else value
+
+
+def _call(kernel: FunctionType, arguments: dict[str, object]) -> None:
+    """Call ``kernel`` with arguments by name. Those before ``*args`` have to be positional where it has any."""
+    code = kernel.__code__
+    if not code.co_flags & inspect.CO_VARARGS:
+        kernel(**arguments)
+        return
+    names = code.co_varnames
+    variadic = arguments.pop(names[code.co_argcount + code.co_kwonlyargcount])
+    positional = [arguments.pop(name) for name in names[: code.co_argcount]]
+    kernel(*positional, *variadic, **arguments)  # type: ignore[misc]
 
 
 class Python:

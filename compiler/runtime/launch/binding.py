@@ -7,14 +7,16 @@ parameters go into it; they are identifiers, checked by Python's own grammar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...errors import LaunchError
 from ...ir.types import SCALARS
+from ...signature import leaves
+from ..arrays.arguments import Key
 from ..arrays.dtypes import canonical_dtype
-from ..variant.constants import ConstantKey, constant_key
+from ..variant.constants import constant_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class KernelParameter:
     name: str
     constexpr: bool
     keyword_only: bool = False
+    variadic: bool = False  # *name: a tuple of what is left of the positional arguments
     has_default: bool = False
     default: object = None
     dtype: str | None = None  # fixed by an annotation such as tl.int64
@@ -37,6 +40,15 @@ class KernelParameter:
         return self.dtype is None and not self.const and self.specialize and self.align
 
 
+def parts_of(parameter: KernelParameter, value: object) -> Iterator[tuple[KernelParameter, object]]:
+    """What an argument is specialised as: itself or, of a tuple at run time, each leaf as a parameter of its own."""
+    if parameter.constexpr or not isinstance(value, tuple):
+        yield parameter, value
+        return
+    for name, part in leaves(parameter.name, value):
+        yield replace(parameter, name=name), part
+
+
 class Missing:
     """Stands for an argument that was not given; its class has no reader."""
 
@@ -46,18 +58,17 @@ class Missing:
 
 MISSING = Missing()
 
-Key = str | ConstantKey
-
 
 class KeyChange(dict[Key, Key]):
-    """Keys as the readers give them -> keys as one parameter's declaration wants them."""
+    """Keys as the readers give them -> keys as one parameter's declaration wants them. Those of tuples stay: what the
+    declaration says of their elements is looked at once for each, when its launch is specialised."""
 
     def __init__(self, parameter: KernelParameter) -> None:
         super().__init__()
         self.parameter = parameter
 
     def __missing__(self, key: Key) -> Key:
-        changed = key if isinstance(key, ConstantKey) else self._change(key)
+        changed = self._change(key) if isinstance(key, str) else key
         self[key] = changed
         return changed
 
@@ -133,6 +144,8 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     """The source of the launch function."""
     names = [p.name for p in parameters]
     everything = _tuple(names)
+    positional, keywords = _as_called(parameters)
+    extra = "()" if any(p.variadic for p in parameters) else "_d_extra"
     reads, keys, values = [], [], []
     for i, p in enumerate(parameters):
         if p.constexpr:
@@ -144,10 +157,10 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
         keys.append(f"_d_k{i}")
         values.append(f"_d_v{i}")
     meta = ", ".join(f"{n!r}: {n}" for n in names)
-    before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{everything}, **_d_options)"]
+    before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{positional}, **{keywords})"]
     given = f"(_d_grid, {_tuple(values)}, {everything})"
     last = [f"    return _d_run{given}"]
-    bound = [f"    return _d_run.bound{given}, {everything}, _d_options"]
+    bound = [f"    return _d_run.bound{given}, {positional}, {keywords}"]
     return "\n".join(
         [
             f"def launch({_declaration(parameters)}):",
@@ -159,12 +172,15 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             *reads,
             f"        _d_key = {_tuple([f'({k})' for k in keys])}",
             "    except _d_error as _d_problem:",
-            f"        _d_explain(_d_problem, {everything}, _d_extra, _d_options)",
+            f"        _d_explain(_d_problem, {everything}, {extra}, _d_options)",
             "    if _d_options:",
             "        _d_key = (*_d_key, *_d_options.items())",
-            "    _d_run = _d_variants.get(_d_key)",
-            "    if _d_run is None or _d_extra:",
-            f"        _d_run = _d_prepare(_d_key, {everything}, _d_extra, _d_options)",
+            "    try:",
+            "        _d_run = _d_variants.get(_d_key)",
+            "    except TypeError:",  # an option that cannot be in a key, and so is none: preparing says so
+            "        _d_run = None",
+            f"    if _d_run is None or {extra}:",
+            f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options)",
             *(before if ending == "launch" else []),
             "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
             f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
@@ -173,11 +189,20 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     )
 
 
+def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:
+    """Positional and keyword arguments with which to repeat a launch. What follows ``*args`` has to be named."""
+    named = [p.name for p in parameters if p.keyword_only]
+    if not named or not any(p.variadic for p in parameters):
+        return _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters]), "_d_options"
+    positional = _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters if not p.keyword_only])
+    return positional, f"{{{', '.join(f'{name!r}: {name}' for name in named)}, **_d_options}}"
+
+
 def _declaration(parameters: Sequence[KernelParameter]) -> str:
     """The parameter list of the launch function. Missing and surplus arguments reach our own messages."""
     parts = ["_d_grid", "/"]
-    parts += [f"{p.name}=_d_default{i}" for i, p in enumerate(parameters) if not p.keyword_only]
-    parts.append("*_d_extra")
+    parts += [f"{p.name}=_d_default{i}" for i, p in enumerate(parameters) if not (p.keyword_only or p.variadic)]
+    parts.append(next((f"*{p.name}" for p in parameters if p.variadic), "*_d_extra"))
     parts += [f"{p.name}=_d_default{i}" for i, p in enumerate(parameters) if p.keyword_only]
     return ", ".join([*parts, "**_d_options"])
 

@@ -19,8 +19,13 @@ class Binder(Protocol):
     __name__: str
 
     @property
-    def arg_names(self) -> list[str]:
-        """Names of the kernel's parameters in order."""
+    def positional_names(self) -> list[str]:
+        """Names of the kernel's parameters that take one positional argument each, in order."""
+        ...
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of the kernel's ``*args``; None without."""
         ...
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
@@ -59,8 +64,8 @@ class BoundLaunch:
         Raises:
             LaunchError: the arguments do not fit.
         """
-        names = self._kernel.arg_names
-        if len(args) > len(names):
+        names = self._kernel.positional_names
+        if len(args) > len(names) and not self._kernel.variadic:
             raise LaunchError(f"{self._kernel.__name__} takes {len(names)} arguments, got {len(args)}")
         positional = [*args, *self._args[len(args) :]]
         keywords = {name: value for name, value in self._kwargs.items() if name not in names[: len(args)]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...language.inline import Inlinable
+from ...signature import TypeText
 from ...source.kernel import KernelSource
 from ..variant.variant import make_variant
 from .compiled import CompiledKernel, compile_variant
@@ -13,7 +14,7 @@ from .runner import Runner
 
 def compile(
     kernel: Inlinable | KernelSource | Runner,
-    signature: Mapping[str, str],
+    signature: Mapping[str, TypeText],
     constexprs: Mapping[str, object] | None = None,
     target: str = "cpu",
     num_warps: int = 4,
@@ -26,8 +27,9 @@ def compile(
     """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself.
 
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16``
-    (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). ``constexprs`` maps the rest to values; defaults
-    fill in. ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further options of
+    (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). A tuple has a tuple of types, or types and values
+    under the names of its elements: ``args.0``, ``args.1``. ``constexprs`` maps the rest to values; defaults fill in.
+    ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further options of
     :class:`~...options.Schedule`, which says what each of them does. ``stop_after`` ends the work at a stage such as
     ``ptx``; ``step``: the stage ``gpu`` as it is after this step of it (``compiler/gpu/pipeline.py`` lists them).
 

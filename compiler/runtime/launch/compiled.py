@@ -136,8 +136,8 @@ class CompiledKernel:
         device: Device | str | None = None,
         stream: int | None = None,
     ) -> None:
-        """Launch with the arguments that are not compile-time values, in signature order. Where they break a guard,
-        a variant without it is compiled, once, and runs instead.
+        """Launch with the arguments that are not compile-time values, in signature order, tuples leaf by leaf. Where
+        they break a guard, a variant without it is compiled, once, and runs instead.
 
         Raises:
             LaunchError: grid or arguments do not fit; the message names the argument.

@@ -15,11 +15,11 @@ from ...language.context import current
 from ...options import SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
-from ..arrays.arguments import describe, readers
+from ..arrays.arguments import Key, describe, readers
 from ..eager.launch import InterpretedLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
-from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder
+from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
 from .bound import Relaunch
 from .compiled import CompiledKernel
 from .grid import Grid, GridFunction
@@ -126,6 +126,7 @@ class JITFunction(Kernel):
                     name,
                     argument.constexpr,
                     keyword_only=name in keyword_only,
+                    variadic=argument.variadic,
                     has_default=name in defaults,
                     default=defaults.get(name),
                     dtype=dtype,
@@ -183,14 +184,14 @@ class JITFunction(Kernel):
             LaunchError: too many arguments, one given twice, or one missing.
         """
         parameters = self.parameters
-        positional = [p for p in parameters if not p.keyword_only]
-        if len(args) > len(positional):
-            self._refuse_extra(args[len(positional) :])
-        bound = {p.name: a for p, a in zip(positional, args, strict=False)}
+        positional = len(self.positional_names)
+        if len(args) > positional and not self.variadic:
+            self._refuse_extra(args[positional:])
+        bound = self.named(args)
+        names = {p.name for p in parameters if not p.variadic}
         for name in bound:
-            if name in kwargs:
+            if name in names and name in kwargs:
                 raise LaunchError(f"{self.__name__}: the argument {name!r} is given twice")
-        names = {p.name for p in parameters}
         bound |= {k: v for k, v in kwargs.items() if k in names}
         for p in parameters:
             if p.name not in bound:
@@ -270,6 +271,11 @@ class JITFunction(Kernel):
 
     def _check_options(self, options: Mapping[str, object]) -> None:
         for name in options:
+            if name == self.variadic:
+                raise LaunchError(
+                    f"{self.__name__} takes *{name}, which cannot be given by name",
+                    hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",
+                )
             if name not in SCHEDULE_OPTIONS:
                 raise LaunchError(
                     f"{self.__name__} has no argument {name!r}",
@@ -297,10 +303,11 @@ class JITFunction(Kernel):
                     f"{self.__name__}: the argument {parameter.name!r} is missing",
                     hint=f"its parameters: {', '.join(self.arg_names)}",
                 ) from None
-            self.read(parameter, value)
+            for leaf, part in parts_of(parameter, value):
+                self.read(leaf, part)
         raise problem
 
-    def read(self, parameter: KernelParameter, value: object) -> object:
+    def read(self, parameter: KernelParameter, value: object) -> Key:
         """The type key of an argument; raises LaunchError that names it."""
         try:
             if parameter.constexpr:

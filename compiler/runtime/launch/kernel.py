@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from ...launch_recipe import Guard
 from ...signature import ArgumentType
 from ...source.kernel import Sourced
+from ..arrays.arguments import Key
 from ..device import Device
 from ..variant.variant import Variant
 from .binding import KernelParameter
@@ -19,13 +21,14 @@ from .compiled import CompiledKernel
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One specialisation of a kernel: the variant, the device, and which parameters are passed at run time."""
+    """One specialisation of a kernel: the variant, the device, and which arguments are passed at run time."""
 
     variant: Variant
     device: Device
-    #: Indices, among the parameters that are not ``tl.constexpr``, of those that remain run-time arguments.
-    passed: tuple[int, ...]
-    #: Numbers and addresses by parameter name, of the arguments that were given and not only described.
+    #: Where what remains of the run-time arguments is: the index among the parameters that are not ``tl.constexpr``,
+    #: and in a tuple those of the leaf.
+    passed: tuple[tuple[int, ...], ...]
+    #: Numbers and addresses by name, of the arguments that were given and not only described.
     known: Mapping[str, object] = field(default_factory=dict)
 
     def without(self, guards: Sequence[Guard]) -> Launch:
@@ -89,6 +92,24 @@ class Kernel(Sourced):
         """Names of the parameters that are not ``tl.constexpr``, in order."""
         return [p.name for p in self.parameters if not p.constexpr]
 
+    @functools.cached_property
+    def positional_names(self) -> list[str]:
+        """Names of the parameters that take one positional argument each, in order."""
+        return [p.name for p in self.parameters if not (p.keyword_only or p.variadic)]
+
+    @functools.cached_property
+    def variadic(self) -> str | None:
+        """The name of ``*args``; None without."""
+        return next((p.name for p in self.parameters if p.variadic), None)
+
+    def named(self, args: Sequence[object]) -> dict[str, object]:
+        """Positional arguments by parameter name, those of ``*args`` as a tuple. What is too many is left out."""
+        names = self.positional_names
+        made = dict(zip(names, args, strict=False))
+        if self.variadic:
+            made[self.variadic] = tuple(args[len(names) :])
+        return made
+
     @property
     @abstractmethod
     def debug(self) -> bool:
@@ -100,7 +121,7 @@ class Kernel(Sourced):
         """Whether launches run the Python function itself, under the interpreter."""
 
     @abstractmethod
-    def read(self, parameter: KernelParameter, value: object) -> object:
+    def read(self, parameter: KernelParameter, value: object) -> Key:
         """The type key of an argument, or its value as a constant; raises LaunchError that names it."""
 
     @abstractmethod

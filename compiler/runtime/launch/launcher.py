@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...launch_recipe import Guard
@@ -55,7 +55,7 @@ class Launcher:
     def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
-        self._pick = _spreader(launch) or _picker(launch.passed, len(kernel.run_time_names))
+        self._pick = _spreader(launch) or _picker([path[0] for path in launch.passed], len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
@@ -111,13 +111,17 @@ class Launcher:
 
 
 def _spreader(launch: Launch) -> Spread | None:
-    """A function from all values to those that the variant takes, descriptors spread; None without descriptors."""
+    """A function from all values to those that the variant takes, descriptors and tuples spread; None without such."""
     kinds = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
-    if not any(kind.block for kind in kinds):
+    if not any(kind.block for kind in kinds) and all(len(path) == 1 for path in launch.passed):
         return None
-    items = (f"{'*' * bool(kind.block)}v[{i}]" for i, kind in zip(launch.passed, kinds, strict=True))
+    items = (f"{'*' * bool(kind.block)}v{_index(path)}" for path, kind in zip(launch.passed, kinds, strict=True))
     made: Spread = eval(f"lambda v: ({', '.join(items)},)")
     return made
+
+
+def _index(path: tuple[int, ...]) -> str:
+    return "".join(f"[{place}]" for place in path)
 
 
 class GuardedLauncher:
@@ -157,9 +161,9 @@ class GuardedLauncher:
         return found
 
 
-def _picker(passed: tuple[int, ...], count: int) -> Spread | None:
+def _picker(passed: Sequence[int], count: int) -> Spread | None:
     """A function from all values to those that the variant takes; None when it takes all."""
-    if passed == tuple(range(count)):
+    if list(passed) == list(range(count)):
         return None
     if not passed:
         return lambda values: ()

@@ -31,6 +31,16 @@ class Runner:
         """Names of the kernel's parameters in order."""
         return self.base_fn.arg_names
 
+    @property
+    def positional_names(self) -> list[str]:
+        """Names of the kernel's parameters that take one positional argument each, in order."""
+        return self.base_fn.positional_names
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of the kernel's ``*args``; None without."""
+        return self.base_fn.variadic
+
     @abstractmethod
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch on a grid, or only compile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...errors import LaunchError
 from ...signature import ArgumentType, flattened, parse_argument_type
@@ -13,7 +14,7 @@ from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.constants import ConstantKey
 from ..variant.variant import Variant, make_schedule
-from .binding import KernelParameter
+from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
 
 
@@ -24,54 +25,66 @@ def specialize(
     *,
     placeholders: bool = False,
 ) -> Launch:
-    """Types and constants of a launch.
+    """Types and constants of a launch, of a tuple those of its leaves.
 
     Raises:
         LaunchError: an argument that kernels cannot take, or arrays on different devices.
     """
-    types: dict[str, ArgumentType] = {}
-    constants: dict[str, object] = {}
-    homes: dict[str, str] = {}
-    passed: list[int] = []
-    known: dict[str, object] = {}
+    found = _Found()
     position = 0
     for parameter in kernel.parameters:
-        name, value = parameter.name, arguments[parameter.name]
-        stand_in = _placeholder(parameter, value) if placeholders else None
-        key = stand_in or kernel.read(parameter, value)
-        if isinstance(key, ConstantKey):
-            constants[name] = key.value
-        else:
-            text, _, device = str(key).partition("@")
-            kind = parse_argument_type(text)
-            if kind.pointer:
-                homes[name] = device or "cpu"
-            if kind.is_one:
-                constants[name] = 1
+        for leaf, value in parts_of(parameter, arguments[parameter.name]):
+            stand_in = _placeholder(leaf, value) if placeholders else None
+            key = stand_in or kernel.read(leaf, value)
+            if isinstance(key, str):
+                found.add(leaf.name, position, key, None if stand_in else value)
             else:
-                flat = flattened(name, kind)
-                types |= flat
-                passed.append(position)
-                if stand_in is None:
-                    _, read = readers[type(value)](value)
-                    known |= zip(flat, read if kind.block else (read,), strict=True)
+                found.constants[leaf.name] = key.value if isinstance(key, ConstantKey) else key
         position += not parameter.constexpr
-    device_ = _common_device(kernel, arguments, homes)
+    device = _common_device(kernel, found)
     schedule = make_schedule({"debug": kernel.debug, **options})
-    ordered = {p.name: constants[p.name] for p in kernel.parameters if p.name in constants}
-    variant = Variant(kernel.source, types, ordered, Target.parse(device_.target), schedule)
-    return Launch(variant, device_, tuple(passed), known)
+    variant = Variant(kernel.source, found.types, found.constants, Target.parse(device.target), schedule)
+    return Launch(variant, device, tuple(found.passed), found.known)
 
 
-def _common_device(kernel: Kernel, arguments: Mapping[str, object], homes: Mapping[str, str]) -> Device:
-    if not homes:
+@dataclass
+class _Found:
+    """What is known so far, by the names of arguments and leaves; ``homes`` are the devices of the arrays in
+    ``arrays``."""
+
+    types: dict[str, ArgumentType] = field(default_factory=dict)
+    constants: dict[str, object] = field(default_factory=dict)
+    arrays: dict[str, object] = field(default_factory=dict)
+    homes: dict[str, str] = field(default_factory=dict)
+    passed: list[tuple[int, ...]] = field(default_factory=list)
+    known: dict[str, object] = field(default_factory=dict)
+
+    def add(self, name: str, position: int, key: str, value: object) -> None:
+        """An argument with a type; ``value`` is None where it was only described."""
+        text, _, device = key.partition("@")
+        kind = parse_argument_type(text)
+        if kind.pointer:
+            self.arrays[name], self.homes[name] = value, device or "cpu"
+        if kind.is_one:
+            self.constants[name] = 1
+            return
+        flat = flattened(name, kind)
+        self.types |= flat
+        self.passed.append((position, *map(int, name.split(".")[1:])))
+        if value is not None:
+            _, read = readers[type(value)](value)
+            self.known |= zip(flat, read if kind.block else (read,), strict=True)
+
+
+def _common_device(kernel: Kernel, found: _Found) -> Device:
+    if not found.homes:
         return default_device()
-    (first, home), *rest = homes.items()
+    (first, home), *rest = found.homes.items()
     for name, other in rest:
         if other != home:
             raise LaunchError(
-                f"{kernel.__name__}: argument {name!r} ({describe(arguments[name])}) is on {other}, but {first!r} is "
-                f"on {home}",
+                f"{kernel.__name__}: argument {name!r} ({describe(found.arrays[name])}) is on {other}, but {first!r} "
+                f"is on {home}",
                 hint=f"copy one of them: all arrays of a launch are on one device, e.g. "
                 f"get_device({home!r}).array(...)",
             )

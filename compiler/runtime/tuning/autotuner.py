@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import knobs
 from ...errors import LaunchError
+from ...signature import leaves, scattered
 from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
 from ..device import Device
@@ -77,7 +78,7 @@ class Autotuner(Runner):
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch with the best configuration for these arguments, searching for it if it is not known."""
         self._check_names()
-        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        arguments = {**self.base_fn.named(args), **kwargs}
         if warmup:
             return [
                 self.fn.run(*args, grid=grid, warmup=True, **kwargs, **config.all_kwargs())
@@ -92,7 +93,7 @@ class Autotuner(Runner):
         """What a launch does with the best configuration for these arguments, which is searched for if it is not known;
         the configuration's ``pre_hook`` is called now, as it may shape arguments, and at every launch."""
         self._check_names()
-        arguments = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        arguments = {**self.base_fn.named(args), **kwargs}
         config = self.best_config = self._choose(args, kwargs, grid, arguments)
         everything = {**arguments, **config.all_kwargs()}
         pre_hook = config.pre_hook
@@ -131,10 +132,10 @@ class Autotuner(Runner):
         parts = [_value_text(arguments[name]) for name in self.keys if name in arguments]
         for name in self.arg_names:
             value = arguments.get(name)
-            if value is not None and hasattr(value, "dtype"):
-                kind, _ = readers[type(value)](value)
-                text, _, place = str(kind).partition("@")
-                parts.append(f"{name}: {text.partition(':')[0]}@{place or 'cpu'}")
+            if isinstance(value, tuple):
+                parts += [_array_text(leaf, part) for leaf, part in leaves(name, value) if hasattr(part, "dtype")]
+            elif value is not None and hasattr(value, "dtype"):
+                parts.append(_array_text(name, value))
         return tuple(parts)
 
     def _check_names(self) -> None:
@@ -171,7 +172,7 @@ class Autotuner(Runner):
             LaunchError: ``early_config_prune`` left nothing.
         """
         candidates = self.configs
-        named_args = dict(zip(self.arg_names, args, strict=False))
+        named_args = self.base_fn.named(args)
         if self._early_prune is not None:
             candidates = list(self._early_prune(self.configs, dict(named_args), **kwargs))
             if not candidates:
@@ -284,7 +285,15 @@ class Autotuner(Runner):
         )
 
 
+def _array_text(name: str, value: object) -> str:
+    kind, _ = readers[type(value)](value)
+    text, _, place = str(kind).partition("@")
+    return f"{name}: {text.partition(':')[0]}@{place or 'cpu'}"
+
+
 def _value_text(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_value_text, value))})"
     try:
         return constant_text(value)
     except LaunchError:
@@ -293,7 +302,7 @@ def _value_text(value: object) -> str:
 
 def _device_of(arguments: Mapping[str, object]) -> Device:
     """The device of the first array."""
-    for value in arguments.values():
+    for value in scattered(arguments).values():
         if hasattr(value, "dtype") or hasattr(value, "__dlpack__"):
             kind, _ = readers[type(value)](value)
             return get_device(str(kind).partition("@")[2] or "cpu")

@@ -43,7 +43,7 @@ class Heuristics(Runner):
                     f"heuristics of {self.__name__}: {name!r} is not a parameter or schedule option",
                     hint=nearest(name, known),
                 )
-            made[name] = rule({**dict(zip(self.arg_names, args, strict=False)), **made})
+            made[name] = rule({**self.base_fn.named(args), **made})
         return made
 
 

@@ -11,7 +11,7 @@ from ...language.inline import Inlinable
 from ...source.kernel import source_of
 from ..arrays.dtypes import canonical_dtype
 
-_PLAIN = (type(None), bool, int, float, str, tuple, Scalar, Pointer, constexpr)
+_PLAIN = (type(None), bool, int, float, str, Scalar, Pointer, constexpr)
 
 
 @dataclass(frozen=True, slots=True)

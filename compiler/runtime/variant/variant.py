@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,8 +15,8 @@ from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...launch_recipe import Guard
 from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
-from ...signature import ArgumentType, flattened, parse_argument_type
-from ...source.kernel import KernelSource, source_of
+from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
+from ...source.kernel import Argument, KernelSource, source_of
 from ...source.namespace import evaluate_constant
 from ...target import Target
 from .constants import constant_text
@@ -69,7 +69,7 @@ class Variant:
 
 def make_variant(
     kernel: Inlinable | KernelSource,
-    signature: Mapping[str, str],
+    signature: Mapping[str, TypeText],
     constexprs: Mapping[str, object] | None,
     target: str,
     options: Mapping[str, object],
@@ -88,34 +88,44 @@ def make_variant(
             hint="pass a @deuteron.jit function or a KernelSource",
         )
     given = {n: unwrap(v) for n, v in (constexprs or {}).items()}
-    names = [a.name for a in kernel.arguments]
-    for name in [*signature, *given]:
-        if name not in names:
-            raise SignatureError(f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names))
+    texts = scattered(signature)
     types: dict[str, ArgumentType] = {}
     constants: dict[str, object] = {}
-    for argument in kernel.arguments:
-        text = signature.get(argument.name)
-        if argument.name in given:
-            constants[argument.name] = given[argument.name]
-        elif text is not None and text != "constexpr":
+    for argument, name in _leaves_given(kernel, [*texts, *given]):
+        text = texts.get(name)
+        if name in given:
+            constants[name] = given[name]
+        elif text == ():
+            constants[name] = ()
+        elif isinstance(text, str) and text != "constexpr":
             if argument.constexpr:
                 raise SignatureError(
-                    f"{kernel.name} declares {argument.name!r} as tl.constexpr, but it has the type {text!r} in the "
-                    "signature",
-                    hint=f"give its value: constexprs={{{argument.name!r}: ...}}",
+                    f"{kernel.name} declares {name!r} as tl.constexpr, but it has the type {text!r} in the signature",
+                    hint=f"give its value: constexprs={{{name!r}: ...}}",
                 )
             kind = parse_argument_type(text)
             if kind.is_one:
-                constants[argument.name] = 1
+                constants[name] = 1
             else:
-                types |= flattened(argument.name, kind)
+                types |= flattened(name, kind)
         elif argument.default is not None:
-            constants[argument.name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
+            constants[name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
         else:
-            raise _missing(kernel, argument.name, argument.constexpr)
+            raise _missing(kernel, name, argument.constexpr)
     _check_constants(kernel, constants)
     return Variant(kernel, types, constants, Target.parse(target), make_schedule(options))
+
+
+def _leaves_given(kernel: KernelSource, given: Sequence[str]) -> Iterator[tuple[Argument, str]]:
+    """Every parameter with its name, or with those of its leaves if these are ``given``."""
+    arguments = gathered({name: name for name in given})
+    names = [argument.name for argument in kernel.launched]
+    for name in arguments:
+        if name not in names:
+            raise SignatureError(f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names))
+    for argument in kernel.launched:
+        for name, _ in leaves(argument.name, arguments.get(argument.name)):
+            yield argument, name
 
 
 def _missing(kernel: KernelSource, name: str, constexpr: bool) -> SignatureError:
