@@ -214,7 +214,7 @@ def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pyte
     monkeypatch.setattr(session, "interleaved_rounds", rounds)
     spec = builtin_workload("vector_add")
     problem = Problem(spec, {"n": 64}, "f32")
-    default = problem.default(problem.space(get_device("cpu").properties), "cpu")
+    default = problem.default(problem.searched(get_device("cpu").properties)[0], "cpu")
     made = session.ChildSession()
     made.prepare(Prepare(spec, {"n": 64}, "f32", "cpu", device="cpu", default=default, seed=1))
     checks: list[object] = []

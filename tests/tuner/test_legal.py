@@ -34,7 +34,7 @@ def space(parameters: dict[str, list[object]], device: DeviceProperties = GPU, a
             "space": {"parameters": {"BLOCK": [128, 256], **parameters}},
         }
     )
-    return Problem(spec, {"n": 1000}, "f32").space(device)
+    return Problem(spec, {"n": 1000}, "f32").searched(device)[0]
 
 
 def values(found: Space, *names: str) -> set[tuple[object, ...]]:

@@ -54,7 +54,7 @@ def test_json_round_trip(name: str) -> None:
 @pytest.mark.parametrize("name", BUILTINS)
 def test_kernel_agrees_with_reference_under_the_interpreter(name: str, dtype: str) -> None:
     problem = Problem(builtin_workload(name), SMALL[name], dtype)
-    config = problem.default(problem.space(CPU), "cpu")
+    config = problem.default(problem.searched(CPU)[0], "cpu")
     tensors = make_tensors(problem, 3)
     inputs = {n: v.astype(np.float64) for n, v in tensors.items()}
     expected = find_reference(problem.spec.reference)(inputs, problem.scalars)
@@ -100,12 +100,12 @@ def test_spaces_hold_the_default_and_fit_the_kernel(name: str, device: DevicePro
     spec = builtin_workload(name)
     for shape in [*spec.shapes, SMALL[name], dict.fromkeys(spec.dims, 1)]:
         problem = Problem(spec, shape, "f32")
-        space = problem.space(device)
+        space = problem.searched(device)[0]
         default = problem.default(space, device.kind)
         assert space.contains(default)
         assert problem.variant(default).grid[0] >= 1
     for shape in spec.shapes:
-        space = Problem(spec, shape, "f16").space(device)
+        space = Problem(spec, shape, "f16").searched(device)[0]
         assert space.nearest(spec.default_for(device.kind)) == spec.default_for(device.kind)
         assert (space.count() or 0) > 3
 
@@ -115,8 +115,8 @@ def test_spaces_hold_the_default_and_fit_the_kernel(name: str, device: DevicePro
 def test_shared_memory_strikes_out_what_the_device_cannot_hold_and_nothing_else(dtype: str, target: str) -> None:
     """Of persistent programs that is so where products are those of warp groups."""
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, dtype)
-    held = problem.space(replace(H200, shared_bytes_per_block=Target.parse(target).shared_bytes))
-    unlimited = problem.space(replace(H200, shared_bytes_per_block=1 << 30))
+    held = problem.searched(replace(H200, shared_bytes_per_block=Target.parse(target).shared_bytes))[0]
+    unlimited = problem.searched(replace(H200, shared_bytes_per_block=1 << 30))[0]
     told = [c for c in unlimited.configurations() if c["GROUP_M"] == 1 and c["persistent"] <= (target == "cuda:90a")]
     rng = random.Random(1)
     for config in rng.sample([c for c in told if not held.contains(c)], 20):
@@ -130,7 +130,7 @@ def test_shared_memory_strikes_out_what_the_device_cannot_hold_and_nothing_else(
 def test_small_devices_compile_what_their_space_holds(dtype: str) -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, dtype)
     sm86 = replace(H200, sm_count=10, shared_bytes_per_block=Target.parse("cuda:86").shared_bytes)
-    found = list(problem.space(sm86).configurations())
+    found = list(problem.searched(sm86)[0].configurations())
     for config in sorted(found, key=lambda c: math.prod(c[f"BLOCK_{d}"] for d in "MNK"))[-12:]:  # type: ignore[misc]
         slots(problem, config, "cuda:86")
 
@@ -207,12 +207,12 @@ def test_options_without_effect_in_a_users_space_are_held() -> None:
     problem = Problem(spec, {"n": 1000}, "f32")
     for device, idle in ((CPU, ("num_warps", "num_stages")), (H200, ("num_stages",))):
         assert problem.idle_parameters(device.kind) == idle
-        found = list(problem.space(device).configurations())
+        found = list(problem.searched(device)[0].configurations())
         assert {config["num_stages"] for config in found} == {2}
         assert {config["BLOCK_SIZE"] for config in found} == {256, 512, 1024}
         assert {config["num_warps"] for config in found} == ({2} if device is CPU else {1, 2, 4})
-        assert len(found) == problem.space(device).count() == (3 if device is CPU else 9)
-        assert problem.default(problem.space(device), device.kind) == spec.default_for(device.kind)
+        assert len(found) == problem.searched(device)[0].count() == (3 if device is CPU else 9)
+        assert problem.default(problem.searched(device)[0], device.kind) == spec.default_for(device.kind)
 
 
 def test_a_held_parameter_drops_its_own_condition() -> None:
@@ -223,7 +223,7 @@ def test_a_held_parameter_drops_its_own_condition() -> None:
     ]
     default = {"BLOCK_SIZE": 256, "num_stages": 3}
     spec = with_space("vector_add", data, default=default)  # type: ignore[arg-type]
-    found = list(Problem(spec, {"n": 1000}, "f32").space(CPU).configurations())
+    found = list(Problem(spec, {"n": 1000}, "f32").searched(CPU)[0].configurations())
     assert found == [{"BLOCK_SIZE": 128, "num_stages": 3}, {"BLOCK_SIZE": 256, "num_stages": 3}]
 
 
@@ -270,12 +270,12 @@ def test_a_parameter_that_the_launch_uses_is_not_held() -> None:
     )
     problem = Problem(spec, {"n": 1000}, "f32")
     assert problem.idle_parameters("cpu") == ()
-    assert problem.space(CPU).count() == 2
+    assert problem.searched(CPU)[0].count() == 2
 
 
 def test_scalars_get_the_types_that_launches_would_give_them() -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 64, "N": 33, "K": 1}, "f32")
-    signature = problem.variant(problem.default(problem.space(CPU), "cpu")).signature
+    signature = problem.variant(problem.default(problem.searched(CPU)[0], "cpu")).signature
     assert signature["M"] == "i32:16" and signature["N"] == "i32" and signature["K"] == "i32:1"
     assert signature["a_ptr"] == "*f32:16"
     large = Problem(builtin_workload("vector_add"), {"n": 2**31}, "f32")
@@ -350,7 +350,7 @@ def test_comparison_of_special_values() -> None:
 def test_reduced_problem_keeps_divisibility() -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 1001, "K": 40}, "f32")
     assert cut_problem(problem, dict.fromkeys("MNK", 96)).dims == {"M": 96, "N": 105, "K": 40}
-    default = problem.default(problem.space(CPU), "cpu")
+    default = problem.default(problem.searched(CPU)[0], "cpu")
     assert small_case(problem, CPU, default) == (cut_problem(problem, dict.fromkeys("MNK", 96)), default)
 
 
@@ -408,3 +408,30 @@ def test_unknown_names() -> None:
         builtin_workload("softmx")
     with pytest.raises(WorkloadError, match="unknown reference 'x'"):
         find_reference("x")
+
+
+def test_the_order_of_choices_does_not_decide_what_is_compared() -> None:
+    """Rings of five and six slots are cut to the same length; those of two are shorter."""
+    for choices in ([2, 5, 6], [5, 2, 6]):
+        tile = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8}
+        spec = with_space(
+            "matmul",
+            {**{name: [value] for name, value in tile.items()}, "num_stages": choices},
+            default={**tile, "num_stages": 5},
+        )
+        space, held = Problem(spec, {"M": 4096, "N": 4096, "K": 4096}, "bf16").searched(H200, "cuda:90a")
+        assert space.count() == 3 and not held
+
+
+def test_configurations_that_do_not_compile_are_left_to_the_search() -> None:
+    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP_M": 8, "num_warps": 4}
+    first = "pid = tl.program_id(axis=0)"
+    kernel = builtin_workload("matmul").to_json()["kernel"]
+    spec = with_space(
+        "matmul",
+        {**{name: [value] for name, value in tile.items()}, "BLOCK_K": [64, 16], "num_stages": [2, 3]},
+        kernel={**kernel, "source": kernel["source"].replace(first, f"tl.static_assert(BLOCK_K >= 32)\n    {first}")},
+        default={**tile, "BLOCK_K": 64, "num_stages": 2},
+    )
+    space, held = Problem(spec, {"M": 333, "N": 333, "K": 333}, "bf16").searched(H200, "cuda:90a")
+    assert held == {"num_stages": 2} and space.count() == 2

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from deuteron.compiler.errors import OutOfResources
+from deuteron.compiler.errors import DeuteronError
 
 from ..space import Configuration, Space
 
@@ -29,7 +29,7 @@ def without_effect(
 ) -> tuple[str, ...]:
     """Those of ``names`` that change the ``code`` of none of the configurations that allow most values.
 
-    ``code``: what runs a configuration, None for one that does not fit. A parameter with one valid value everywhere is
+    ``code``: what runs a configuration, None for one that cannot run. A parameter with one valid value everywhere is
     not among the results, since nothing was compared.
     """
     drawn = random.Random(0)
@@ -46,23 +46,24 @@ def _is_idle(
     for family in sorted(families, key=len, reverse=True)[:COMPILED]:
         if len(family) < 2:
             break
-        codes = [made for ends in (family[0], family[-1]) if (made := code(ends)) is not None]
-        if len(codes) == 2:
-            if codes[0] != codes[1]:
-                return False
-            compared = True
+        family.sort(key=lambda config: float(config[name]))  # its ends differ most
+        codes = [made for config in (family[0], family[-1], *family[1:-1][:1]) if (made := code(config)) is not None]
+        if len({*codes}) > 1:
+            return False
+        compared = compared or len(codes) > 1
     return compared
 
 
 def gpu_code(variant: Variant, scalars: Mapping[str, int | float]) -> str | None:
-    """The GPU IR that a launch with these arguments runs; None where it does not fit the target."""
+    """The GPU IR that a launch with these arguments runs; None where it cannot be compiled, which is not this module's
+    to report: as a trial the configuration fails with the reason."""
     from deuteron.compiler.runtime.launch.guards import broken_by  # lazy: the compiler takes a while to load
     from deuteron.compiler.runtime.variant.pipeline import build  # lazy: as above
 
     while True:
         try:
             made = build(variant, stop_after="gpu")
-        except OutOfResources:
+        except DeuteronError:
             return None
         broken = broken_by(made.recipe.guards, scalars) if made.recipe is not None else ()
         if not broken:

@@ -147,10 +147,6 @@ class Problem:
         """Compulsory memory traffic of one launch in bytes, by the workload's formula."""
         return Expression.parse(self.spec.bytes).evaluate_number(self.names)
 
-    def space(self, device: DeviceProperties, target: str | None = None) -> Space:
-        """What is searched on a device: the space of :meth:`searched`."""
-        return self.searched(device, target)[0]
-
     def searched(self, device: DeviceProperties, target: str | None = None) -> tuple[Space, dict[str, Scalar]]:
         """What is searched on a device: :meth:`full_space`, with parameters held at their values in the default
         configuration where others would measure the same code again; and those values.
