@@ -24,7 +24,9 @@ from timing import Timing, geomean
 
 #: Seconds of silence after which a compilation, a launch, or the drawing of inputs is called a deadlock.
 COMPILE_SECONDS, LAUNCH_SECONDS, PREPARE_SECONDS = 60.0, 12.0, 90.0
-SCREEN_ROUNDS, FINAL_ROUNDS, FINALISTS = 5, 40, 3
+SCREEN_ROUNDS, FINAL_ROUNDS = 5, 40
+#: How many of each package go into the final: a few launches leave several in doubt.
+FINALISTS = {"deuteron": 5, "triton": 2}
 
 Service = Callable[[Callable[[str], None]], object]
 
@@ -189,15 +191,13 @@ def measure(bench: Isolated, result: Result, deadline: float, rounds: tuple[int,
 
 
 def finalists(result: Result) -> dict[str, Outcome]:
-    """The fastest few of deuteron, Triton's fastest, and deuteron's twin of that."""
+    """The fastest few of each package, and deuteron's twins of Triton's."""
     chosen: list[Outcome] = []
-    for package, count in (("deuteron", FINALISTS), ("triton", 1)):
+    for package, count in FINALISTS.items():
         timed = [o for o in result.outcomes if o.candidate.package == package and o.screened]
         chosen += sorted(timed, key=lambda o: o.screened.us if o.screened else 0.0)[:count]
-    if chosen and chosen[-1].candidate.package == "triton":
-        twin = result.twin(chosen[-1])
-        chosen += [twin] if twin and twin.screened else []
-    return {o.candidate.name: o for o in chosen}
+    twins = [result.twin(o) for o in chosen if o.candidate.package == "triton"]
+    return {o.candidate.name: o for o in (*chosen, *twins) if o is not None and o.screened}
 
 
 def _ready(bench: Isolated, problem: Problem) -> None:

@@ -1,15 +1,16 @@
 """Matrix products of the example's plain-pointer kernel against cuBLAS, and against Triton with the same source.
 
-python benchmarks/gemm.py [--peers] [--dtype bf16|f16|fp8] [--transposed] [--shapes M,N,K ...] [--configs FILE]
-                          [--limit SECONDS] [--quick] [--out FILE] [--device cpu]
+python benchmarks/gemm.py [--peers [--tutorial]] [--dtype bf16|f16|fp8] [--transposed] [--shapes M,N,K ...]
+                          [--configs FILE] [--limit SECONDS] [--quick] [--out FILE] [--device cpu]
 
 Every candidate is compiled ahead in parallel, checked on N(0, 1) inputs and a poisoned result against an f32 product,
 and then timed in turns with cuBLAS (torch.mm; torch._scaled_mm for fp8), the L2 flushed before each launch: all
 candidates briefly, then the best few at length. The table is of the last timing alone. A candidate that hangs, crashes
 or is wrong is reported and costs only itself.
 
-``--peers`` adds Triton: its best over the configurations of its matmul tutorial (and tiles for small M), and deuteron
-with default schedule at that best configuration ("/same"). ``--configs`` replaces deuteron's candidates: JSON, a list
+``--peers`` adds Triton: its best over the configurations of its matmul tutorial and more that suit Hopper and small M
+(``--tutorial``: over those of the tutorial alone), and deuteron with default schedule at that best configuration
+("/same"). ``--configs`` replaces deuteron's candidates: JSON, a list
 of objects with BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M, num_warps, num_stages and perhaps ``schedule``,
 an object of further schedule options; a list in place of a value stands for each of its members.
 """
@@ -17,6 +18,7 @@ an object of further schedule options; a list in place of a value stands for eac
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from candidates import Candidate, plain, read_configs
 from contest import Contest, add_options, with_triton
@@ -36,6 +38,8 @@ MORE = [(256, 128, 64, 8, 8, 3), (128, 256, 64, 8, 8, 4), (128, 128, 64, 8, 4, 4
 MORE += [(128, 256, 64, 16, 8, 3), (128, 256, 64, 16, 8, 4), (256, 128, 64, 4, 8, 4), (64, 128, 128, 8, 4, 4)]
 FEW_ROWS = [(16, 64, 128, 8, 4, 4), (16, 32, 256, 8, 4, 4), (16, 128, 128, 8, 4, 3), (64, 32, 128, 8, 4, 4)]
 FEW_ROWS += [(64, 64, 64, 8, 4, 5), (64, 64, 128, 8, 4, 4), (64, 64, 128, 8, 4, 6), (16, 64, 128, 8, 4, 5)]
+#: Tiles of two warp groups for as many programs as there are processors, one a processor, which deuteron has beside.
+FEW_TILES = [(128, 64, 128, 8, 8, 4), (128, 64, 128, 8, 8, 6), (64, 128, 128, 8, 8, 4), (64, 128, 128, 8, 8, 6)]
 
 
 def fits(candidate: Candidate, product: Product) -> bool:
@@ -49,6 +53,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16", "f32", "fp8"))
+    parser.add_argument("--tutorial", action="store_true", help="give Triton the configurations of its tutorial alone")
     parser.add_argument("--transposed", action="store_true", help="b is stored as [N, K]; for fp8 it always is")
     parser.add_argument("--shapes", nargs="+", metavar="M,N,K", help="instead of the thirteen")
     add_options(
@@ -72,10 +77,12 @@ def main() -> None:
     options = parse()
     rows = TUTORIAL + MORE + FEW_ROWS
     common = plain(NAMES, rows[:2] + rows[-2:] if options.quick else rows)
-    candidates = read_configs(options.configs, NAMES) if options.configs else common
+    own = [replace(c, extra=(("persistent", False),)) for c in plain(NAMES, [] if options.quick else FEW_TILES)]
+    candidates = read_configs(options.configs, NAMES) if options.configs else common + own
+    triton = plain(NAMES, TUTORIAL) if options.tutorial else common
     Contest(
         options.products,
-        with_triton(candidates, common) if options.peers else candidates,
+        with_triton(candidates, triton) if options.peers else candidates,
         fits,
         Compiler,
         Products,
