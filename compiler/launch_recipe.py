@@ -19,13 +19,13 @@ HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
 class Guard:
     """A promise about an integer argument, or about the address of an array, that the code relies on.
 
-    ``multiple``: the value is a multiple of ``value``; ``nonnegative``: it is not below zero; ``positive``: it is above
-    zero, as the sizes of a :class:`TensorMap` must be (``value`` is 0 for both). Where an argument breaks a guard, the
-    launcher compiles the variant that does without it.
+    ``multiple``: the value is a multiple of ``value``; ``least``: it is not below ``value``; ``nonnegative``: it is not
+    below zero; ``positive``: it is above zero, as the sizes of a :class:`TensorMap` must be (``value`` is 0 for both).
+    Where an argument breaks a guard, the launcher compiles the variant that does without it.
     """
 
     parameter: str
-    kind: Literal["multiple", "nonnegative", "positive"]
+    kind: Literal["multiple", "least", "nonnegative", "positive"]
     value: int = 0
 
     def holds(self, argument: int) -> bool:
@@ -33,6 +33,8 @@ class Guard:
         match self.kind:
             case "multiple":
                 return argument % self.value == 0
+            case "least":
+                return argument >= self.value
             case "nonnegative":
                 return argument >= 0
             case "positive":
@@ -42,6 +44,8 @@ class Guard:
         match self.kind:
             case "multiple":
                 return f"{self.parameter} % {self.value} == 0"
+            case "least":
+                return f"{self.parameter} >= {self.value}"
             case "nonnegative":
                 return f"{self.parameter} >= 0"
             case "positive":

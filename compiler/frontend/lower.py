@@ -41,7 +41,7 @@ def lower(
 
     ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
     maps every other parameter to its value (defaults fill in). Leaves of tuples are called ``args.0`` and so on. The
-    function's parameters are the run-time ones in the order of ``signature``, a descriptor's hidden ones after it.
+    function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it.
 
     Raises:
         CompilationError: with the place in the user's source.
@@ -49,7 +49,7 @@ def lower(
     function = Function(source.name)
     compilation = Compilation(Builder(function.body), debug)
     frame = Frame(source, compilation.builder, compilation.budget)
-    given = gathered({**constexprs, **_run_time(function, signature)})
+    given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.launched:
         name = argument.name
         frame.scope[name] = given[name] if name in given else _default(source, argument)
@@ -60,12 +60,16 @@ def lower(
     return function
 
 
-def _run_time(function: Function, signature: Mapping[str, str]) -> dict[str, object]:
+def _run_time(function: Function, source: KernelSource, signature: Mapping[str, str]) -> dict[str, object]:
     """What the kernel sees of the arguments that have types; their parameters are added to the function."""
+    declared = {argument.name: place for place, argument in enumerate(source.launched)}
+
+    def place(item: tuple[str, str]) -> tuple[int, ...]:
+        name, *path = item[0].split(".")
+        return declared[name], *map(int, path)
+
     made: dict[str, object] = {}
-    for name, text in signature.items():
-        if is_hidden(name):
-            continue
+    for name, text in sorted(((n, t) for n, t in signature.items() if not is_hidden(n)), key=place):
         kind = parse_argument_type(text)
         if kind.is_one:
             made[name] = 1

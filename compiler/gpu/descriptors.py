@@ -6,6 +6,8 @@ conditions: CUDA driver API, cuTensorMapEncodeTiled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..ir.core import Function, Value
 from ..ir.types import Pointer, Scalar
 from ..launch_recipe import Guard, HostExpression, TensorMap
@@ -46,16 +48,23 @@ class Descriptors:
         are written end with a whole chunk."""
         return tuple(dict.fromkeys([*self._promises, *(guard for made in self.maps for guard in _positive(made))]))
 
-    def add(self, op: BlockLoad | BlockStore, axis: int, swizzle: int, rows: int | None = None) -> int:
+    def add(
+        self,
+        op: BlockLoad | BlockStore,
+        axis: int,
+        swizzle: int,
+        rows: int | None = None,
+        filled: Sequence[int] = (),
+    ) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
-        can be none. ``rows``: how many of the first axis one copy moves, if not all."""
+        can be none. ``rows``: how many of the first axis one copy moves, if not all. ``filled``: axes of the tile along
+        which the array has to be as long as the box."""
         made = self._tensor_map(op, axis, swizzle, rows)
-        signs, ends = self._signs_of(op), self._ends_of(op, axis)
-        if made is None or signs is None or ends is None:
+        promises = [self._signs_of(op), self._ends_of(op, axis), self._lengths_of(op, filled)]
+        wanted = [guard for found in promises for guard in found or ()]
+        if made is None or None in promises or self.denied.intersection([*wanted, *_positive(made)]):
             return -1
-        if self.denied.intersection([*signs, *ends, *_positive(made)]):
-            return -1
-        self._promises.update(dict.fromkeys([*signs, *ends]))
+        self._promises.update(dict.fromkeys(wanted))
         if made not in self.maps:
             self.maps.append(made)
         return self.maps.index(made)
@@ -105,6 +114,19 @@ class Descriptors:
             return []
         name = self.parameters.get(size)
         return None if name is None else [Guard(name, "multiple", step)]
+
+    def _lengths_of(self, op: BlockLoad | BlockStore, filled: Sequence[int]) -> list[Guard] | None:
+        """Promises under which boxes are filled along these axes; None if there are none."""
+        wanted: list[Guard] = []
+        shape = op.result.type.shape if isinstance(op, BlockLoad) else op.value.type.shape
+        for axis in filled:
+            dimension = len(op.sizes) - len(shape) + axis
+            size = self._host(op.sizes[dimension]) if op.checked[dimension] else UNBOUNDED
+            if isinstance(size, str):
+                wanted.append(Guard(size, "least", shape[axis]))
+            elif not isinstance(size, int) or size < shape[axis]:
+                return None
+        return wanted
 
     def _signs_of(self, op: BlockLoad | BlockStore) -> list[Guard] | None:
         """Promises under which no offset that nothing checks is negative: the copy engine leaves out what lies before

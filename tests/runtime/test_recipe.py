@@ -20,6 +20,7 @@ from deuteron.compiler.runtime.launch.host_code import evaluator, expression_tex
 NAMES = ("a", "b", "c")
 GUARDS = st.one_of(
     st.builds(Guard, st.sampled_from(NAMES), st.just("multiple"), st.integers(1, 40)),
+    st.builds(Guard, st.sampled_from(NAMES), st.just("least"), st.integers(-40, 1 << 40)),
     st.builds(Guard, st.sampled_from(NAMES), st.sampled_from(["nonnegative", "positive"])),
 )
 EXPRESSIONS: st.SearchStrategy[Any] = st.recursive(
@@ -31,7 +32,7 @@ VALUES = st.tuples(*[st.integers(-(1 << 63), (1 << 64) - 1)] * 3)
 
 RECIPE = LaunchRecipe(
     384,
-    (Guard("n", "multiple", 8), Guard("m", "positive")),
+    (Guard("n", "multiple", 8), Guard("m", "positive"), Guard("m", "least", 64)),
     (TensorMap("x", "bf16", ("m", ("max", "n", 1)), (("*", "n", 2), 1), (64, 128), 128, "nan"),),
     persistent=True,
     occupancy=2,

@@ -34,6 +34,8 @@ def _checks(kind: str, value: int, places: list[str]) -> list[str]:
     union = f"({' | '.join(places)})"
     if kind == "nonnegative":
         return [f"{union} >= 0"]
+    if kind == "least":
+        return [f"{place} >= {value}" for place in places]
     if kind == "positive":
         return [f"{place} > 0" for place in places]
     if kind == "multiple" and value > 0:

@@ -97,6 +97,18 @@ def test_rows_that_may_end_inside_a_chunk_are_copied_under_a_guard() -> None:
     assert "c_ptr" not in [d.base for d in denied.descriptors]
 
 
+def test_boxes_that_a_short_array_would_not_fill_are_brought_by_threads() -> None:
+    """Rows of ``a`` stay the same while the loop runs; those of ``b`` go on, and may end anywhere."""
+    guard = Guard("M", "least", 128)
+    variant = make_variant(SOURCE, {**POINTERS, **SIZES, **ONES}, BLOCKS, "cuda:90a", {})
+    hopeful, denied = build(variant).recipe, build(replace(variant, denied=(guard,))).recipe
+    assert [g for g in hopeful.guards if g.kind == "least"] == [guard] and guard not in denied.guards
+    one = make_variant(SOURCE, {**POINTERS, **SIZES, **ONES, "M": "i32:1"}, BLOCKS, "cuda:90a", {})
+    assert [d.base for d in hopeful.descriptors] == ["a_ptr", "b_ptr", "c_ptr"]
+    for recipe in (denied, build(one).recipe):
+        assert "a_ptr" not in [d.base for d in recipe.descriptors] and recipe.threads == 128
+
+
 def test_unknown_steps_are_named() -> None:
     with pytest.raises(SignatureError, match="has no step 'ring'") as caught:
         compiled("ring")
