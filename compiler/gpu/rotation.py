@@ -11,9 +11,10 @@ depend on the first one::
                                           acc = dot(p, v[-1], acc)
 
 and both run while the exponents are computed (:mod:`.flight`). The first iteration stands before the loop, under the
-condition that there is one. Slots of rings are received and released where their product went; the producer fills them
-in the same order as before: when the consumers come to wait for k[i + 1] they have released v[i - 1], so v[i], which
-stands before it, finds room in any ring.
+condition that there is one, so all of its code is there twice: loops that cannot run long stay as they are
+(:mod:`.trips`). Slots of rings are received and released where their product went; the producer fills them in the same
+order as before: when the consumers come to wait for k[i + 1] they have released v[i - 1], so v[i], which stands before
+it, finds room in any ring.
 """
 
 from __future__ import annotations
@@ -29,9 +30,13 @@ from ..tile.matmul import Dot
 from ..tile.shape import Permute
 from .asynchronous import Receive, Release, Slot
 from .roles import consumer_registers
+from .trips import most_trips
 
 #: Registers of a thread that accumulators and operands leave to addresses and exponents.
 _OTHER_REGISTERS = 40
+#: A loop that never runs longer stays as it is: little would overlap, and turned it has its products twice. Of causal
+#: attention with 128 queries and 64 keys, whose second loop is that over the diagonal, it is a quarter of the code.
+SHORT_TRIPS = 3
 
 
 def rotate_loops(function: Function, schedule: Schedule) -> None:
@@ -45,12 +50,17 @@ def rotate_loops(function: Function, schedule: Schedule) -> None:
 
 
 def _rotated(op: Op, readers: dict[Value, list[Op]], schedule: Schedule, replaced: dict[Value, Value]) -> list[Op]:
-    late = _find(op, readers) if isinstance(op, For) else None
+    late = _find(op, readers) if isinstance(op, For) and not _is_short(op) else None
     if late is None or late.registers(32 * schedule.num_warps) > consumer_registers(schedule) - _OTHER_REGISTERS:
         return [op]
     ops = _Rotation(late).run()
     replaced.update(zip(op.results, ops[-1].results, strict=True))
     return ops
+
+
+def _is_short(loop: For) -> bool:
+    trips = most_trips(loop)
+    return trips is not None and trips <= SHORT_TRIPS
 
 
 @dataclass(frozen=True)

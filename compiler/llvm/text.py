@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 #: One operand: its LLVM type and its value.
@@ -95,10 +95,14 @@ class ModuleText:
         return self._strings[data]
 
     def __str__(self) -> str:
+        return self.written(list)
+
+    def written(self, arrange: Callable[[list[str]], list[str]]) -> str:
+        """The module, with the lines of each function as ``arrange`` returns them."""
         structs = [f"{name} = type {written}" for written, name in self.structs.items()]
         lines = [*self.head, *structs, *self.globals.values(), *self.declarations.values()]
         for function in self.functions:
-            lines.extend(function.lines())
+            lines.extend(arrange(list(function.lines())))
         lines.extend(self.tail)
         lines.append("")
         return "\n".join(lines)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...gpu.asynchronous import Wgmma
 from ...gpu.scratch import GpuFunction
 from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
+from ...llvm.hoist import hoist_invariants
 from ...options import Schedule
 from ...target import Target
 from .. import simt
@@ -39,6 +41,8 @@ class PtxProgram:
     shared_bytes: int
     num_warps: int
     recipe: LaunchRecipe
+    #: Nothing in its loops is left to move out, so LLVM may be brief.
+    hoisted: bool = False
 
 
 def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
@@ -50,7 +54,16 @@ def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> 
     state = simt.lower_kernel(function, PtxMachine(target), schedule)
     names = tuple(parameter.name for parameter in function.parameters)
     shared_bytes = function.allocation.total
-    return PtxProgram(str(state.module), function.name, names, shared_bytes, state.warps, function.recipe)
+    hoisted = _is_of_warp_groups(function) and len(state.module.functions) == 1
+    text = state.module.written(hoist_invariants) if hoisted else str(state.module)
+    return PtxProgram(text, function.name, names, shared_bytes, state.warps, function.recipe, hoisted)
+
+
+def _is_of_warp_groups(function: GpuFunction) -> bool:
+    """Whether ``function`` has products of warp groups. The code around them is long and little is to be gained in it:
+    without LLVM's loop passes their loops are as short, and the time to PTX is half. Loops around mma.sync, whose
+    operands come by addresses, were up to a seventh longer."""
+    return any(isinstance(op, Wgmma) for op in function.walk())
 
 
 def machine_for(target: Target) -> Machine:
@@ -63,4 +76,4 @@ def emit_ptx(program: PtxProgram, target: Target, schedule: Schedule) -> str:
 
     The machine is attached while optimising: without it LLVM would run passes that break convergent code.
     """
-    return compile_text(program.llvm, machine_for(target), "assembly", speed=1).decode()
+    return compile_text(program.llvm, machine_for(target), "assembly", speed=1, brief=program.hoisted).decode()

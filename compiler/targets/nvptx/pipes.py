@@ -124,8 +124,16 @@ def reading(state: Lowering, pipe: Value) -> Cursor:
 def leader(state: Lowering) -> str:
     """True in the one thread that speaks for the group of threads that run this code (i1)."""
     if state.in_producer:
-        return state.text.op(f"icmp eq i32 {lane_number(state)}, 0")
+        return state.once("elected", _elected)
     return state.text.op(f"icmp eq i32 {state.thread}, 0")
+
+
+def _elected(state: Lowering) -> str:
+    """True in one thread of each warp, which the assembler knows to be one: what a thread by its number copies is
+    prepared in loops over all lanes, a twelfth of the code of a product. PTX ISA, elect.sync: from sm_90 on, as are
+    producers."""
+    chosen = state.text.call("{i32, i1}", "llvm.nvvm.elect.sync", [("i32", "-1")])
+    return state.text.op(f"extractvalue {{i32, i1}} {chosen}, 1")
 
 
 def group_leader(state: Lowering) -> str:

@@ -149,3 +149,25 @@ def test_memory_is_not_written_under_a_product_that_may_read_it(to_gpu) -> None:
         elif isinstance(op, Await):
             flying = op.pending
         assert op not in converts or not flying
+
+
+@pytest.mark.parametrize(
+    ("bounds", "turned"),
+    [
+        ("N // B * B, N, B", False),
+        ("tl.minimum(first, N) // B * B, tl.minimum(first + 2 * B, N), B", False),
+        ("first, first + 3 * B, B", False),
+        ("tl.multiple_of(first, B), (tl.program_id(0) + 1) * 2 * B, B", False),
+        ("first, first + 4 * B, B", True),
+        ("tl.minimum(first, N) // B * B, N, B", True),
+        ("0, tl.minimum(first + 2 * B, N), B", True),
+        ("first, tl.minimum(N, 2 * first), B", True),
+    ],
+)
+def test_loops_that_cannot_run_long_stay(to_gpu, bounds: str, turned: bool) -> None:
+    """Turned, a loop has its products twice; where it runs three times at most, as over attention's diagonal, hardly
+    anything overlaps."""
+    text = source().replace("0, N, B", bounds)
+    text = text.replace("    sums = tl.zeros", "    first = tl.program_id(0) * 2 * B\n    sums = tl.zeros")
+    function = to_gpu(text, TYPES, {"B": 64, "H": 64}, num_stages=2)
+    assert len([op for op in function.walk() if isinstance(op, Wgmma)]) == (4 if turned else 2)

@@ -73,6 +73,22 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
+def test_producers_copy_by_an_elected_thread(ptx_of) -> None:
+    """All of the warp elects, before it is the producer: another thread each time would wait for copies not its own."""
+    ptx = ptx_of("matmul_f16")
+    (elected,) = re.findall(r"elect\.sync \t%r\d+\|(%p\d+), -1;", ptx)
+    copies = re.findall(r"@(%p\d+) (?:cp\.async\.bulk\.tensor\.2d\.shared|mbarrier\.arrive\.expect_tx)", ptx)
+    assert len(copies) >= 3 and set(copies) == {elected}
+
+
+def test_products_of_warp_groups_pass_llvm_briefly(standard_kernels, ptx_of) -> None:
+    """Turned by LLVM, the loop would have its sums set to zero before its condition and again after it."""
+    assert standard_kernels["matmul_f16"].program("cuda:90a").hoisted
+    assert not standard_kernels["matmul_f16"].program("cuda:80").hoisted
+    zeros = re.findall(r"mov\.b32 \t%r\d+, (?:0f00000000|%r\d+);", ptx_of("matmul_f16"))
+    assert len(zeros) < 200
+
+
 def test_sums_of_a_loop_are_rounded_in_pairs(from_text) -> None:
     text = """
 def k(x_ptr, y_ptr, n, N: tl.constexpr):
