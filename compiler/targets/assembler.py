@@ -39,12 +39,11 @@ def has_ptxas() -> bool:
 
 @cache
 def _installed_ptxas() -> Path | None:
-    name = "ptxas.exe" if sys.platform == "win32" else "ptxas"
     for entry in map(Path, sys.path):
         wheel = entry / "nvidia"
-        if wheel.is_dir() and (found := sorted(wheel.glob(f"**/bin/{name}"))):
+        if wheel.is_dir() and (found := sorted(wheel.glob("**/bin/ptxas"))):
             return found[-1]
-    on_path = shutil.which(name)
+    on_path = shutil.which("ptxas")
     return Path(on_path) if on_path else None
 
 

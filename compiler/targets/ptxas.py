@@ -5,25 +5,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 import weakref
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from types import TracebackType
 
 from ..errors import AssemblerError, OutOfResources, TargetError
 from ..target import Target
 from .assembler import assembler_options, find_ptxas, has_ptxas
 
-#: Unlike "-", a path is opened only once ptxas has built its tables.
-_INPUT = "-" if sys.platform == "win32" else "/dev/stdin"
-
 
 class Ptxas:
     """A ptxas that waits for its input. Leaving its ``with`` block ends it.
+
+    It reads /dev/stdin, because unlike "-" a path is opened only once it has built its tables.
 
     Raises:
         TargetError: there is none.
@@ -32,16 +28,22 @@ class Ptxas:
     def __init__(self, target: Target) -> None:
         self.target = target
         path = find_ptxas()
-        self._folder = Path(tempfile.mkdtemp(prefix="deuteron-"))
-        self._output = self._folder / "kernel.cubin"
-        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options(), _INPUT]
-        self._process = subprocess.Popen(
-            [*command, "-o", str(self._output)],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        # Without a name, so that a process that dies leaves nothing behind; closed when the block is left.
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        number = self._output.fileno()
+        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options(), "/dev/stdin"]
+        try:
+            self._process = subprocess.Popen(
+                [*command, "-o", f"/dev/fd/{number}"],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[number],
+            )
+        except BaseException:
+            self._output.close()
+            raise
         _waiting.add(self._process)
 
     def assemble(self, ptx: str) -> tuple[bytes, str]:
@@ -55,7 +57,8 @@ class Ptxas:
         log = said.decode(errors="replace")
         if self._process.returncode:
             raise _error(log, self.target)
-        return self._output.read_bytes(), log
+        self._output.seek(0)
+        return self._output.read(), log
 
     def __enter__(self) -> Ptxas:
         return self
@@ -65,7 +68,7 @@ class Ptxas:
     ) -> None:
         self._process.kill()  # does nothing to one that has ended
         self._process.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._output.close()
 
 
 def begin_assembling(target: Target) -> AbstractContextManager[Ptxas | None]:
@@ -86,8 +89,7 @@ def _let_go() -> None:
             process.stdin.close()
 
 
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_let_go)
 
 
 def _error(log: str, target: Target) -> AssemblerError | OutOfResources:

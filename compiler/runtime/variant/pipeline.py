@@ -206,12 +206,17 @@ def _build_cuda(
     if stop_after == "ptx":
         return
     try:
-        with work.timed("cubin"):
-            cubin = nvptx.assemble(ptx, variant.target, variant.schedule, assembler)
+        _assemble(work, ptx, assembler)
     except TargetError:
         if stop_after is not None:
-            raise
-        return  # PTX is as far as a machine without an assembler gets
+            raise  # else PTX is as far as a machine without an assembler gets
+
+
+def _assemble(work: Build, ptx: str, assembler: Ptxas | None) -> None:
+    from ...targets import nvptx  # lazy: loads LLVM
+
+    with work.timed("cubin"):
+        cubin = nvptx.assemble(ptx, work.variant.target, work.variant.schedule, assembler)
     work.artifacts["cubin"] = cubin.image
     work.facts |= {
         "registers": cubin.registers,
