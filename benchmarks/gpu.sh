@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then rows,
 # products and attention against Triton and torch's libraries, compile times and autotuning against Triton, the profiler
-# against Proton, and the main job on cuda:0. Each step has its own time-out, so that a kernel that hangs costs minutes,
+# against Proton, the main job on cuda:0, and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes,
 # not the machine. STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table
 # comes last.
 set -u
@@ -42,6 +42,27 @@ step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
+sanitize() { # every example under both tools; prints a line each, the findings of those that fail, and counts them
+    local example tool found=0
+    for example in matmul split_k attention softmax layer_norm rms_norm; do
+        for tool in memcheck racecheck; do
+            if "$SANITIZER" --tool $tool --error-exitcode 9 "$PYTHON" examples/$example.py --device cuda:0 >"$OUT/sanitizer.tmp" 2>&1; then
+                echo "$example $tool: clean"
+            else
+                grep '^=' "$OUT/sanitizer.tmp" | head -n 20
+                echo "$example $tool: failed"
+                found=$((found + 1))
+            fi
+        done
+    done
+    rm -f "$OUT/sanitizer.tmp"
+    echo "$found of 12 failed"
+    [ $found -eq 0 ]
+}
+SANITIZER=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+export -f sanitize
+export SANITIZER PYTHON OUT
+[ -z "$SANITIZER" ] || step sanitize 120 bash -c sanitize
 
 for name in ${STEPS:-}; do
     case " $ran " in *" $name "*) ;; *) echo "there is no step $name"; failed=1 ;; esac
