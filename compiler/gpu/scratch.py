@@ -80,26 +80,56 @@ def allocate(function: Function, target: Target) -> Allocation:
     """Place all shared memory of ``function``; raises OutOfResources when it does not fit ``target``."""
     used, lifetimes, taken = uses(function), Lifetimes(function), TakenBytes()
     places = _lasting(function, lifetimes, taken)
-    needs = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
+    sizes = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
+    scratch = _Scratch(sizes, lifetimes, taken)
+    places |= _pipes(function, lifetimes, taken, scratch.end_on_rings())
+    places |= scratch.places(target)
+    return Allocation(places, max([scratch.floor, *(found.end for found in places.values())]))
 
-    def place(op: Op, first: int = 0) -> ByteRange:
-        return taken.lowest(needs[op], lifetimes.during(op), ALIGNMENT, first)
 
-    # Large scratch may lie on rings and reach beyond them: what is needed all the time would be in its way there.
-    reach = [found.end for op in needs if (found := place(op)).start < taken.end]
-    places |= _pipes(function, lifetimes, taken, max([taken.end, *reach]))
-    lowest = {op: place(op) for op in needs}
-    first = cursor = -(-taken.end // ALIGNMENT) * ALIGNMENT
-    least = max([first, *(found.end for found in lowest.values())])
-    if least > target.shared_bytes:
-        raise OutOfResources("shared memory", least, target.shared_bytes)
-    behind = max((size for op, size in needs.items() if lowest[op].start >= first), default=0)
-    limit = min(max(least, first + max(SMALL_BYTES, min(2 * behind, ROTATION_BYTES))), target.shared_bytes)
-    for op in needs:
-        following = place(op, cursor)
-        places[op] = following if following.end <= limit else lowest[op]
-        cursor = places[op].end
-    return Allocation(places, max([first, *(found.end for found in places.values())]))
+class _Scratch:
+    """The scratch of operations, each of which needs it only while it runs.
+
+    Scratch that follows other scratch in the same place needs a barrier before it, so it goes round in a part of memory
+    that is larger than it has to be, as far as that costs no other program its place on the processor.
+    """
+
+    def __init__(self, sizes: dict[Op, int], lifetimes: Lifetimes, taken: TakenBytes) -> None:
+        self._sizes = sizes
+        self._lifetimes = lifetimes
+        self._taken = taken
+
+    @property
+    def floor(self) -> int:
+        """Behind all that lasts."""
+        return -(-self._taken.end // ALIGNMENT) * ALIGNMENT
+
+    def end_on_rings(self) -> int:
+        """Behind all that lasts and the scratch that begins among it: large scratch may lie on rings and reach beyond
+        them, where things that are needed all the time would be in its way."""
+        end = self._taken.end
+        return max([end, *(place.end for op in self._sizes if (place := self._from(op)).start < end)])
+
+    def places(self, target: Target) -> dict[Op, ByteRange]:
+        """A place for each; raises OutOfResources."""
+        lowest = {op: self._from(op) for op in self._sizes}
+        least = max([self.floor, *(place.end for place in lowest.values())])
+        if least > target.shared_bytes:
+            raise OutOfResources("shared memory", least, target.shared_bytes)
+        behind = max((size for op, size in self._sizes.items() if lowest[op].start >= self.floor), default=0)
+        room = max(SMALL_BYTES, min(2 * behind, ROTATION_BYTES))
+        limit = min(max(least, self.floor + room), target.shared_bytes)
+        made: dict[Op, ByteRange] = {}
+        cursor = self.floor
+        for op in self._sizes:
+            next_one = self._from(op, cursor)
+            made[op] = next_one if next_one.end <= limit else lowest[op]
+            cursor = made[op].end
+        return made
+
+    def _from(self, op: Op, first: int = 0) -> ByteRange:
+        """The lowest place of ``op`` from byte ``first`` on."""
+        return self._taken.lowest(self._sizes[op], self._lifetimes.during(op), ALIGNMENT, first)
 
 
 def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dict[Op, ByteRange]:
