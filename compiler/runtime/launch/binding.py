@@ -128,7 +128,7 @@ def make_binder(
     launch would do, to be repeated.
 
     ``namespace`` gives what the text refers to: ``readers``, ``variants``, ``prepare``, ``explain``, ``refresh``,
-    ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``.
+    ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
     scope |= {"_d_missing": MISSING, "_d_constant": constant_key, "_d_error": LaunchError}
@@ -159,7 +159,12 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     meta = ", ".join(f"{n!r}: {n}" for n in names)
     before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{positional}, **{keywords})"]
     given = f"(_d_grid, {_tuple(values)}, {everything})"
-    last = [f"    return _d_run{given}"]
+    last = [
+        "    _d_direct = _d_run.direct",
+        "    if _d_direct is None or _d_installed.hooks:",
+        f"        return _d_run{given}",
+        f"    return _d_direct({', '.join(['_d_grid', *values])})",
+    ]
     bound = [f"    return _d_run.bound{given}, {positional}, {keywords}"]
     return "\n".join(
         [

@@ -23,6 +23,7 @@ from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dty
 from .bound import Relaunch
 from .compiled import CompiledKernel
 from .grid import Grid, GridFunction
+from .hooks import installed
 from .kernel import Kernel, Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
@@ -235,6 +236,7 @@ class JITFunction(Kernel):
             "watched": self._watched,
             "check_watched": self._check_watched,
             "before": self.pre_run_hooks,
+            "installed": installed,
         }
         return make_binder(self.__name__, self.parameters, namespace, ending)
 
