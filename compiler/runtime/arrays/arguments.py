@@ -51,6 +51,13 @@ def _read_constant(value: object) -> Reading:
     return constant_key(value), value
 
 
+def _read_none(value: None) -> Reading:
+    return _NONE
+
+
+_NONE: Reading = constant_key(None), None
+
+
 def _read_tuple(value: tuple[object, ...]) -> Reading:
     readings = [readers[item.__class__](item) for item in value]
     return tuple([key for key, _ in readings]), tuple([read for _, read in readings])
@@ -235,12 +242,15 @@ def reading_text(argument: str, key: str, home: str, value: str) -> list[str]:
         f"    if {argument}.__class__ is int and {argument} > 1 and {argument} < 0x40000000:",
         f"        {value} = {argument}",
         f"        {key} = 'i32' if {value} & 15 else 'i32:16'",
+        f"    elif {argument}.__class__ is float:",
+        f"        {value} = {argument}",
+        f"        {key} = 'f32'",
         "    else:",
         f"        {key}, {value} = _d_readers[{argument}.__class__]({argument})",
     ]
 
 
-readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(None): _read_constant})
+readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(None): _read_none})
 
 
 def describe(value: object) -> str:

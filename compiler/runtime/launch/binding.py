@@ -16,7 +16,7 @@ from ...ir.types import SCALARS
 from ...signature import leaves
 from ..arrays.arguments import Key, reading_text
 from ..arrays.dtypes import canonical_dtype
-from ..variant.constants import constant_key
+from ..variant.constants import launch_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def make_binder(
     ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
-    scope |= {"_d_missing": MISSING, "_d_constant": constant_key, "_d_error": LaunchError}
+    scope |= {"_d_missing": MISSING, "_d_constant": launch_key, "_d_error": LaunchError}
     for i, parameter in enumerate(parameters):
         scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
         scope[f"_d_change{i}"] = KeyChange(parameter)
