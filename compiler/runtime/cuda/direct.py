@@ -33,7 +33,7 @@ _FILL = """\
         pack = new_pack()
     try:
         pack_into(pack.buffer, 0, {sizes}, block, stream, attributes, {values})
-    except struct_error as problem:
+    except misfits as problem:
         refuse(problem)
 """
 _START = """\

@@ -122,7 +122,7 @@ class LoadedOnCuda:
         return {
             "name": self._name,
             "pack_into": self._struct.pack_into,
-            "struct_error": struct.error,
+            "misfits": (struct.error, OverflowError),  # the latter for floats
             "packs": self._packs,
             "new_pack": lambda: ArgumentPack(size, offsets),
             "block": block_bytes(recipe.threads, self._shared),
@@ -188,7 +188,7 @@ class LoadedOnCuda:
 
         return launch
 
-    def _refuse(self, problem: struct.error) -> None:
+    def _refuse(self, problem: Exception) -> None:
         raise LaunchError(f"{self._name}: an argument does not fit its type: {problem}") from problem
 
     def _refuse_grid(self, grid: GridShape) -> None:
