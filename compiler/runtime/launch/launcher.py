@@ -189,7 +189,10 @@ class GuardedLauncher:
         found = self._others.get(broken)
         if found is None:
             found = self._others[broken] = make_launcher(self._kernel, self._launch.without(broken))
-        return found.chosen(values)
+        launcher = found.chosen(values)
+        if self.direct is None and launcher.direct is not None:
+            self.direct = self._otherwise  # until arguments fit
+        return launcher
 
     def _otherwise(self, grid: object, *values: Any) -> object:
         direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
