@@ -63,6 +63,7 @@ class FakeDriver:
     calls: list[str] = field(default_factory=list)
     launches: list[Launched] = field(default_factory=list)
     encoded: list[Encoded] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)  # devices, as launches made their contexts current
     code: int = 0  # what cuTensorMapEncodeTiled returns
     stream: int = 0  # the current one
     handle: int = 0x10000
@@ -73,7 +74,7 @@ class FakeDriver:
         monkeypatch.setattr(cuda, "library", lambda: self)
         monkeypatch.setattr(cuda, "call", self.call)
         monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
-        monkeypatch.setattr(cuda, "primary_context", lambda index: "context")
+        monkeypatch.setattr(cuda, "primary_context", lambda index: 0x700 + index)
         monkeypatch.setattr(cuda.streams, "current", lambda index: self.stream)
         monkeypatch.setattr(cuda_device, "_free", lambda index, address: None)  # arrays may outlive the test
         monkeypatch.setitem(devices._known, "cuda:0", device)
@@ -83,6 +84,11 @@ class FakeDriver:
         self.calls.append(name)
         self.handle += 0x1000
         return self.handle
+
+    def cuCtxSetCurrent(self, context: Any) -> int:  # noqa: N802
+        self.calls.append("cuCtxSetCurrent")
+        self.contexts.append(_address(context) - 0x700)
+        return 0
 
     def cuLaunchKernelEx(self, config: Any, function: Any, arguments: Any, extra: Any) -> int:  # noqa: N802
         self.calls.append("cuLaunchKernelEx")

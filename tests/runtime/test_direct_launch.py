@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_driver import FakeDriver, give_recipes
+from fake_driver import FakeDriver, FakeGpu, give_recipes
 from fake_torch import Tensor
 
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.cuda import driver as cuda
 
 
@@ -190,11 +191,21 @@ def test_what_the_driver_refuses_is_raised_and_later_launches_go_on(
 
 def test_with_several_gpus_the_context_is_made_current(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.install(monkeypatch, gpus=2)
+    monkeypatch.setitem(devices._known, "cuda:1", FakeGpu(1))
     kernel = deuteron.JITFunction(scale)
-    kernel[(1,)](Tensor(), 40, 2.0)
-    driver.calls.clear()
-    kernel[(1,)](Tensor(), 40, 2.0)
-    assert driver.calls == ["cuCtxSetCurrent", "cuLaunchKernelEx"]
+    for _ in range(2):
+        driver.calls.clear()
+        driver.contexts.clear()
+        for device in (0, 1, 1, 0):
+            kernel[(1,)](Tensor(device=device), 40, 2.0)
+    assert driver.calls == ["cuCtxSetCurrent", "cuLaunchKernelEx"] * 4
+    assert driver.contexts == [0, 1, 1, 0]
+    launches = len(driver.launches)
+    monkeypatch.setattr(cuda, "_describe", lambda code: f"error {code}")
+    monkeypatch.setattr(driver, "cuCtxSetCurrent", lambda context: 999)
+    with pytest.raises(DeviceError, match="launching scale"):
+        deuteron.JITFunction(scale)[(1,)](Tensor(), 40, 2.0)
+    assert len(driver.launches) == launches
 
 
 def test_hooks_come_and_go_between_launches(

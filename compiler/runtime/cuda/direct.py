@@ -78,10 +78,7 @@ def direct_function(
     if guards:
         given = ", ".join(["grid", *values])
         lines.append(f"    if not ({condition(guards, places)}):\n        return otherwise({given})\n")
-    lines += [_GRID, "    stream = streams.current(index)\n", *steps]
-    if scope["several_gpus"]:
-        lines.append("    make_current(index)\n")
-    lines.append(_START)
+    lines += [_GRID, "    stream = streams.current(index)\n", *steps, _START]
     return _function("direct", ("grid", *values), lines, scope)
 
 

@@ -12,6 +12,7 @@ on the host and copied, as all parameters are, when the driver reads the launch.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -109,9 +110,9 @@ class LoadedOnCuda:
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self._shared,
             )
-        self._launch = lib.cuLaunchKernelEx
+        several_gpus = cuda.cuda_device_count() > 1
+        self._launch = _in_context(lib, device.index) if several_gpus else lib.cuLaunchKernelEx
         self._handle = address_argument(self._function)
-        self._check_context = cuda.cuda_device_count() > 1
         self._scope = self._names()
         places = {name: f"a{i}" for i, name in enumerate(types)}
         self._filled = fill_function(list(places.values()), self._steps(places), self._scope)
@@ -134,8 +135,6 @@ class LoadedOnCuda:
             "grid_of": grid_of,
             "streams": cuda.streams,
             "index": self.device.index,
-            "several_gpus": self._check_context,
-            "make_current": cuda.make_current,
             "start": self._launch,
             "handle": self._handle,
             "refuse": self._refuse,
@@ -152,8 +151,6 @@ class LoadedOnCuda:
         Raises LaunchError where a value does not fit its type, and what driver.raise_error makes of the driver's code.
         """
         pack = self._filled(*grid, self.stream(stream), *values)
-        if self._check_context:
-            cuda.make_current(self.device.index)
         code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
             self._retry(code, grid, pack)
@@ -168,7 +165,7 @@ class LoadedOnCuda:
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values; a stream's launches share memory that is filled once."""
-        index, start, handle, check_context = self.device.index, self._launch, self._handle, self._check_context
+        index, start, handle = self.device.index, self._launch, self._handle
         streams, filled = cuda.streams, self._filled
         packs: dict[int, ArgumentPack] = {}
 
@@ -180,8 +177,6 @@ class LoadedOnCuda:
                 if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
                     packs.clear()
                 pack = packs[stream] = filled(*grid, stream, *values)
-            if check_context:
-                cuda.make_current(index)
             code = start(pack.config, handle, pack.arguments, None)
             if code:
                 self._retry(code, grid, pack)
@@ -213,6 +208,18 @@ class LoadedOnCuda:
     def stream(self, stream: int | None) -> int:
         """``stream``, or the current one for None."""
         return cuda.streams.current(self.device.index) if stream is None else stream
+
+
+def _in_context(lib: ctypes.CDLL, index: int) -> Callable[..., int]:
+    """cuLaunchKernelEx where another device's context may be the current one. It is changed as the launch is called,
+    without what make_current looks up and makes at every call."""
+    enter, launch = lib.cuCtxSetCurrent, lib.cuLaunchKernelEx
+    context = address_argument(int(cuda.primary_context(index)))  # type: ignore[call-overload]
+
+    def start(*arguments: object) -> int:
+        return enter(context) or launch(*arguments)  # type: ignore[no-any-return]
+
+    return start
 
 
 def _programs_at_once(recipe: LaunchRecipe, device: CudaDevice) -> int:
