@@ -234,19 +234,20 @@ def reading_text(argument: str, key: str, home: str, value: str) -> list[str]:
     to ``_d_tensors`` and ``_d_readers``.
     """
     return [
-        f"if {argument}.__class__ in _d_tensors and not ({value} := {argument}.data_ptr()) & 15:",
+        f"_d_class = {argument}.__class__",
+        f"if _d_class in _d_tensors and not ({value} := {argument}.data_ptr()) & 15:",
         f"    {key} = {argument}.dtype",
         f"    {home} = {argument}.get_device()",
         "else:",
         f"    {home} = None",
-        f"    if {argument}.__class__ is int and {argument} > 1 and {argument} < 0x40000000:",
+        f"    if _d_class is int and {argument} > 1 and {argument} < 0x40000000:",
         f"        {value} = {argument}",
         f"        {key} = 'i32' if {value} & 15 else 'i32:16'",
-        f"    elif {argument}.__class__ is float:",
+        "    elif _d_class is float:",
         f"        {value} = {argument}",
         f"        {key} = 'f32'",
         "    else:",
-        f"        {key}, {value} = _d_readers[{argument}.__class__]({argument})",
+        f"        {key}, {value} = _d_readers[_d_class]({argument})",
     ]
 
 

@@ -13,6 +13,7 @@ on the host and copied, as all parameters are, when the driver reads the launch.
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -91,6 +92,7 @@ class LoadedOnCuda:
         recipe, types = kernel.metadata.recipe, kernel.signature
         self.device = device
         self._name = kernel.name
+        self._types = types
         self._recipe = recipe
         self._shared = kernel.shared
         self._struct, self._offsets = packing(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
@@ -114,14 +116,16 @@ class LoadedOnCuda:
         self._launch = _in_context(lib, device.index) if several_gpus else lib.cuLaunchKernelEx
         self._handle = address_argument(self._function)
         self._scope = self._names()
-        places = {name: f"a{i}" for i, name in enumerate(types)}
-        self._filled = fill_function(list(places.values()), self._steps(places), self._scope)
+
+    @functools.cached_property
+    def _filled(self) -> Direct:
+        places = {name: f"a{i}" for i, name in enumerate(self._types)}
+        return fill_function(list(places.values()), self._steps(places), self._scope)
 
     def _names(self) -> dict[str, object]:
         """What the texts of :mod:`.direct` refer to."""
         size, offsets, recipe = self._struct.size, self._offsets, self._recipe
         return {
-            "name": self._name,
             "pack_into": self._struct.pack_into,
             "misfits": (struct.error, OverflowError),  # the latter for floats
             "packs": self._packs,

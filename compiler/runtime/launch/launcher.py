@@ -49,25 +49,26 @@ def make_launcher(kernel: Kernel, launch: Launch) -> Launcher | GuardedLauncher:
 
 class Launcher:
     """Launches one variant on one device. Called with the grid, the machine values of all parameters that are not
-    ``tl.constexpr``, and the arguments as the user gave them."""
+    ``tl.constexpr``, and the arguments as the user gave them. Only ``direct`` checks ``guards``."""
 
     __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata")
 
-    def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        compiled: CompiledKernel,
+        guards: Sequence[Guard] = (),
+        otherwise: Direct | None = None,
+    ) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
         self._pick = _spreader(launch) or _picker([path[0] for path in launch.passed], len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
-        self.direct = self.checking((), kernel, launch, None)
-
-    def checking(
-        self, guards: Sequence[Guard], kernel: Kernel, launch: Launch, otherwise: Direct | None
-    ) -> Direct | None:
-        """A launch in one function, if there is one, that leaves values that break a guard to ``otherwise``."""
         count = len(kernel.run_time_names)
-        return self._loaded.direct(self._kernel, count, places_of(launch), guards, otherwise)
+        self.direct = self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
 
     def chosen(self, values: tuple[Any, ...]) -> Launcher:
         """The launcher for these values: this one."""
@@ -181,10 +182,9 @@ class GuardedLauncher:
         broken = self._guards.broken(values)
         if not broken:
             if self._fitting is None:
-                fitting = Launcher(self._kernel, self._launch, self._compiled)
                 guards = self._compiled.metadata.recipe.guards
-                self.direct = fitting.checking(guards, self._kernel, self._launch, self._otherwise)
-                self._fitting = fitting
+                self._fitting = Launcher(self._kernel, self._launch, self._compiled, guards, self._otherwise)
+                self.direct = self._fitting.direct
             return self._fitting
         found = self._others.get(broken)
         if found is None:
