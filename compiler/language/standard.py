@@ -17,6 +17,8 @@ from .tensor import Operand, tensor
 @builtin
 def cdiv(x: Operand, div: Operand) -> object:
     """x / div rounded up, for non-negative integers; of two Python numbers a Python int, known at compile time."""
+    if type(x) is int and type(div) is int:
+        return -(x // -div)
     if isinstance(x, tensor) or isinstance(div, tensor):
         return (x + (div - 1)) // div  # type: ignore[operator]
     return -(int(x) // -int(div))

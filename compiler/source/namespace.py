@@ -90,6 +90,10 @@ class LiveNamespace:
                 raise KeyError(attribute) from None
         return value
 
+    def globals_with(self, name: str) -> dict[str, object] | None:
+        """The dictionary in which ``name`` is looked up; None for a path, and for variables of enclosing functions."""
+        return None if "." in name or name in self.function.__code__.co_freevars else self.function.__globals__
+
     def _global(self, name: str) -> object:
         code = self.function.__code__
         if name in code.co_freevars and self.function.__closure__:

@@ -45,6 +45,9 @@ class FakeLoaded:
     def bound(self, grid: tuple[int, int, int], values: tuple[Any, ...]) -> Any:
         return lambda stream: self.launch(grid, values, stream)
 
+    def direct(self, *how: Any) -> None:
+        return None
+
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: Any) -> None:
         event.start_ns, event.end_ns = 1, 2
         self.launch(event.grid, values, stream)

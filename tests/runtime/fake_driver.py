@@ -63,6 +63,7 @@ class FakeDriver:
     calls: list[str] = field(default_factory=list)
     launches: list[Launched] = field(default_factory=list)
     encoded: list[Encoded] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)  # devices, as launches made their contexts current
     code: int = 0  # what cuTensorMapEncodeTiled returns
     stream: int = 0  # the current one
     handle: int = 0x10000
@@ -73,8 +74,8 @@ class FakeDriver:
         monkeypatch.setattr(cuda, "library", lambda: self)
         monkeypatch.setattr(cuda, "call", self.call)
         monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
-        monkeypatch.setattr(cuda, "primary_context", lambda index: "context")
-        monkeypatch.setattr(cuda, "current_stream", lambda index: self.stream)
+        monkeypatch.setattr(cuda, "primary_context", lambda index: 0x700 + index)
+        monkeypatch.setattr(cuda.streams, "current", lambda index: self.stream)
         monkeypatch.setattr(cuda_device, "_free", lambda index, address: None)  # arrays may outlive the test
         monkeypatch.setitem(devices._known, "cuda:0", device)
         return device
@@ -84,19 +85,24 @@ class FakeDriver:
         self.handle += 0x1000
         return self.handle
 
+    def cuCtxSetCurrent(self, context: Any) -> int:  # noqa: N802
+        self.calls.append("cuCtxSetCurrent")
+        self.contexts.append(_address(context) - 0x700)
+        return 0
+
     def cuLaunchKernelEx(self, config: Any, function: Any, arguments: Any, extra: Any) -> int:  # noqa: N802
         self.calls.append("cuLaunchKernelEx")
-        *sizes, stream, attributes, count = struct.unpack("7I4xQQI4x", ctypes.string_at(config.value, 56))
+        *sizes, stream, attributes, count = struct.unpack("7I4xQQI4x", ctypes.string_at(_address(config), 56))
         assert count in (0, 1)
         cluster = None
         if count:
             kind, *cluster = struct.unpack("I4x3I52x", ctypes.string_at(attributes, 72))
             assert kind == 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        pointers = (ctypes.c_void_p * max(len(self.sizes), 1)).from_address(arguments.value)
+        pointers = (ctypes.c_void_p * max(len(self.sizes), 1)).from_address(_address(arguments))
         read = [ctypes.string_at(p, n) for p, n in zip(pointers, self.sizes, strict=False)]
         for pointer, size in zip(pointers, self.sizes, strict=False):
             assert pointer % (64 if size == 128 else size) == 0
-        made = Launched(tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], stream, None, arguments.value, read)
+        made = Launched(tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], stream, None, _address(arguments), read)
         made.cluster = tuple(cluster) if cluster else None
         self.launches.append(made)
         return 0
@@ -149,6 +155,11 @@ class FakeCode:
 
     def code(self) -> bytes:
         return b""
+
+
+def _address(argument: Any) -> int:
+    """What C gets for an argument made by ctypes.byref."""
+    return ctypes.cast(argument, ctypes.c_void_p).value or 0
 
 
 Recipe = Callable[[frozenset[Any]], LaunchRecipe]

@@ -94,7 +94,7 @@ def test_descriptors_are_made_once_for_the_same_values(driver: FakeDriver) -> No
     assert given[0] == given[1] == given[3] != given[2]
     for m in range(2000):
         kernel.launch((1, 1, 1), (X, Y, m + 1, 40, 64), None)
-    assert kernel._descriptors is not None and len(kernel._descriptors) <= descriptors._KEPT
+    assert kernel._maps is not None and len(kernel._maps) <= descriptors._KEPT
 
 
 def test_sizes_are_clamped_to_what_a_descriptor_can_say(driver: FakeDriver) -> None:

@@ -16,7 +16,7 @@ import deuteron
 import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
-from deuteron.compiler.runtime.cuda.packing import bf16_bits, packing
+from deuteron.compiler.runtime.cuda.packing import attribute_bytes, bf16_bits, block_bytes, packing
 from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
 
@@ -119,9 +119,9 @@ def test_packing_follows_the_abi() -> None:
     start = ctypes.sizeof(LaunchConfig)
     assert [o - start for o in offsets] == [0, 8, 16, 24, 32, 34, 36, 40]
     values = (-1, 2**63, -5, 2**64 - 1, True, 1.5, 0x3F80, 2.5)
-    raw = packer.pack(9, 8, 7, 6, 5, 4, 3, 2**40, 0, 0, *values)
+    raw = packer.pack(9, 8, 7, block_bytes(6, 3), 2**40, attribute_bytes(None), *values)
     config = LaunchConfig.from_buffer_copy(raw)
-    assert [getattr(config, f"size{i}") for i in range(7)] == [9, 8, 7, 6, 5, 4, 3]
+    assert [getattr(config, f"size{i}") for i in range(7)] == [9, 8, 7, 6, 1, 1, 3]
     assert (config.stream, config.attributes, config.count) == (2**40, None, 0)
     raw = raw[start:]
     assert len(raw) == 48

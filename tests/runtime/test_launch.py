@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -169,6 +170,29 @@ def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: py
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(4))
     with pytest.raises(LaunchError, match="global 'SCALE', which kernel uses, was .*3.* is .*4"):
         kernel[(1,)](x, x, 5, 64)
+
+
+def test_changed_variables_of_enclosing_functions_and_modules_are_refused(
+    recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    width = tl.constexpr(3)
+
+    @deuteron.jit
+    def local(x):
+        tl.store(x, width + sizes.HEIGHT)
+
+    sizes = types.ModuleType("sizes")
+    sizes.HEIGHT = tl.constexpr(5)  # type: ignore[attr-defined]
+    local[(1,)](x)
+    width = tl.constexpr(3)
+    local[(1,)](x)
+    width = tl.constexpr(4)
+    with pytest.raises(LaunchError, match="global 'width', which local uses"):
+        local[(1,)](x)
+    width = tl.constexpr(3)
+    monkeypatch.setattr(sizes, "HEIGHT", tl.constexpr(6))
+    with pytest.raises(LaunchError, match="global 'sizes.HEIGHT', which local uses"):
+        local[(1,)](x)
 
 
 def test_scoped_knobs_reach_the_schedule(recorder: Any, x: np.ndarray) -> None:

@@ -51,6 +51,13 @@ def _read_constant(value: object) -> Reading:
     return constant_key(value), value
 
 
+def _read_none(value: None) -> Reading:
+    return _NONE
+
+
+_NONE: Reading = constant_key(None), None
+
+
 def _read_tuple(value: tuple[object, ...]) -> Reading:
     readings = [readers[item.__class__](item) for item in value]
     return tuple([key for key, _ in readings]), tuple([read for _, read in readings])
@@ -79,18 +86,22 @@ def pointer_reading(keys: PointerKeys, dtype: object, address: int) -> Reading:
 #: Where our own array types are defined: the rooms beside this one.
 _RUNTIME = __name__.rpartition(".arrays.")[0] + "."
 
+
+class DevicePointers(dict[int, PointerKeys]):
+    """Index of a GPU, or -1 for the host -> the keys of pointers there."""
+
+    def __missing__(self, device_index: int) -> PointerKeys:
+        if device_index < 0:
+            return self[-1]
+        made = self[device_index] = PointerKeys(suffix=f"@cuda:{device_index}")
+        return made
+
+
 _HOST = PointerKeys()
 _HOST_CONST = PointerKeys("*const ")
-_GPU: dict[int, PointerKeys] = {}
-
-
-def pointer_keys(device_index: int) -> PointerKeys:
-    """The keys of pointers on a device; -1 is the host."""
-    if device_index < 0:
-        return _HOST
-    if device_index not in _GPU:
-        _GPU[device_index] = PointerKeys(suffix=f"@cuda:{device_index}")
-    return _GPU[device_index]
+pointers = DevicePointers({-1: _HOST})
+#: torch's class of tensors and its subclasses, of those seen so far: what :func:`_read_torch` reads.
+tensor_classes: set[type] = set()
 
 
 def pointee(key: str) -> str:
@@ -117,7 +128,7 @@ def _read_host_array(array: Any) -> Reading:
 
 def _read_cuda_array(array: Any) -> Reading:
     address = array.address
-    return pointer_keys(array.device.index)[array.dtype][1 if address & 15 == 0 else 0], address
+    return pointers[array.device.index][array.dtype][1 if address & 15 == 0 else 0], address
 
 
 def _read_reinterpreted(array: Any) -> Reading:
@@ -127,9 +138,7 @@ def _read_reinterpreted(array: Any) -> Reading:
 
 def _read_torch(tensor: Any) -> Reading:
     address = tensor.data_ptr()
-    index = tensor.get_device()
-    keys = _HOST if index < 0 else _GPU.get(index) or pointer_keys(index)
-    return keys[tensor.dtype][1 if address & 15 == 0 else 0], address
+    return pointer_reading(pointers[tensor.get_device()], tensor.dtype, address)
 
 
 def _read_descriptor(descriptor: TensorDescriptor) -> Reading:
@@ -154,7 +163,7 @@ def _read_foreign(value: Any) -> Reading:
             hint=f"arrays are recognised by {readable_protocols()}; several arguments in one are a tuple",
         )
     dtype, address, device_index = found
-    return pointer_reading(pointer_keys(device_index), dtype, address)
+    return pointer_reading(pointers[device_index], dtype, address)
 
 
 def _read_ctypes_scalar(value: Any) -> Reading:
@@ -197,6 +206,7 @@ class Readers(dict[type, Reader]):
         if "numpy.generic" in names:
             return _read_numpy_scalar
         if "torch.Tensor" in names:
+            tensor_classes.add(kind)
             return _read_torch
         if issubclass(kind, bool | int | float):  # subclasses such as IntEnum
             plain = next(t for t in (bool, int, float) if issubclass(kind, t))
@@ -215,7 +225,33 @@ class Readers(dict[type, Reader]):
         return _read_foreign
 
 
-readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(None): _read_constant})
+def reading_text(argument: str, key: str, home: str, value: str) -> list[str]:
+    """Lines that read a variable into three others: its value, and two of which both together tell types apart.
+
+    What launches pass most is read in place. Of an aligned tensor ``key`` and ``home`` are its dtype and device, of
+    which the text that its reader makes would take two look-ups; of anything else they are its reader's key and None.
+    A tensor takes 0.25 us, of which torch takes 0.19, instead of 0.4 us, a number 0.06 instead of 0.12. The lines refer
+    to ``_d_tensors`` and ``_d_readers``.
+    """
+    return [
+        f"_d_class = {argument}.__class__",
+        f"if _d_class in _d_tensors and not ({value} := {argument}.data_ptr()) & 15:",
+        f"    {key} = {argument}.dtype",
+        f"    {home} = {argument}.get_device()",
+        "else:",
+        f"    {home} = None",
+        f"    if _d_class is int and {argument} > 1 and {argument} < 0x40000000:",
+        f"        {value} = {argument}",
+        f"        {key} = 'i32' if {value} & 15 else 'i32:16'",
+        "    elif _d_class is float:",
+        f"        {value} = {argument}",
+        f"        {key} = 'f32'",
+        "    else:",
+        f"        {key}, {value} = _d_readers[_d_class]({argument})",
+    ]
+
+
+readers = Readers({int: read_int, bool: _read_bool, float: _read_float, type(None): _read_none})
 
 
 def describe(value: object) -> str:

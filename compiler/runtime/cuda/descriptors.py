@@ -47,15 +47,13 @@ _KEPT = 512
 
 
 class EncodedMaps(dict[Values, tuple[bytes, ...]]):
-    """The descriptors of one kernel, by the launch values that they depend on (:attr:`key` picks them)."""
+    """The descriptors of one kernel, by the launch values that they depend on: those called :attr:`needed`."""
 
     def __init__(self, kernel: str, maps: Sequence[TensorMap], names: Sequence[str]) -> None:
         super().__init__()
         used = {m.base for m in maps}.union(*(parameters_of(e) for m in maps for e in (*m.sizes, *m.strides)))
-        needed = [name for name in names if name in used]
-        #: From a launch's values to those that descriptors depend on.
-        self.key = evaluator(needed, names)
-        self._makers = [_Maker(kernel, tensor_map, needed) for tensor_map in maps]
+        self.needed = [name for name in names if name in used]
+        self._makers = [_Maker(kernel, tensor_map, self.needed) for tensor_map in maps]
         for name in used:
             evaluator([name], names)  # says which one is missing
 

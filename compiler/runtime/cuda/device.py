@@ -187,7 +187,7 @@ class CudaDevice(Device):
 
     def stream(self) -> int:
         """The stream that launches use now."""
-        return cuda.current_stream(self.index)
+        return cuda.streams.current(self.index)
 
     def array(self, source: np.ndarray) -> CudaArray:
         """A copy of ``source``; waits for the device. Raises LaunchError for a dtype that kernels do not have."""

@@ -157,17 +157,23 @@ def make_current(index: int) -> None:
     call("cuCtxSetCurrent", primary_context(index))
 
 
-def current_stream(index: int) -> int:
-    """The stream to launch on: torch's current one once a program uses torch on the GPU, else the default one."""
-    global _torch_stream
-    if _torch_stream is None:
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_initialized():
-            return 0
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        _torch_stream = raw or (lambda i: int(torch.cuda.current_stream(i).cuda_stream))
-    return _torch_stream(index)
+class _Streams:
+    """``current(device index)`` is the stream to launch on: torch's current one once a program uses torch on the GPU,
+    else the default one. It is looked up at every launch, and is torch's own function as soon as there is one."""
+
+    __slots__ = ("current",)
+
+    def __init__(self) -> None:
+        self.current: Callable[[int], int] = _default_or_torch
 
 
-#: Kept once torch uses the GPU, because looking for it costs as much as asking it.
-_torch_stream: Callable[[int], int] | None = None
+def _default_or_torch(index: int) -> int:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    streams.current = raw or (lambda i: int(torch.cuda.current_stream(i).cuda_stream))
+    return streams.current(index)
+
+
+streams = _Streams()

@@ -1,9 +1,9 @@
 """Loading cubins and launching them, with as little Python as a launch can do with.
 
 Launch configuration and arguments are packed by one ``struct`` call into a buffer that the driver reads before the
-launch returns. Buffers are taken from and given back to a list, whose ``pop`` and ``append`` are atomic, so threads
-never share one. What ctypes passes is made once: converting a Python number costs it more than passing an object of its
-own.
+launch returns, by functions that :mod:`.direct` writes for each kernel. Buffers are taken from and given back to a
+list, whose ``pop`` and ``append`` are atomic, so threads never share one; one that was taken for a launch that raised
+is dropped.
 
 Once a kernel is loaded, a launch asks the driver for nothing but the launch (and, with several GPUs, to make the
 context current), so a stream may be captured in a CUDA graph after one launch of the same variant. Descriptors are made
@@ -13,20 +13,31 @@ on the host and copied, as all parameters are, when the driver reads the launch.
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
-from ...launch_recipe import LaunchRecipe
+from ...launch_recipe import Guard, LaunchRecipe
 from ...target import Target
 from ..device import Device
+from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent
-from ..launch.loaded import GridShape, Loadable
+from ..launch.loaded import Direct, GridShape, Loadable
 from . import driver as cuda
 from .descriptors import EncodedMaps
 from .device import CudaDevice
-from .packing import ArgumentPack, bf16_bits, cluster_attribute, packing
+from .direct import direct_function, fill_function, fill_steps
+from .packing import (
+    ArgumentPack,
+    address_argument,
+    attribute_bytes,
+    bf16_bits,
+    block_bytes,
+    cluster_attribute,
+    packing,
+)
 
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
@@ -78,23 +89,16 @@ class LoadedOnCuda:
         lib = cuda.library()
         if lib is None:
             raise DeviceError(f"{device.name} is not present: {cuda.why_no_cuda()}")
-        recipe, types = kernel.metadata.recipe, list(kernel.signature.values())
+        recipe, types = kernel.metadata.recipe, kernel.signature
         self.device = device
         self._name = kernel.name
-        self._threads = recipe.threads
+        self._types = types
+        self._recipe = recipe
         self._shared = kernel.shared
-        self._struct, self._offsets = packing(types, len(recipe.descriptors), grid=recipe.persistent)
-        self._bf16 = [i for i, k in enumerate(types) if not k.pointer and k.dtype == "bf16"]
-        self._descriptors = (
-            EncodedMaps(kernel.name, recipe.descriptors, list(kernel.signature)) if recipe.descriptors else None
-        )
-        self._cluster = recipe.cluster
+        self._struct, self._offsets = packing(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
+        self._bf16 = {name for name, kind in types.items() if not kind.pointer and kind.dtype == "bf16"}
+        self._maps = EncodedMaps(kernel.name, recipe.descriptors, list(types)) if recipe.descriptors else None
         self._attribute = cluster_attribute(recipe.cluster) if recipe.cluster > 1 else None
-        #: Address and number of launch attributes.
-        self._attributes = (0, 0) if self._attribute is None else (ctypes.addressof(self._attribute), 1)
-        self._most_programs = _programs_at_once(recipe, device) if recipe.persistent else None
-        #: Whether a launch has to add something to its values or to check its grid.
-        self._completes = bool(self._bf16 or recipe.descriptors or recipe.persistent or self._attribute)
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
@@ -108,63 +112,90 @@ class LoadedOnCuda:
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self._shared,
             )
-        self._launch = lib.cuLaunchKernelEx
-        self._handle = ctypes.c_void_p(self._function)
-        self._check_context = cuda.cuda_device_count() > 1
+        several_gpus = cuda.cuda_device_count() > 1
+        self._launch = _in_context(lib, device.index) if several_gpus else lib.cuLaunchKernelEx
+        self._handle = address_argument(self._function)
+        self._scope = self._names()
+
+    @functools.cached_property
+    def _filled(self) -> Direct:
+        places = {name: f"a{i}" for i, name in enumerate(self._types)}
+        return fill_function(list(places.values()), self._steps(places), self._scope)
+
+    def _names(self) -> dict[str, object]:
+        """What the texts of :mod:`.direct` refer to."""
+        size, offsets, recipe = self._struct.size, self._offsets, self._recipe
+        return {
+            "pack_into": self._struct.pack_into,
+            "misfits": (struct.error, OverflowError),  # the latter for floats
+            "packs": self._packs,
+            "new_pack": lambda: ArgumentPack(size, offsets),
+            "block": block_bytes(recipe.threads, self._shared),
+            "attributes": attribute_bytes(self._attribute),
+            "cluster": recipe.cluster,
+            "maps": self._maps,
+            "most": _programs_at_once(recipe, self.device) if recipe.persistent else None,
+            "bf16_bits": bf16_bits,
+            "grid_of": grid_of,
+            "streams": cuda.streams,
+            "index": self.device.index,
+            "start": self._launch,
+            "handle": self._handle,
+            "refuse": self._refuse,
+            "refuse_grid": self._refuse_grid,
+            "retry": self._retry,
+        }
+
+    def _steps(self, places: Mapping[str, str]) -> list[str]:
+        return fill_steps(self._recipe, self._maps.needed if self._maps is not None else (), self._bf16, places)
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch without waiting, on ``stream`` or, for None, the current one.
 
         Raises LaunchError where a value does not fit its type, and what driver.raise_error makes of the driver's code.
         """
-        if stream is None:
-            stream = cuda.current_stream(self.device.index)
-        if self._completes:
-            grid, values = self._complete(grid, values)
-        pack = self._filled(grid, values, stream)
-        if self._check_context:
-            cuda.make_current(self.device.index)
+        pack = self._filled(*grid, self.stream(stream), *values)
         code = self._launch(pack.config, self._handle, pack.arguments, None)
         if code:
             self._retry(code, grid, pack)
         self._packs.append(pack)
 
+    def direct(
+        self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
+    ) -> Direct:
+        """One function that launches on the current stream and returns ``result``."""
+        scope = {**self._scope, "kernel": result, "otherwise": otherwise}
+        return direct_function(count, guards, places, self._steps(places), scope)
+
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values; a stream's launches share memory that is filled once."""
-        if self._completes:
-            grid, values = self._complete(grid, values)
-        index, start, handle, check_context = self.device.index, self._launch, self._handle, self._check_context
+        index, start, handle = self.device.index, self._launch, self._handle
+        streams, filled = cuda.streams, self._filled
         packs: dict[int, ArgumentPack] = {}
 
         def launch(stream: int | None) -> None:
             if stream is None:
-                stream = cuda.current_stream(index)
+                stream = streams.current(index)
             pack = packs.get(stream)
             if pack is None:
                 if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
                     packs.clear()
-                pack = packs[stream] = self._filled(grid, values, stream)
-            if check_context:
-                cuda.make_current(index)
+                pack = packs[stream] = filled(*grid, stream, *values)
             code = start(pack.config, handle, pack.arguments, None)
             if code:
                 self._retry(code, grid, pack)
 
         return launch
 
-    def _filled(self, grid: GridShape, values: tuple[Any, ...], stream: int) -> ArgumentPack:
-        """Memory that holds a launch."""
-        try:
-            pack = self._packs.pop()
-        except IndexError:
-            pack = ArgumentPack(self._struct.size, self._offsets)
-        try:
-            self._struct.pack_into(
-                pack.buffer, 0, *grid, self._threads, 1, 1, self._shared, stream, *self._attributes, *values
-            )
-        except struct.error as error:
-            raise LaunchError(f"{self._name}: an argument does not fit its type: {error}") from error
-        return pack
+    def _refuse(self, problem: Exception) -> None:
+        raise LaunchError(f"{self._name}: an argument does not fit its type: {problem}") from problem
+
+    def _refuse_grid(self, grid: GridShape) -> None:
+        raise LaunchError(
+            f"{self._name}: the grid {grid} has size {grid[0]} along axis 0, and the kernel runs in clusters of "
+            f"{self._recipe.cluster}",
+            hint=f"make it a multiple of {self._recipe.cluster}",
+        )
 
     def _retry(self, code: int, grid: GridShape, pack: ArgumentPack) -> None:
         """A thread that never used the GPU has no current context: give it one and launch again."""
@@ -174,36 +205,25 @@ class LoadedOnCuda:
         if code:
             cuda.raise_error(code, f"launching {self._name} on a grid of {grid}")
 
-    def _complete(self, grid: GridShape, values: tuple[Any, ...]) -> tuple[GridShape, tuple[Any, ...]]:
-        """The grid that is launched, and the values of all parameters."""
-        if grid[0] % self._cluster:
-            raise LaunchError(
-                f"{self._name}: the grid {grid} has size {grid[0]} along axis 0, and the kernel runs in clusters of "
-                f"{self._cluster}",
-                hint=f"make it a multiple of {self._cluster}",
-            )
-        if self._bf16:
-            values = self._with_bf16_bits(values)
-        if self._descriptors is not None:
-            values += self._descriptors[self._descriptors.key(values)]
-        if self._most_programs is not None:
-            values += grid
-            grid = (min(grid[0] * grid[1] * grid[2], self._most_programs), 1, 1)
-        return grid, values
-
-    def _with_bf16_bits(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        made = list(values)
-        for i in self._bf16:
-            made[i] = bf16_bits(float(values[i]))
-        return tuple(made)
-
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch; the event's times stay None, as the host cannot know them."""
         self.launch(event.grid, values, stream)
 
     def stream(self, stream: int | None) -> int:
         """``stream``, or the current one for None."""
-        return cuda.current_stream(self.device.index) if stream is None else stream
+        return cuda.streams.current(self.device.index) if stream is None else stream
+
+
+def _in_context(lib: ctypes.CDLL, index: int) -> Callable[..., int]:
+    """cuLaunchKernelEx where another device's context may be the current one. It is changed as the launch is called,
+    without what make_current looks up and makes at every call."""
+    enter, launch = lib.cuCtxSetCurrent, lib.cuLaunchKernelEx
+    context = address_argument(int(cuda.primary_context(index)))  # type: ignore[call-overload]
+
+    def start(*arguments: object) -> int:
+        return enter(context) or launch(*arguments)  # type: ignore[no-any-return]
+
+    return start
 
 
 def _programs_at_once(recipe: LaunchRecipe, device: CudaDevice) -> int:

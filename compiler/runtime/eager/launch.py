@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class InterpretedLaunch:
     """Runs one specialisation of a kernel eagerly, so that ``print`` and ``pdb`` work inside it."""
 
+    direct = None
+
     def __init__(self, kernel: Kernel, launch: Launch) -> None:
         self._kernel = kernel
         self._launch = launch

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from ...errors import LaunchError
 from ...ir.types import SCALARS
 from ...signature import leaves
-from ..arrays.arguments import Key
+from ..arrays.arguments import Key, reading_text
 from ..arrays.dtypes import canonical_dtype
-from ..variant.constants import constant_key
+from ..variant.constants import launch_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +127,11 @@ def make_binder(
     """The launch function of a kernel: ``launch(grid, *args, **kwargs)``; with the ending ``bind`` it gives what the
     launch would do, to be repeated.
 
-    ``namespace`` gives what the text refers to: ``readers``, ``variants``, ``prepare``, ``explain``, ``refresh``,
-    ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``.
+    ``namespace`` gives what the text refers to: ``readers``, ``tensors``, ``variants``, ``prepare``, ``explain``,
+    ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
-    scope |= {"_d_missing": MISSING, "_d_constant": constant_key, "_d_error": LaunchError}
+    scope |= {"_d_missing": MISSING, "_d_constant": launch_key, "_d_error": LaunchError}
     for i, parameter in enumerate(parameters):
         scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
         scope[f"_d_change{i}"] = KeyChange(parameter)
@@ -151,15 +151,23 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
         if p.constexpr:
             keys.append(f"{p.name} if {p.name}.__class__ is int else _d_constant({p.name})")
             continue
-        reads.append(f"        _d_k{i}, _d_v{i} = _d_readers[{p.name}.__class__]({p.name})")
-        if not p.plain:
-            reads.append(f"        _d_k{i} = _d_change{i}[_d_k{i}]")
-        keys.append(f"_d_k{i}")
         values.append(f"_d_v{i}")
+        keys.append(f"_d_k{i}")
+        if p.plain:
+            reads += [f"        {line}" for line in reading_text(p.name, f"_d_k{i}", f"_d_h{i}", f"_d_v{i}")]
+            keys.append(f"_d_h{i}")
+        else:
+            reads.append(f"        _d_k{i}, _d_v{i} = _d_readers[{p.name}.__class__]({p.name})")
+            reads.append(f"        _d_k{i} = _d_change{i}[_d_k{i}]")
     meta = ", ".join(f"{n!r}: {n}" for n in names)
     before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{positional}, **{keywords})"]
     given = f"(_d_grid, {_tuple(values)}, {everything})"
-    last = [f"    return _d_run{given}"]
+    last = [
+        "    _d_direct = _d_run.direct",
+        "    if _d_direct is None or _d_installed.hooks:",
+        f"        return _d_run{given}",
+        f"    return _d_direct({', '.join(['_d_grid', *values])})",
+    ]
     bound = [f"    return _d_run.bound{given}, {positional}, {keywords}"]
     return "\n".join(
         [

@@ -6,7 +6,7 @@ text: names become places in the tuple of values, operators those of a table, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import LaunchError
@@ -17,17 +17,26 @@ Values = tuple[Any, ...]
 _OPERATORS = {"+": "({} + {})", "*": "({} * {})", "//": "({} // {})", "max": "max({}, {})"}
 
 
+#: The text of each value by its name: a place in the tuple of values, or a variable.
+Places = Mapping[str, str]
+
+
 def predicate(guards: Sequence[Guard], names: Sequence[str]) -> Callable[[Values], bool]:
-    """Whether all ``guards`` hold for a launch's values, whose names are ``names`` in their order.
+    """Whether all ``guards`` hold for a launch's values, whose names are ``names`` in their order."""
+    return _function(condition(guards, _in_order(names)))
+
+
+def condition(guards: Sequence[Guard], places: Places) -> str:
+    """The text of whether all ``guards`` hold.
 
     Several multiples of one power of two are one check of the bits of all, several signs one of the sign of all: a
     check takes about 0.1 us, whatever the number of guards.
     """
     groups: dict[tuple[str, int], list[str]] = {}
     for guard in guards:
-        groups.setdefault((guard.kind, _integer(guard.value)), []).append(_place(guard.parameter, names))
-    checks = [check for (kind, value), places in groups.items() for check in _checks(kind, value, places)]
-    return _function(" and ".join(checks) or "True")
+        groups.setdefault((guard.kind, _integer(guard.value)), []).append(_place(guard.parameter, places))
+    checks = [check for (kind, value), found in groups.items() for check in _checks(kind, value, found)]
+    return " and ".join(checks) or "True"
 
 
 def _checks(kind: str, value: int, places: list[str]) -> list[str]:
@@ -46,17 +55,18 @@ def _checks(kind: str, value: int, places: list[str]) -> list[str]:
 
 def evaluator(expressions: Sequence[HostExpression], names: Sequence[str]) -> Callable[[Values], tuple[int, ...]]:
     """A function from a launch's values to those of ``expressions``."""
-    return _function(f"({''.join(f'{_expression(e, names)}, ' for e in expressions)})")
+    places = _in_order(names)
+    return _function(f"({''.join(f'{_expression(e, places)}, ' for e in expressions)})")
 
 
-def _expression(expression: HostExpression, names: Sequence[str]) -> str:
+def _expression(expression: HostExpression, places: Places) -> str:
     if isinstance(expression, str):
-        return _place(expression, names)
+        return _place(expression, places)
     if isinstance(expression, tuple):
         operator, left, right = expression
         if operator not in _OPERATORS:
             raise LaunchError(f"the launch recipe has an unknown operator {operator!r}")
-        return _OPERATORS[operator].format(_expression(left, names), _expression(right, names))
+        return _OPERATORS[operator].format(_expression(left, places), _expression(right, places))
     return f"({_integer(expression)})"
 
 
@@ -77,13 +87,17 @@ def expression_text(expression: HostExpression) -> str:
     return str(expression)
 
 
-def _place(name: str, names: Sequence[str]) -> str:
-    if name not in names:
+def _in_order(names: Sequence[str]) -> Places:
+    return {name: f"v[{i}]" for i, name in enumerate(names)}
+
+
+def _place(name: str, places: Places) -> str:
+    if name not in places:
         raise LaunchError(
             f"the launch recipe names {name!r}, which is not passed at run time",
-            hint=f"passed are {', '.join(names) or 'no arguments'}",
+            hint=f"passed are {', '.join(places) or 'no arguments'}",
         )
-    return f"v[{list(names).index(name)}]"
+    return places[name]
 
 
 def _integer(value: object) -> int:

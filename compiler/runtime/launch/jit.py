@@ -15,7 +15,7 @@ from ...language.context import current
 from ...options import SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
-from ..arrays.arguments import Key, describe, readers
+from ..arrays.arguments import Key, describe, readers, tensor_classes
 from ..eager.launch import InterpretedLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
@@ -23,6 +23,7 @@ from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dty
 from .bound import Relaunch
 from .compiled import CompiledKernel
 from .grid import Grid, GridFunction
+from .hooks import installed
 from .kernel import Kernel, Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
@@ -153,7 +154,9 @@ class JITFunction(Kernel):
 
     def __getitem__(self, grid: Grid | GridFunction) -> Callable[..., CompiledKernel | None]:
         """The kernel on a grid, ready to be called with its arguments."""
-        return functools.partial(self._launch, grid)
+        if grid is None:  # which no method can be bound to; the launch says what a grid is
+            return functools.partial(self._launch, grid)
+        return types.MethodType(self._launch, grid)  # made and called in 0.14 us, partial in 0.21
 
     def run(
         self, *args: object, grid: Grid | GridFunction, warmup: bool = False, **kwargs: object
@@ -226,6 +229,7 @@ class JITFunction(Kernel):
     def _binder(self, ending: Ending) -> Callable[..., Any]:
         namespace = {
             "readers": readers,
+            "tensors": tensor_classes,
             "variants": self._variants,
             "prepare": self._prepare,
             "explain": self._explain,
@@ -235,6 +239,7 @@ class JITFunction(Kernel):
             "watched": self._watched,
             "check_watched": self._check_watched,
             "before": self.pre_run_hooks,
+            "installed": installed,
         }
         return make_binder(self.__name__, self.parameters, namespace, ending)
 

@@ -17,6 +17,7 @@ from ..variant.variant import Variant
 from .binding import KernelParameter
 from .bound import BoundLaunch, Relaunch
 from .compiled import CompiledKernel
+from .loaded import Direct
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,15 @@ class Launch:
 
 class Prepared(Protocol):
     """One specialisation, ready to be launched with the grid, the machine values of all parameters that are not
-    ``tl.constexpr``, and the arguments as the user gave them."""
+    ``tl.constexpr``, and the arguments as the user gave them.
+
+    ``direct``: on a GPU, what does so where no hook is installed.
+    """
+
+    @property
+    def direct(self) -> Direct | None:
+        """The same launch as one function of the grid and the values, one by one; None where there is none (yet)."""
+        ...
 
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel | None:
         """Launch; returns the variant that ran, None under the interpreter."""

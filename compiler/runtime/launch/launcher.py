@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...launch_recipe import Guard
-from ...signature import is_hidden
+from ...signature import flattened, is_hidden
 from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, installed, launch_with_hooks
-from .kernel import Kernel, Launch, Prepared
+from .kernel import Kernel, Launch
+from .loaded import Direct
 
 
 def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
@@ -38,7 +39,7 @@ def _compiled(kernel: Kernel, launch: Launch) -> CompiledKernel:
     return made
 
 
-def make_launcher(kernel: Kernel, launch: Launch) -> Prepared:
+def make_launcher(kernel: Kernel, launch: Launch) -> Launcher | GuardedLauncher:
     """What launches the variant of ``launch``, or one without those of its guards that arguments break."""
     compiled = _compiled(kernel, launch)
     if compiled.metadata.recipe.guards:
@@ -48,17 +49,30 @@ def make_launcher(kernel: Kernel, launch: Launch) -> Prepared:
 
 class Launcher:
     """Launches one variant on one device. Called with the grid, the machine values of all parameters that are not
-    ``tl.constexpr``, and the arguments as the user gave them."""
+    ``tl.constexpr``, and the arguments as the user gave them. Only ``direct`` checks ``guards``."""
 
-    __slots__ = ("_kernel", "_loaded", "_pick", "_name", "_names", "_metadata")
+    __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata")
 
-    def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        launch: Launch,
+        compiled: CompiledKernel,
+        guards: Sequence[Guard] = (),
+        otherwise: Direct | None = None,
+    ) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
         self._pick = _spreader(launch) or _picker([path[0] for path in launch.passed], len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
+        count = len(kernel.run_time_names)
+        self.direct = self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
+
+    def chosen(self, values: tuple[Any, ...]) -> Launcher:
+        """The launcher for these values: this one."""
+        return self
 
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
         shape = grid_of(grid)
@@ -115,12 +129,25 @@ def _spreader(launch: Launch) -> Spread | None:
     kinds = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
     if not any(kind.block for kind in kinds) and all(len(path) == 1 for path in launch.passed):
         return None
-    items = (f"{'*' * bool(kind.block)}v{_index(path)}" for path, kind in zip(launch.passed, kinds, strict=True))
+    items = (f"{'*' * bool(kind.block)}v{_indices(path)}" for path, kind in zip(launch.passed, kinds, strict=True))
     made: Spread = eval(f"lambda v: ({', '.join(items)},)")
     return made
 
 
-def _index(path: tuple[int, ...]) -> str:
+def places_of(launch: Launch) -> dict[str, str]:
+    """The text of each argument of the signature, made of a launch's values ``v0``, ``v1`` and so on."""
+    paths = iter(launch.passed)
+    texts: list[str] = []
+    for name, kind in launch.signature.items():
+        if is_hidden(name):  # part of the descriptor before it
+            continue
+        first, *rest = next(paths)
+        text = f"v{first}{_indices(rest)}"
+        texts += [f"{text}[{i}]" for i in range(len(flattened(name, kind)))] if kind.block else [text]
+    return dict(zip(launch.signature, texts, strict=True))
+
+
+def _indices(path: Sequence[int]) -> str:
     return "".join(f"[{place}]" for place in path)
 
 
@@ -128,7 +155,7 @@ class GuardedLauncher:
     """Launches a variant with guards while its arguments keep them, and otherwise one without those that they break,
     which is compiled when it is first needed."""
 
-    __slots__ = ("_kernel", "_launch", "_compiled", "_guards", "_holds", "_fitting", "_others")
+    __slots__ = ("direct", "_kernel", "_launch", "_compiled", "_guards", "_holds", "_fitting", "_others")
 
     def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
         self._kernel = kernel
@@ -139,26 +166,37 @@ class GuardedLauncher:
         self._guards = Guards(compiled.metadata.recipe.guards, names, spread)
         self._holds = self._guards.holds
         self._fitting: Launcher | None = None  # not loaded before arguments fit it
-        self._others: dict[tuple[Guard, ...], Prepared] = {}
+        self._others: dict[tuple[Guard, ...], Launcher | GuardedLauncher] = {}
+        self.direct: Direct | None = None
 
-    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel | None:
-        launcher = (self._holds(values) and self._fitting) or self._choose(values)
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
+        launcher = (self._holds(values) and self._fitting) or self.chosen(values)
         return launcher(grid, values, arguments)
 
     def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
         """The launch of a call, to be repeated."""
-        return self._choose(values).bound(grid, values, arguments)
+        return self.chosen(values).bound(grid, values, arguments)
 
-    def _choose(self, values: tuple[Any, ...]) -> Prepared:
+    def chosen(self, values: tuple[Any, ...]) -> Launcher:
+        """The launcher of the variant for these values."""
         broken = self._guards.broken(values)
         if not broken:
             if self._fitting is None:
-                self._fitting = Launcher(self._kernel, self._launch, self._compiled)
+                guards = self._compiled.metadata.recipe.guards
+                self._fitting = Launcher(self._kernel, self._launch, self._compiled, guards, self._otherwise)
+                self.direct = self._fitting.direct
             return self._fitting
         found = self._others.get(broken)
         if found is None:
             found = self._others[broken] = make_launcher(self._kernel, self._launch.without(broken))
-        return found
+        launcher = found.chosen(values)
+        if self.direct is None and launcher.direct is not None:
+            self.direct = self._otherwise  # until arguments fit
+        return launcher
+
+    def _otherwise(self, grid: object, *values: Any) -> object:
+        direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
+        return direct(grid, *values)
 
 
 def _picker(passed: Sequence[int], count: int) -> Spread | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ...launch_recipe import Guard
 from ...signature import ArgumentType
 from ..device import Device
 from ..variant.metadata import KernelMetadata
 from .hooks import LaunchEvent
 
 GridShape = tuple[int, int, int]
+#: A launch as one function, of the grid as users write it and a launch's values, one by one.
+Direct = Callable[..., Any]
 
 
 class Loadable(Protocol):
@@ -63,6 +66,17 @@ class Loaded(Protocol):
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on machine values that stay the same, given a stream or None for the current
         one; descriptors and whatever else depends on the values is made here."""
+        ...
+
+    def direct(
+        self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
+    ) -> Direct | None:
+        """A launch on the current stream, without hooks, as one function that returns ``result``; None where there is
+        none.
+
+        It takes ``count`` values, ``v0``, ``v1`` and so on; ``places`` has the text of each argument of the signature,
+        made of these. Values that break one of ``guards`` are left to ``otherwise``.
+        """
         ...
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:

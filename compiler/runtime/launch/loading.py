@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import knobs
 from ...errors import DeviceError
+from ...launch_recipe import Guard
 from ..cpu.device import usable_cores
 from ..cuda.launch import load_on_cuda
 from ..device import Device
 from .hooks import LaunchEvent
-from .loaded import GridShape, Loadable, Loaded
+from .loaded import Direct, GridShape, Loadable, Loaded
 
 
 def load(kernel: Loadable, device: Device) -> Loaded:
@@ -53,6 +54,11 @@ class LoadedOnCpu:
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values."""
         return lambda stream: self.launch(grid, values, stream)
+
+    def direct(
+        self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
+    ) -> None:
+        """None: what a launch on the CPU waits for takes longer."""
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch and note begin and end in ns, also when the launch raises."""

@@ -3,7 +3,7 @@ look and refuse."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...errors import LaunchError
 from ...language.constexpr import unwrap
@@ -20,6 +20,16 @@ class Watch:
         #: Namespace, name, the Python object then.
         self.entries: list[tuple[LiveNamespace, str, object]] = []
         self._collect(source, set())
+        #: Those that are globals: what finds one, its name, the Python object then.
+        self._globals: list[tuple[Callable[[str], object], str, object]] = []
+        #: Variables of enclosing functions and members of modules, as in entries.
+        self._others: list[tuple[LiveNamespace, str, object]] = []
+        for namespace, name, old in self.entries:
+            known = namespace.globals_with(name)
+            if known is None:
+                self._others.append((namespace, name, old))
+            else:
+                self._globals.append((known.get, name, old))
 
     def _collect(self, source: KernelSource, seen: set[int]) -> None:
         if id(source) in seen:
@@ -35,14 +45,21 @@ class Watch:
 
     def check(self) -> None:
         """Raise LaunchError if a captured global has another value than when the kernel was compiled."""
-        for namespace, name, old in self.entries:
+        for find, name, old in self._globals:  # 0.04 us each; 0.8 by way of the namespace
+            new = find(name)
+            if new is not old:
+                self._compare(name, old, new)
+        for namespace, name, old in self._others:
             new = self._now(namespace, name)
-            if new is not old and not _same(old, new):
-                raise LaunchError(
-                    f"the global {name!r}, which {self._kernel} uses, was {old!r} when it was compiled and is "
-                    f"{new!r} now",
-                    hint="pass it as a tl.constexpr parameter",
-                )
+            if new is not old:
+                self._compare(name, old, new)
+
+    def _compare(self, name: str, old: object, new: object) -> None:
+        if not _same(old, new):
+            raise LaunchError(
+                f"the global {name!r}, which {self._kernel} uses, was {old!r} when it was compiled and is {new!r} now",
+                hint="pass it as a tl.constexpr parameter",
+            )
 
     def _now(self, namespace: LiveNamespace, name: str) -> object:
         try:

@@ -1,0 +1,98 @@
+"""The Python of a GPU launch, made for one loaded kernel.
+
+A launch of a few microseconds has no time for loops over its arguments or for methods that call each other: going
+through five of them took 1.8 us beside the driver, the same steps written out take 0.7. So they are written out, once
+per kernel, as the text of a function. Into the text go names and numbers that this package makes and no others; what
+belongs to the kernel is in the function's scope.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import types
+from collections.abc import Mapping, Sequence
+
+from ...launch_recipe import Guard, LaunchRecipe
+from ..launch.host_code import condition
+from ..launch.loaded import Direct
+
+#: Grid sizes and the stream as the texts name them, before the kernel's arguments.
+_CONFIGURATION = ("x", "y", "z", "stream")
+
+_GRID = """\
+    if grid.__class__ is tuple and len(grid) == 1 and (x := grid[0]).__class__ is int and x > 0 and x < 0x40000000:
+        y = z = 1
+    else:
+        x, y, z = grid_of(grid)
+        if not (x and y and z):
+            return kernel
+"""
+_FILL = """\
+    try:
+        pack = packs.pop()
+    except IndexError:
+        pack = new_pack()
+    try:
+        pack_into(pack.buffer, 0, {sizes}, block, stream, attributes, {values})
+    except misfits as problem:
+        refuse(problem)
+"""
+_START = """\
+    code = start(pack.config, handle, pack.arguments, None)
+    if code:
+        retry(code, (x, y, z), pack)
+    packs.append(pack)
+    return kernel
+"""
+
+
+def fill_steps(recipe: LaunchRecipe, needed: Sequence[str], bf16: set[str], places: Mapping[str, str]) -> list[str]:
+    """Lines that take a pack and fill it. ``places``: the text of each argument of the signature, in order; those in
+    ``bf16`` are floats; descriptors depend on those in ``needed``."""
+    lines = []
+    values = [f"bf16_bits(float({text}))" if name in bf16 else text for name, text in places.items()]
+    sizes = "x, y, z"
+    if recipe.cluster > 1:
+        lines.append("    if x % cluster:\n        refuse_grid((x, y, z))\n")
+    if recipe.descriptors:
+        maps = [f"map{i}" for i in range(len(recipe.descriptors))]
+        lines.append(f"    {', '.join(maps)}, = maps[({', '.join(places[name] for name in needed)},)]\n")
+        values += maps
+    if recipe.persistent:
+        lines.append("    programs = x * y * z\n")
+        sizes, values = "programs if programs < most else most, 1, 1", [*values, "x", "y", "z"]
+    return [*lines, _FILL.format(sizes=sizes, values=", ".join(values))]
+
+
+def fill_function(arguments: Sequence[str], steps: list[str], scope: Mapping[str, object]) -> Direct:
+    """``fill(grid sizes, stream, arguments of the signature)``: a pack that holds this launch."""
+    return _function("fill", (*_CONFIGURATION, *arguments), ["".join(steps), "    return pack\n"], scope)
+
+
+def direct_function(
+    count: int, guards: Sequence[Guard], places: Mapping[str, str], steps: list[str], scope: Mapping[str, object]
+) -> Direct:
+    """``direct(grid as given, v0, v1 ...)``: the whole launch, but for hooks. It checks the grid, asks for the current
+    stream, and leaves arguments that break a guard to ``otherwise``, which takes the same."""
+    values = [f"v{i}" for i in range(count)]
+    lines = []
+    if guards:
+        given = ", ".join(["grid", *values])
+        lines.append(f"    if not ({condition(guards, places)}):\n        return otherwise({given})\n")
+    lines += [_GRID, "    stream = streams.current(index)\n", *steps, _START]
+    return _function("direct", ("grid", *values), lines, scope)
+
+
+def _function(name: str, parameters: Sequence[str], lines: Sequence[str], scope: Mapping[str, object]) -> Direct:
+    # Each function has a copy of the code, as Python fits code to the globals and calls that it meets: two kernels that
+    # shared one took 0.3 us longer when they were launched in turn.
+    code = _compiled(f"def {name}({', '.join(parameters)}):\n{''.join(lines)}").replace()
+    return types.FunctionType(code, {"__builtins__": builtins, **scope}, name)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(text: str) -> types.CodeType:
+    """The code of a function. Kept, as variants of a kernel mostly have one text, which takes 0.4 ms to compile."""
+    module = compile(text, "<direct launch>", "exec")
+    return next(constant for constant in module.co_consts if isinstance(constant, types.CodeType))
