@@ -1,6 +1,7 @@
 """Profiler on a GPU: what it costs on tiny kernels beside Proton, and whether it reads the same times.
 
-Each measurement runs in a process of its own, because CUPTI serves one client per process.
+Each measurement runs in a process of its own, because CUPTI serves one client per process; processes differ by tens of
+percent, so there are several for each figure, in turns.
 
 python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
 """
@@ -17,7 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 LAUNCHES = 5000
-REPEATS = 7
+REPEATS = 5
+#: Processes for each figure.
+PROCESSES = 3
+MEASURED = ("none", "deuteron", "proton")
 
 
 def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
@@ -67,6 +71,20 @@ def child(who: str, mode: str) -> None:
     print(json.dumps(figure))
 
 
+def in_turns(mode: str) -> dict[str, list[float]]:
+    """Microseconds a launch of each process, by what it ran under."""
+    times: dict[str, list[float]] = {who: [] for who in MEASURED}
+    for _ in range(PROCESSES):
+        for who in MEASURED:
+            command = [sys.executable, __file__, "--child", who, mode]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            if done.returncode:
+                print(f"{who} {mode} failed:\n{done.stderr[-800:]}")
+                continue
+            times[who].append(json.loads(done.stdout.splitlines()[-1]))
+    return times
+
+
 def profile_examples(name: str) -> dict[str, float]:
     """Profile three kernels under scopes; returns GPU milliseconds per scope by profiler and by CUDA events."""
     import torch
@@ -86,6 +104,10 @@ def profile_examples(name: str) -> dict[str, float]:
         run()
     torch.cuda.synchronize()
     session = proton.start(name, hook="triton")
+    with proton.scope("the first launches, in which CUPTI allocates"):
+        for run in work.values():
+            run()
+        torch.cuda.synchronize()
     events = {}
     launches = 10
     bytes_moved = {"vector_add": 12 * x.numel() * launches, "softmax": 8 * x.numel() * launches}
@@ -101,8 +123,8 @@ def profile_examples(name: str) -> dict[str, float]:
         events[f"{scope} events"] = start.elapsed_time(end)
     proton.finalize(session)
     tree = json.loads(Path(f"{name}.hatchet").read_text())[0]
-    found = {f"{n['frame']['name']} profiler": total_time(n) / 1e6 for n in tree["children"]}
-    return {**found, **events}
+    named = {n["frame"]["name"]: n for n in tree["children"]}
+    return {**{f"{scope} profiler": total_time(named[scope]) / 1e6 for scope in work}, **events}
 
 
 def total_time(node: dict) -> float:  # type: ignore[type-arg]
@@ -122,17 +144,14 @@ def main() -> None:
         return
     record: dict[str, object] = {}
     for mode in ("plain", "scoped"):
-        times = {}
-        for who in ("none", "deuteron", "proton"):
-            command = [sys.executable, __file__, "--child", who, mode]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-            if done.returncode:
-                print(f"{who} {mode} failed:\n{done.stderr[-800:]}")
-                continue
-            times[who] = json.loads(done.stdout.splitlines()[-1])
-        record[f"tiny launches {mode}, us"] = times
-        ratios = {w: t / times["none"] for w, t in times.items() if "none" in times}
-        print(f"tiny kernels {mode}: " + ", ".join(f"{w} {times[w]:.2f} us ({r:.2f}x)" for w, r in ratios.items()))
+        record[f"tiny launches {mode}, us"] = times = in_turns(mode)
+        middle = {who: statistics.median(found) for who, found in times.items() if found}
+        parts = [
+            f"{who} {time:.2f} us ({time / middle['none']:.2f}x, {min(times[who]):.2f}-{max(times[who]):.2f})"
+            for who, time in middle.items()
+            if "none" in middle
+        ]
+        print(f"tiny kernels {mode}: " + ", ".join(parts))
     record["GPU time, ms"] = found = profile_examples(options.profile)
     print("  ".join(f"{k} {v:.3f} ms" for k, v in found.items()))
     if options.out:
