@@ -21,7 +21,7 @@ demo: $(STAMP)  ## the main job, end to end, on this machine's GPU or CPU
 	$(BIN)/deuteron demo
 
 test: $(STAMP)  ## the whole test suite (GPU tests are skipped without a GPU)
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n auto --dist loadfile
 
 lint: $(STAMP)  ## formatting, ruff, mypy
 	$(BIN)/ruff format --check .
