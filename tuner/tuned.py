@@ -43,9 +43,8 @@ class TunedKernel:
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
         self.kernel = kernel
-
-        base = kernel if isinstance(kernel, JITFunction) else kernel.base_fn
-        self._base = base
+        base = kernel.base_fn
+        self.base_fn = base
         self.__name__ = base.__name__
         self.last_answer: Answer | None = None
         self._index = index
@@ -69,24 +68,14 @@ class TunedKernel:
         if answer.record is None:
             return self.kernel[grid](*args, **constexprs)
         # Under @autotune the stored configuration takes the place of the search.
-        return self._base[grid](*args, **{**constexprs, **answer.config})
-
-    @property
-    def positional_names(self) -> list[str]:
-        """Names of the kernel's parameters that take one positional argument each, in order."""
-        return self._base.positional_names
-
-    @property
-    def variadic(self) -> str | None:
-        """The name of the kernel's ``*args``; None without."""
-        return self._base.variadic
+        return self.base_fn[grid](*args, **{**constexprs, **answer.config})
 
     def relauncher(self, grid: Grid | GridFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch with these arguments does once its configuration and everything else about it is known."""
         answer = self.answer(*args, **kwargs)
         if answer.record is None:
             return self.kernel.relauncher(grid, args, kwargs)
-        return self._base.relauncher(grid, args, {**kwargs, **answer.config})
+        return self.base_fn.relauncher(grid, args, {**kwargs, **answer.config})
 
     def bound(self, grid: Grid | GridFunction, /, *args: object, **constexprs: object) -> BoundLaunch:
         """The launch of ``kernel[grid](*args, **constexprs)`` as an object that repeats it when called."""
@@ -95,7 +84,7 @@ class TunedKernel:
     def answer(self, *args: object, **constexprs: object) -> Answer:
         """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict
         mode when there is no exact record."""
-        bound = {**self._base.named(args), **constexprs}
+        bound = {**self.base_fn.named(args), **constexprs}
         device = _device_of(bound)
         dtype = self._dtype(bound)
         sizes = tuple(read(bound) for read in self._dims.values())

@@ -13,19 +13,28 @@ from .compiled import CompiledKernel
 Relaunch = Callable[[], CompiledKernel | None]
 
 
+class Called(Protocol):
+    """How a kernel is called."""
+
+    @property
+    def positional_names(self) -> list[str]:
+        """Names of the parameters that take one positional argument each, in order."""
+        ...
+
+    @property
+    def variadic(self) -> str | None:
+        """The name of ``*args``; None without."""
+        ...
+
+
 class Binder(Protocol):
     """What can be bound: a kernel, or a decorator around one."""
 
     __name__: str
 
     @property
-    def positional_names(self) -> list[str]:
-        """Names of the kernel's parameters that take one positional argument each, in order."""
-        ...
-
-    @property
-    def variadic(self) -> str | None:
-        """The name of the kernel's ``*args``; None without."""
+    def base_fn(self) -> Called:
+        """The kernel itself."""
         ...
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
@@ -64,8 +73,9 @@ class BoundLaunch:
         Raises:
             LaunchError: the arguments do not fit.
         """
-        names = self._kernel.positional_names
-        if len(args) > len(names) and not self._kernel.variadic:
+        called = self._kernel.base_fn
+        names = called.positional_names
+        if len(args) > len(names) and not called.variadic:
             raise LaunchError(f"{self._kernel.__name__} takes {len(names)} arguments, got {len(args)}")
         positional = [*args, *self._args[len(args) :]]
         keywords = {name: value for name, value in self._kwargs.items() if name not in names[: len(args)]}

@@ -97,6 +97,11 @@ class Kernel(Sourced):
         ...
 
     @property
+    def base_fn(self) -> Kernel:
+        """Itself: what decorators around it are asked for."""
+        return self
+
+    @property
     def run_time_names(self) -> list[str]:
         """Names of the parameters that are not ``tl.constexpr``, in order."""
         return [p.name for p in self.parameters if not p.constexpr]

@@ -21,25 +21,12 @@ class Runner:
     @property
     def base_fn(self) -> Kernel:
         """The kernel at the bottom of the chain."""
-        inner = self.fn
-        while isinstance(inner, Runner):
-            inner = inner.fn
-        return inner  # type: ignore[no-any-return]
+        return self.fn.base_fn  # type: ignore[no-any-return]
 
     @property
     def arg_names(self) -> list[str]:
         """Names of the kernel's parameters in order."""
         return self.base_fn.arg_names
-
-    @property
-    def positional_names(self) -> list[str]:
-        """Names of the kernel's parameters that take one positional argument each, in order."""
-        return self.base_fn.positional_names
-
-    @property
-    def variadic(self) -> str | None:
-        """The name of the kernel's ``*args``; None without."""
-        return self.base_fn.variadic
 
     @abstractmethod
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
