@@ -2,7 +2,8 @@
 
 Launches are timed as users write them, bound (``kernel.bound``), with guards to check, and, on a GPU that has TMA, with
 two descriptors. What the compiler writes into a launch recipe is put there by hand for the last two, around an empty
-kernel, so that they are the launcher's and the driver's time for such a kernel and nothing else.
+kernel, so that they are the launcher's and the driver's time for such a kernel and nothing else. "driver alone" is that
+kernel's call of cuLaunchKernelEx with everything ready: no launch from Python can take less.
 
 python benchmarks/launch_overhead.py [--out FILE]
 """
@@ -23,6 +24,7 @@ import numpy as np
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe, TensorMap
+from deuteron.compiler.runtime.cuda import driver, packing
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 
@@ -101,6 +103,7 @@ def with_recipes(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -
     found: dict[str, float] = {}
     if (device.properties.compute_capability or (0, 0))[0] != 9:
         return found
+    found["driver alone"] = driver_alone(device, arguments)
     recipes = {
         "nothing to do": LaunchRecipe(128),
         "four guards": LaunchRecipe(128, GUARDS),
@@ -113,6 +116,22 @@ def with_recipes(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -
         found[f"empty, {name}, bound"] = microseconds(kernel.bound((1,), *arguments), device.synchronize)
     found["two new descriptors"] = _new_descriptors(device, arguments)
     return found
+
+
+def driver_alone(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -> float:
+    """The driver's own time for an empty kernel of four arguments."""
+    types = list(add.specialized(arguments, {}).signature.values())
+    module = driver.call("cuModuleLoadData", EMPTY.replace(" DESCRIPTORS", "").encode() + b"\0")
+    handle = packing.address_argument(driver.integer("cuModuleGetFunction", module, b"add"))
+    layout, offsets = packing.packing(types)
+    pack = packing.ArgumentPack(layout.size, offsets)
+    values = (1, 1, 1, packing.block_bytes(128, 0), 0, packing.attribute_bytes(None), 0, 0, 0, 128)
+    layout.pack_into(pack.buffer, 0, *values)
+    library = driver.library()
+    assert library is not None, "there is a GPU"
+    start = library.cuLaunchKernelEx
+    assert start(pack.config, handle, pack.arguments, None) == 0
+    return microseconds(lambda: start(pack.config, handle, pack.arguments, None), device.synchronize)
 
 
 def _new_descriptors(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -> float:

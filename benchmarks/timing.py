@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Bytes that are overwritten before each launch on a GPU: four times the L2 of the largest, as in Triton's do_bench.
 FLUSH = 256 << 20
-#: Clock cycles that the GPU waits after that, about 50 us: a call of several kernels is queued before the first begins.
-HEAD_START = 100_000
+#: Clock cycles that the GPU waits after that, some 400 us: a call of several kernels is queued before the first begins.
+HEAD_START = 800_000
 
 Call = Callable[[], object]
 

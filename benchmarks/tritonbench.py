@@ -1,13 +1,13 @@
 """Public Triton operators (TritonBench-G) under Triton and under deuteron's alias of it: results and GPU time.
 
-python benchmarks/tritonbench.py --source FOLDER [--out FILE] [--only NAME ...] [--part 1/2] [--jobs 8] [--no-timing]
+python benchmarks/tritonbench.py --source FOLDER [--out FILE] [--only NAME ...] [--part 1/2] [--jobs 24] [--no-timing]
 
 FOLDER holds the operators, one Python file each (data/TritonBench_G_v1 of github.com/thunlp/TritonBench). A file tests
 itself on the GPU and leaves what it computed in ``result_gold``. Each file runs in two processes, one for each
-compiler, several files at a time; results are compared for fixed seeds and known contents of uninitialised memory.
-Where they are equal the two processes are timed in alternating windows, with nothing else on the GPU: the time of the
-operator's own kernels as CUPTI records them. A file that autotunes is run afresh for that, so that it tunes on a quiet
-GPU. ``speed`` is Triton's GPU time over ours.
+compiler; results are compared for fixed seeds and known contents of uninitialised memory. ``--jobs`` files run at the
+same time; once all of them have, those with equal results are timed one after the other, in alternating windows and
+with nothing else on the GPU: the time of the operator's own kernels as CUPTI records them. A file that autotunes does
+so again before that, on the quiet GPU. ``speed`` is Triton's GPU time over ours.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -71,36 +69,6 @@ class Row:
         return theirs / ours if ours and theirs else None
 
 
-class Gpu:
-    """Who uses the GPU: any number of files being run, or one being timed."""
-
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._slots = threading.Semaphore(jobs)
-        self._turn = threading.Lock()
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Run beside others."""
-        with self._turn:
-            self._slots.acquire()
-        try:
-            yield
-        finally:
-            self._slots.release()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until nobody else runs, and keep others waiting."""
-        with self._turn:
-            for _ in range(self._jobs):
-                self._slots.acquire()
-            try:
-                yield
-            finally:
-                self._slots.release(self._jobs)
-
-
 class Process:
     """A process that runs one operator under one compiler."""
 
@@ -141,23 +109,58 @@ class Process:
         return next((line for line in reversed(lines) if line.strip()), "")[:300]
 
 
-@contextmanager
-def both(path: Path, scratch: Path) -> Iterator[dict[str, Process]]:
-    """The two processes of an operator."""
-    pair = {compiler: Process(compiler, path, scratch) for compiler in SIDES}
+@dataclass
+class Operator:
+    """One file: its processes while it is judged, and what it came to."""
+
+    path: Path
+    pair: dict[str, Process]
+    row: Row
+
+    @property
+    def tunes(self) -> bool:
+        """Whether its results and times depend on the configurations that autotuning chooses."""
+        return "autotune" in self.path.read_text()
+
+
+def judged(paths: list[Path], scratch: Path, timing: bool) -> Iterator[Row]:
+    """Run and compare these operators at the same time, then time them one after the other."""
+    operators = []
     try:
-        yield pair
+        for path in paths:
+            pair = {compiler: Process(compiler, path, scratch) for compiler in SIDES}
+            operators.append(Operator(path, pair, Row(path.stem)))
+        with ThreadPoolExecutor(len(operators)) as pool:
+            list(pool.map(lambda operator: judge(operator, scratch), operators))
+        for operator in operators:
+            if timing and operator.row.verdict == "equal":
+                measure(operator)
+            yield operator.row
     finally:
-        for process in pair.values():
-            process.end()
+        for operator in operators:
+            for process in operator.pair.values():
+                process.end()
 
 
-def outcomes(pair: dict[str, Process], keep: dict[str, Path] | None) -> dict[str, Outcome]:
+def judge(operator: Operator, scratch: Path) -> None:
+    """Run the operator in both processes and compare what they found."""
+    row = operator.row
+    keep = {compiler: scratch / f"{row.name}.{compiler}.pt" for compiler in SIDES}
+    found = outcomes(operator.pair, keep)
+    row.seconds = {compiler: round(outcome.seconds, 2) for compiler, outcome in found.items()}
+    row.verdict, row.detail = verdict(found, keep)
+    if row.verdict == "wrong result" and operator.tunes:
+        excuse(row, operator.pair["triton"])
+    for file in keep.values():
+        file.unlink(missing_ok=True)
+
+
+def outcomes(pair: dict[str, Process], keep: dict[str, Path]) -> dict[str, Outcome]:
     """Run the operator in both processes at the same time."""
     found: dict[str, Outcome] = {}
     for compiler, process in pair.items():
         try:
-            process.ask("run", keep and keep[compiler])
+            process.ask("run", keep[compiler])
         except Gone as gone:
             found[compiler] = Outcome("crash", str(gone))
     for compiler, process in pair.items():
@@ -170,31 +173,6 @@ def outcomes(pair: dict[str, Process], keep: dict[str, Path] | None) -> dict[str
         except Gone as gone:
             found[compiler] = Outcome("time-out" if "no answer" in str(gone) else "crash", str(gone))
     return found
-
-
-def judge(path: Path, gpu: Gpu, scratch: Path, timing: bool) -> Row:
-    """Run, compare and time one operator."""
-    row = Row(path.stem)
-    keep = {compiler: scratch / f"{path.stem}.{compiler}.pt" for compiler in SIDES}
-    tunes = "autotune" in path.read_text()
-    with both(path, scratch) as pair:
-        with gpu.shared():
-            found = outcomes(pair, keep)
-        row.seconds = {compiler: round(outcome.seconds, 2) for compiler, outcome in found.items()}
-        row.verdict, row.detail = verdict(found, keep)
-        if row.verdict == "equal" and timing and not tunes:
-            with gpu.alone():
-                measure(row, pair)
-        if row.verdict == "wrong result" and tunes:
-            with gpu.shared():
-                excuse(row, pair["triton"])
-    if row.verdict == "equal" and timing and tunes:
-        with both(path, scratch) as pair, gpu.alone():
-            outcomes(pair, None)
-            measure(row, pair)
-    for file in keep.values():
-        file.unlink(missing_ok=True)
-    return row
 
 
 def verdict(found: dict[str, Outcome], keep: dict[str, Path]) -> tuple[str, str]:
@@ -234,12 +212,16 @@ def _kind(ours: Outcome) -> str:
     return "error"
 
 
-def measure(row: Row, pair: dict[str, Process]) -> None:
+def measure(operator: Operator) -> None:
     """Fill in the times, from windows that alternate between the two processes."""
+    row, pair = operator.row, operator.pair
     windows: dict[str, list[Window]] = {compiler: [] for compiler in SIDES}
     try:
         times = {}
         for compiler, process in pair.items():
+            if operator.tunes:
+                process.ask("forget_choices")
+                process.answer()
             process.ask("warm", WINDOW_SECONDS)
             times[compiler] = process.answer()
         for _ in range(WINDOWS):
@@ -320,24 +302,24 @@ def main() -> None:
     parser.add_argument("--source", type=Path, required=True, help="folder of the operators")
     parser.add_argument("--only", nargs="*", help="names of operators, without .py")
     parser.add_argument("--part", default="1/1", help="I/N: the I-th of N parts of the list")
-    parser.add_argument("--jobs", type=int, default=6, help="operators run at the same time, two processes each")
+    parser.add_argument("--jobs", type=int, default=24, help="operators run at the same time, two processes each")
     parser.add_argument("--no-timing", action="store_true", help="results only")
     parser.add_argument("--commit", default="", help="commit of this checkout, where it is not a repository")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     options = parser.parse_args()
     files = chosen(options)
     processes.set_forkserver_preload(["torch"])
-    gpu = Gpu(options.jobs)
     rows: list[Row] = []
     record = {"environment": environment(files, options.commit)}
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        scratch = Path(folder)
-        for row in pool.map(lambda path: judge(path, gpu, scratch, not options.no_timing), files):
-            rows.append(row)
-            print(f"{row.name:32}{row.verdict:20}{row.speed or ''}", flush=True)
-            if options.out:  # after each row: a run that is stopped leaves what it has
-                found = [{**asdict(r), "speed": r.speed} for r in rows]
-                options.out.write_text(json.dumps({**record, "rows": found}, indent=1))
+    with tempfile.TemporaryDirectory() as folder:
+        for first in range(0, len(files), options.jobs):
+            together = files[first : first + options.jobs]
+            for row in judged(together, Path(folder), not options.no_timing):
+                rows.append(row)
+                print(f"{row.name:32}{row.verdict:20}{row.speed or ''}", flush=True)
+                if options.out:  # after each row: a run that is stopped leaves what it has
+                    found = [{**asdict(r), "speed": r.speed} for r in rows]
+                    options.out.write_text(json.dumps({**record, "rows": found}, indent=1))
     print(table(rows))
 
 

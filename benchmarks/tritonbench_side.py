@@ -86,15 +86,15 @@ class Side:
         self.expression = _result_expression(tree, path)
         self.module: ModuleType | None = None
 
-    def run(self, keep: Path | None) -> Outcome:
-        """Run the file; then, unless ``keep`` is None, see whether results are steady, and keep them there."""
+    def run(self, keep: Path) -> Outcome:
+        """Run the file, keep its results, and see whether they are steady."""
         begin = time.perf_counter()
         outcome = Outcome()
         try:
             first = self._evaluate(FILLS[0])
             if not tensors_in(first):
                 outcome.error, outcome.message = "no result", "the file's tests return no data"
-            elif keep is not None:
+            else:
                 torch.save(first, keep)
                 outcome.unsteady = self._unsteady(first)
         except Exception as error:
@@ -114,8 +114,7 @@ class Side:
         """Whether results change with the configuration that autotuning happens to choose: with all kernels in the
         first of theirs they are not those with all in the last. A configuration that fails may take the process along.
         """
-        assert self.module is not None, "the file has run"
-        tuned = [tuner for value in vars(self.module).values() if (tuner := _tuner_in(value))]
+        tuned = self._tuners()
         chosen = []
         for place in (0, -1):
             kept = [tuner.configs for tuner in tuned]
@@ -130,6 +129,15 @@ class Side:
                 for tuner, configs in zip(tuned, kept, strict=True):
                     tuner.configs = configs
         return any(differences(*chosen))
+
+    def forget_choices(self) -> None:
+        """Let every autotuner choose again at its next launch."""
+        for tuner in self._tuners():
+            tuner.cache.clear()
+
+    def _tuners(self) -> list[Any]:
+        assert self.module is not None, "the file has run"
+        return [tuner for value in vars(self.module).values() if (tuner := _tuner_in(value))]
 
     def _evaluate(self, fill: int) -> object:
         """The result for fixed random seeds, on the host. The first call runs the file, which may draw numbers first:
