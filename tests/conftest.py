@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from functools import cache
 from importlib.util import find_spec
@@ -21,6 +22,9 @@ collect_ignore = [file for package, files in NEEDS.items() if find_spec(package)
 # Tests and the processes they start keep their caches and databases away from the user's.
 _home = tempfile.TemporaryDirectory(prefix="deuteron-tests-")
 os.environ["DEUTERON_HOME"] = _home.name
+
+# A shell starts background jobs with interrupts ignored, and their children inherit that: those of tests do not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)
