@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.core import Op
+from ..ir.core import Op, Value
 from ..ir.types import I32, Tile
+from .elementwise import Constant, Sub
 
 
 class _GridOp(Op):
@@ -21,3 +22,16 @@ class ProgramId(_GridOp, mnemonic="program_id"):
 
 class NumPrograms(_GridOp, mnemonic="num_programs"):
     """Number of programs along a grid axis."""
+
+
+def counts_down(value: Value) -> bool:
+    """Whether ``value`` is the index of this program counted from the last one, ``num_programs - 1 - program_id`` in
+    either order. It is never negative."""
+    if not isinstance(value.op, Sub) or not isinstance(value.op.lhs.op, Sub):
+        return False
+    programs, taken = value.op.lhs.op.lhs.op, (value.op.lhs.op.rhs.op, value.op.rhs.op)
+    return (
+        isinstance(programs, NumPrograms)
+        and any(isinstance(op, ProgramId) and op.axis == programs.axis for op in taken)
+        and any(isinstance(op, Constant) and op.value == 1 for op in taken)
+    )

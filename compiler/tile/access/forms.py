@@ -312,8 +312,8 @@ def _arithmetic(op: e.Binary, forms: Forms) -> Form | None:
     left, right = forms.of(op.lhs), forms.of(op.rhs)
     if left is None or right is None:
         return None
-    if isinstance(op, e.Sub) and not op.lhs.type.scalar.is_signed:
-        return None  # unsigned differences may wrap on purpose
+    if isinstance(op, e.Sub) and (not op.lhs.type.scalar.is_signed or forms.facts[op.result].nonnegative):
+        return None  # unsigned differences may wrap on purpose; of others the terms hide that they are not negative
     match op:
         case e.Add():
             offset = left.offset + right.offset

@@ -89,11 +89,11 @@ def add(op: e.Add, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.Sub)
 def sub(op: e.Sub, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
-    """Contiguous if x is and y is constant; the difference of signed integers may be negative."""
+    """Contiguous if x is and y is constant. Most differences of signed integers may be negative."""
     if not op.lhs.type.is_integer:
         return elementwise(op, x, y)
-    unsigned = unknown(op.lhs.type).nonnegative
-    return (_sum(op, x, y, 1, True)._replace(nonnegative=unsigned),)
+    nonnegative = unknown(op.lhs.type).nonnegative or program.counts_down(op.result)
+    return (_sum(op, x, y, 1, True)._replace(nonnegative=nonnegative),)
 
 
 @rule(e.AddPtr)

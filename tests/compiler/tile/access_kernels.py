@@ -196,6 +196,16 @@ def copy(x, sx0, sx1, y, sy0, sy1, M, N, BM: tl.constexpr, BN: tl.constexpr, FOR
 
 
 @triton.jit
+def from_the_end(x, y, N, B: tl.constexpr, WAY: tl.constexpr):
+    if WAY == 0:
+        block = tl.num_programs(0) - 1 - tl.program_id(0)
+    else:
+        block = tl.num_programs(0) - tl.program_id(0) - 1
+    i = block * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < N), mask=i < N)
+
+
+@triton.jit
 def halo(x, y, N, PAD, B: tl.constexpr):
     o = tl.program_id(0) * B + tl.arange(0, B)
     i = o - PAD

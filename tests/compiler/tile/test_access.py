@@ -206,6 +206,19 @@ def test_copies(form, m, n, data):
     assert_same(Launch("copy", (-(-m // 16), -(-n // 32)), arguments, {"BM": 16, "BN": 32, "FORM": form}))
 
 
+@pytest.mark.parametrize("way", [0, 1])
+@few
+@given(n=st.integers(2, 40))
+def test_blocks_from_the_end(way, n):
+    """The last block first: its box begins there and ends where the array does."""
+    x = np.arange(n, dtype=np.float32)
+    launch = Launch("from_the_end", (-(-n // 16),), {"x": x, "y": np.zeros_like(x), "N": n}, {"B": 16, "WAY": way})
+    assert assert_same(launch) == ()
+    function, _ = launch.structured()
+    parameters = {p.value for p in function.parameters}
+    assert all(op.sizes[-1] in parameters for op in function.walk() if isinstance(op, BlockLoad | BlockStore))
+
+
 @few
 @given(n=numbers, pad=st.integers(0, 5))
 def test_lower_bounds(n, pad):

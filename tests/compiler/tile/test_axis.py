@@ -194,6 +194,17 @@ def test_block_offsets(k):
     assert info.nonnegative
 
 
+@pytest.mark.parametrize(
+    ("axis", "first", "second", "known"),
+    [(0, 1, "pid", True), (0, "pid", 1, True), (1, 1, "pid", False), (0, 2, "pid", False), (0, "pid", "pid", False)],
+)
+def test_programs_counted_from_the_last_one(k, axis, first, second, known):
+    """``num_programs - 1 - program_id`` is never negative; with another number or axis it may be."""
+    taken = [k.pid if term == "pid" else k.number(term) for term in (first, second)]
+    left = k.emit(e.Sub(k.emit(e.Sub(k.emit(p.NumPrograms(axis)), taken[0])), taken[1]))
+    assert k.facts(left).nonnegative == known
+
+
 def test_mask_of_divisible_bound_is_constant_in_groups(k):
     mask = k.emit(e.Compare(k.offsets(64), k.splat(k.param("n", 16), 64), "lt"))
     assert k.facts(mask).constancy == (16,)
