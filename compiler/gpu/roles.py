@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
 from ..options import Schedule
-from ..tile.matmul import Dot
 from ..tile.memory import Barrier
 from ..tile.passes import dce
 from ..tile.shape import Permute
@@ -24,8 +23,6 @@ from .streams import Group, Stream
 #: Warps of a group: what setmaxnreg and wgmma are made for.
 GROUP_WARPS = 4
 PRODUCER_REGISTERS = 24
-#: Registers of a thread that an accumulator may have while two programs of eight warps fit a processor.
-CROWDED_REGISTERS = 96
 #: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MOST_REGISTERS = 255
 
@@ -46,21 +43,13 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
         return 0
     for stream in streams:
         _consume(stream, rings)
-    added = producer_warps(function)
+    # One warp is enough to copy, and leaves room for more programs on a processor; but only a whole group can give its
+    # registers to the consumers, as several groups of those need.
+    added = GROUP_WARPS if warps > GROUP_WARPS else 1
     registers = _registers(warps) if moves_registers and warps > GROUP_WARPS else (0, 0)
     roles = Roles(added, *registers, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added
-
-
-def producer_warps(function: Function) -> int:
-    """Warps of a producer. One is enough to copy, but only a whole group can give its registers to the consumers, as
-    several groups of those need; and registers are shared out as if there were whole groups (seen of ptxas 13.0). So
-    one warp is better only where the accumulators of a single group leave no room for a second program otherwise."""
-    warps = function.num_warps or GROUP_WARPS
-    largest = max((op.acc.type.size for op in function.walk() if isinstance(op, Dot)), default=0)
-    crowded = largest // (32 * warps) >= CROWDED_REGISTERS
-    return 1 if warps == GROUP_WARPS and crowded else GROUP_WARPS
 
 
 def consumer_registers(schedule: Schedule) -> int:
