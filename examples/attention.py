@@ -16,10 +16,15 @@ import deuteron.language as tl
 
 
 @triton.jit
-def place(N, HEAD: tl.constexpr, BLOCK: tl.constexpr):
-    """Where a program works: its head, where that begins in memory, the first of its rows, its rows, and their tile."""
+def place(N, HEAD: tl.constexpr, BLOCK: tl.constexpr, LAST_FIRST: tl.constexpr):
+    """Where a program works: its head, where that begins in memory, the first of its rows, its rows, and their tile.
+    LAST_FIRST: the last rows of a head come first, as they see the most keys if attention is causal; the programs at the
+    end of a launch are short ones then."""
     head = tl.program_id(1)
-    first = tl.program_id(0) * BLOCK
+    block = tl.program_id(0)
+    if LAST_FIRST:
+        block = tl.num_programs(0) - 1 - block
+    first = block * BLOCK
     rows = first + tl.arange(0, BLOCK)
     return head, head.to(tl.int64) * N * HEAD, first, rows, rows[:, None] * HEAD + tl.arange(0, HEAD)[None, :]
 
@@ -80,7 +85,7 @@ def attention_forward(
     Q, K, V, Out, Lse, N, scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M, CAUSAL)
     q = tl.load(Q + offset + tile, mask=rows[:, None] < N, other=0.0)
     peak = tl.full([BLOCK_M], -float("inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
@@ -102,7 +107,7 @@ def attention_forward(
 @triton.jit
 def row_products(Out, DOut, Delta, N, HEAD: tl.constexpr, BLOCK_M: tl.constexpr):
     """Delta = row sums of Out * DOut: what the softmax's derivative takes off every score."""
-    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M, False)
     out = tl.load(Out + offset + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
     d_out = tl.load(DOut + offset + tile, mask=rows[:, None] < N, other=0.0).to(tl.float32)
     tl.store(Delta + head * N + rows, tl.sum(out * d_out, 1), mask=rows < N)
@@ -143,7 +148,7 @@ def attention_dkdv(
     Q, K, V, DOut, Lse, Delta, DK, DV, N, scale, sm_scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head, offset, first, keys, tile = place(N, HEAD, BLOCK_N)
+    head, offset, first, keys, tile = place(N, HEAD, BLOCK_N, False)
     k = tl.load(K + offset + tile, mask=keys[:, None] < N, other=0.0)
     v = tl.load(V + offset + tile, mask=keys[:, None] < N, other=0.0)
     dk = tl.zeros([BLOCK_N, HEAD], tl.float32)
@@ -201,7 +206,7 @@ def attention_dq(
     Q, K, V, DOut, Lse, Delta, DQ, N, scale, sm_scale,
     HEAD: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M)
+    head, offset, first, rows, tile = place(N, HEAD, BLOCK_M, CAUSAL)
     q = tl.load(Q + offset + tile, mask=rows[:, None] < N, other=0.0)
     d_out = tl.load(DOut + offset + tile, mask=rows[:, None] < N, other=0.0)
     lse = tl.load(Lse + head * N + rows, mask=rows < N, other=0.0)

@@ -163,7 +163,7 @@ def layer_norm_backward(dy, x, weight, mean, rstd, dx, dweight, dbias, partials,
         partials[0], partials[1], dy, x, mean, rstd, rows, columns, triton.cdiv(rows, groups), BLOCK_M=16, BLOCK_N=64
     )
     for total, parts in ((dweight, partials[0]), (dbias, partials[1])):
-        sum_groups[(across,)](total, parts, groups, columns, BLOCK_M=32, BLOCK_N=64)
+        sum_groups[(across,)](total, parts, groups, columns, BLOCK_M=64, BLOCK_N=64)
     return dx
 
 

@@ -127,7 +127,7 @@ def rms_norm_backward(dy, x, weight, rstd, dx, dweight, partials, longest: int =
     rms_norm_partials[(across, groups)](
         partials, dy, x, rstd, rows, columns, triton.cdiv(rows, groups), BLOCK_M=16, BLOCK_N=64
     )
-    sum_groups[(across,)](dweight, partials, groups, columns, BLOCK_M=32, BLOCK_N=64)
+    sum_groups[(across,)](dweight, partials, groups, columns, BLOCK_M=64, BLOCK_N=64)
     return dx
 
 
