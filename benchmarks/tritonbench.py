@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from tritonbench_compare import differences
@@ -41,6 +42,7 @@ WINDOW_SECONDS = 0.05
 #: Errors of names that are not there, under either compiler.
 MISSING = ("ImportError", "ModuleNotFoundError", "UnknownName")
 
+AnswerT = TypeVar("AnswerT")
 processes = multiprocessing.get_context("forkserver")
 
 
@@ -97,6 +99,13 @@ class Process:
         except (EOFError, OSError):
             self._process.join()
             raise Gone(f"exit code {self._process.exitcode}: {self._last_line()}") from None
+
+    def wanted(self, kind: type[AnswerT], *request: object) -> AnswerT:
+        """Ask, and wait for an answer of this type."""
+        self.ask(*request)
+        answer = self.answer()
+        assert isinstance(answer, kind)
+        return answer
 
     def end(self) -> None:
         """Stop the process, whatever it does."""
@@ -214,35 +223,40 @@ def _kind(ours: Outcome) -> str:
 
 def measure(operator: Operator) -> None:
     """Fill in the times, from windows that alternate between the two processes."""
-    row, pair = operator.row, operator.pair
-    windows: dict[str, list[Window]] = {compiler: [] for compiler in SIDES}
+    row = operator.row
     try:
-        times = {}
-        for compiler, process in pair.items():
-            if operator.tunes:
-                process.ask("forget_choices")
-                process.answer()
-            process.ask("warm", WINDOW_SECONDS)
-            times[compiler] = process.answer()
-        for _ in range(WINDOWS):
-            for compiler, process in pair.items():
-                process.ask("measure", times[compiler])
-                window = process.answer()
-                assert isinstance(window, Window)
-                windows[compiler].append(window)
+        walls, windows = _windows(operator)
     except Gone as gone:
         row.detail = f"not timed: {gone}"
         return
+    row.wall = {c: statistics.median(found) for c, found in walls.items()}
+    if not all(windows.values()):
+        row.detail = "not timed: its kernels are not the same at every evaluation, or not those of the file"
+        return
     row.gpu = {c: statistics.median(w.gpu for w in found) for c, found in windows.items()}
-    row.wall = {c: statistics.median(w.wall for w in found) for c, found in windows.items()}
     row.launches = {c: found[-1].launches for c, found in windows.items()}
     if row.launches["triton"] != row.launches["deuteron"]:
         row.detail = f"launches differ: {row.launches}"
-    if not all(row.gpu.values()):
-        row.detail = "not timed: CUPTI saw no kernel of the file"
-    else:
-        ratios = [t.gpu / o.gpu for t, o in zip(windows["triton"], windows["deuteron"], strict=True)]
-        row.spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
+    ratios = [t.gpu / o.gpu for t, o in zip(windows["triton"], windows["deuteron"], strict=True)]
+    row.spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
+
+
+def _windows(operator: Operator) -> tuple[dict[str, list[float]], dict[str, list[Window]]]:
+    """Wall microseconds of an evaluation in each window, and what ran on the GPU in it, for each compiler."""
+    times: dict[str, int] = {}
+    walls: dict[str, list[float]] = {compiler: [] for compiler in SIDES}
+    windows: dict[str, list[Window]] = {}
+    for compiler, process in operator.pair.items():
+        if operator.tunes:
+            process.wanted(type(None), "forget_choices")
+        times[compiler] = process.wanted(int, "warm", WINDOW_SECONDS)
+        process.wanted(type(None), "watch")
+    for _ in range(WINDOWS):
+        for compiler, process in operator.pair.items():
+            walls[compiler].append(process.wanted(float, "window", times[compiler]))
+    for compiler, process in operator.pair.items():
+        windows[compiler] = process.wanted(list, "kernels", WINDOWS, times[compiler])
+    return walls, windows
 
 
 def table(rows: list[Row]) -> str:

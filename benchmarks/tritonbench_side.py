@@ -13,6 +13,7 @@ import random
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,11 +45,10 @@ class Outcome:
 
 @dataclass
 class Window:
-    """A few evaluations in a row: GPU microseconds of the operator's own kernels and wall microseconds, of one
-    evaluation; and its launches by kernel name."""
+    """A few evaluations in a row: GPU microseconds of the operator's own kernels in one evaluation, and its launches by
+    kernel name."""
 
     gpu: float
-    wall: float
     launches: dict[str, float] = field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ class Side:
         tree = ast.parse(path.read_text())
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
         #: Kernels are told from torch's by their names, which both compilers keep.
-        self.kernels = {f.name for f in functions if any("jit" in ast.unparse(d) for d in f.decorator_list)}
+        self.own_kernels = {f.name for f in functions if any("jit" in ast.unparse(d) for d in f.decorator_list)}
         self.expression = _result_expression(tree, path)
         self.module: ModuleType | None = None
 
@@ -162,25 +162,40 @@ class Side:
             torch.cuda.synchronize()
         return max(1, min(50, int(seconds / (time.perf_counter() - begin))))
 
-    def measure(self, times: int) -> Window:
-        """Evaluate ``times`` times under CUPTI (through torch.profiler)."""
-        from torch.autograd import DeviceType
+    def watch(self) -> None:
+        """Begin to record kernels: CUPTI through torch.profiler, whose start and stop take a second together."""
         from torch.profiler import ProfilerActivity, profile
 
-        wall = 0.0
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            for _ in range(times):
-                begin = time.perf_counter()
-                self._call()
-                torch.cuda.synchronize()
-                wall += time.perf_counter() - begin
-        gpu = 0.0
-        launches: dict[str, float] = {}
-        for event in profiler.events():
-            if event.device_type == DeviceType.CUDA and event.name in self.kernels:
-                gpu += event.time_range.elapsed_us()
-                launches[event.name] = launches.get(event.name, 0) + 1 / times
-        return Window(gpu / times, wall / times * 1e6, launches)
+        self._profiler = profile(activities=[ProfilerActivity.CUDA])
+        self._profiler.start()
+
+    def window(self, times: int) -> float:
+        """Evaluate ``times`` times; wall microseconds of one evaluation."""
+        begin = time.perf_counter()
+        for _ in range(times):
+            self._call()
+            torch.cuda.synchronize()
+        return (time.perf_counter() - begin) / times * 1e6
+
+    def kernels(self, windows: int, times: int) -> list[Window]:
+        """What ran since :meth:`watch`, in as many windows of ``times`` evaluations; none if they did not all run the
+        same kernels, as then it is not known which belong to which."""
+        from torch.autograd import DeviceType
+
+        self._profiler.stop()
+        found = [e for e in self._profiler.events() if e.device_type == DeviceType.CUDA and e.name in self.own_kernels]
+        found.sort(key=lambda event: event.time_range.start)
+        each = len(found) // windows
+        parts = [found[i * each : (i + 1) * each] for i in range(windows)]
+        if not each or len(found) % windows or len({tuple(e.name for e in part) for part in parts}) > 1:
+            return []
+        return [
+            Window(
+                sum(e.time_range.elapsed_us() for e in part) / times,
+                {name: count / times for name, count in Counter(e.name for e in part).items()},
+            )
+            for part in parts
+        ]
 
 
 def _result_expression(tree: ast.Module, path: Path) -> CodeType:
