@@ -22,6 +22,7 @@ REPEATS = 5
 #: Processes for each figure.
 PROCESSES = 3
 MEASURED = ("none", "deuteron", "proton")
+MODES = ("plain", "scoped")
 
 
 def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
@@ -48,8 +49,8 @@ def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
     return statistics.median(times)
 
 
-def child(who: str, mode: str) -> None:
-    """Print one figure: ``who`` is deuteron, proton or none; ``mode`` is plain or scoped."""
+def child(who: str) -> None:
+    """Print microseconds a launch, plain and scoped, under ``who``: deuteron, proton or none."""
     import contextlib
     import tempfile
 
@@ -65,23 +66,24 @@ def child(who: str, mode: str) -> None:
 
         proton.start(name)
         scope = proton.scope
-    figure = tiny_launches(mode == "scoped", scope)
+    figures = {mode: tiny_launches(mode == "scoped", scope) for mode in MODES}
     if who != "none":
         proton.finalize()
-    print(json.dumps(figure))
+    print(json.dumps(figures))
 
 
-def in_turns(mode: str) -> dict[str, list[float]]:
-    """Microseconds a launch of each process, by what it ran under."""
-    times: dict[str, list[float]] = {who: [] for who in MEASURED}
+def in_turns() -> dict[str, dict[str, list[float]]]:
+    """Microseconds a launch of each process, by mode and by what it ran under."""
+    times: dict[str, dict[str, list[float]]] = {mode: {who: [] for who in MEASURED} for mode in MODES}
     for _ in range(PROCESSES):
         for who in MEASURED:
-            command = [sys.executable, __file__, "--child", who, mode]
+            command = [sys.executable, __file__, "--child", who]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
             if done.returncode:
-                print(f"{who} {mode} failed:\n{done.stderr[-800:]}")
+                print(f"{who} failed:\n{done.stderr[-800:]}")
                 continue
-            times[who].append(json.loads(done.stdout.splitlines()[-1]))
+            for mode, figure in json.loads(done.stdout.splitlines()[-1]).items():
+                times[mode][who].append(figure)
     return times
 
 
@@ -137,14 +139,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--profile", default="examples", help="profile to write, without suffix")
-    parser.add_argument("--child", nargs=2)
+    parser.add_argument("--child", choices=MEASURED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(*options.child)
+        child(options.child)
         return
     record: dict[str, object] = {}
-    for mode in ("plain", "scoped"):
-        record[f"tiny launches {mode}, us"] = times = in_turns(mode)
+    for mode, times in in_turns().items():
+        record[f"tiny launches {mode}, us"] = times
         middle = {who: statistics.median(found) for who, found in times.items() if found}
         parts = [
             f"{who} {time:.2f} us ({time / middle['none']:.2f}x, {min(times[who]):.2f}-{max(times[who]):.2f})"

@@ -18,8 +18,8 @@ import deuteron.language as tl
 @triton.jit
 def place(N, HEAD: tl.constexpr, BLOCK: tl.constexpr, LAST_FIRST: tl.constexpr):
     """Where a program works: its head, where that begins in memory, the first of its rows, its rows, and their tile.
-    LAST_FIRST: the last rows of a head come first, as they see the most keys if attention is causal; the programs at the
-    end of a launch are short ones then."""
+    LAST_FIRST: the last rows of a head come first, as they see the most keys if attention is causal; a launch ends with
+    short programs then."""
     head = tl.program_id(1)
     block = tl.program_id(0)
     if LAST_FIRST:

@@ -2,7 +2,7 @@
 
 LLVM does that too, but among passes that take half of the time from text to PTX, most of it for combining instructions
 five times over. Once is enough for text whose loops are in order (:func:`.driver.compile_text`), and llvmlite offers
-no pass that only moves. On attention this takes 5 ms and saves 60.
+no pass that only moves.
 
 What counts as a loop here is what the code generators write: its blocks follow its header, the last of them branches
 back, and the block before the header does nothing but go there.

@@ -66,6 +66,12 @@ class PtxMachine(simt.SimtTarget):
         made = [f'ptr byval([128 x i8]) align 64 "nvvm.grid_constant" %d{i}' for i in range(len(recipe.descriptors))]
         return made + ([f"i32 %g{axis}" for axis in range(3)] if recipe.persistent else [])
 
+    def begin(self, state: simt.Lowering) -> None:
+        """Fetch the descriptors: the first copy that uses one would wait for it (PTX ISA, "prefetch")."""
+        for number in range(len(state.source.recipe.descriptors)):
+            operands = [("ptr", f"%d{number}"), ("i1", state.text.op(f"icmp eq i32 {state.thread}, 0"))]
+            state.text.asm([], "@$1 prefetch.tensormap [$0];", "l,b,~{memory}", operands)
+
     def thread_id(self, state: simt.Lowering) -> str:
         """``%tid.x``."""
         state.module.declare("llvm.nvvm.read.ptx.sreg.tid.x", "i32", [])

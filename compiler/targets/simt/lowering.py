@@ -293,6 +293,7 @@ def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule)
     parameters = [_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters)]
     declared = ", ".join([*parameters, *machine.hidden_parameters(state)])
     state.text.header = f"define {machine.calling_convention} void @{function.name}({declared}) #0"
+    machine.begin(state)
     state.lower_block(function.body)
     state.text.do("ret void")
     state.module.tail.append(f"attributes #0 = {{ nounwind {' '.join(machine.kernel_attributes(state))} }}")

@@ -45,6 +45,10 @@ class SimtTarget(ABC):
     def hidden_parameters(self, state: Lowering) -> list[str]:
         """Declarations of the parameters that a launch adds to the kernel's own."""
 
+    def begin(self, state: Lowering) -> None:
+        """What a kernel does first; nothing, unless a target overrides it."""
+        del state
+
     @abstractmethod
     def thread_id(self, state: Lowering) -> str:
         """The number of this thread in its program (i32); lanes are its lowest five bits, the warp the others."""

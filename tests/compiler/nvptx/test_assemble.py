@@ -73,6 +73,13 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
+def test_descriptors_are_fetched_first(ptx_of) -> None:
+    """One prefetch for each of the three, by one thread, before anything waits; none where there are none."""
+    before, _, _ = ptx_of("matmul_f16").partition("mbarrier.init")
+    assert len(re.findall(r"@%p\d+ prefetch\.tensormap \[", before)) == 3
+    assert "prefetch" not in ptx_of("matmul_f16", "cuda:80")
+
+
 def test_producers_copy_by_an_elected_thread(ptx_of) -> None:
     """All of the warp elects, before it is the producer: another thread each time would wait for copies not its own."""
     ptx = ptx_of("matmul_f16")
