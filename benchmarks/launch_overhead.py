@@ -41,7 +41,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 
 #: As a product of matrices has them: divisible strides, sizes above zero.
-GUARDS = tuple(Guard("n", "multiple", value) for value in (8, 16, 128)) + (Guard("n", "positive"),)
+GUARDS = tuple(Guard("n", "multiple", value) for value in (8, 16, 128)) + (Guard("n", "least", 1),)
 DESCRIPTORS = tuple(TensorMap(name, "f32", ("n", 128), ("n", 1), (8, 32), 128) for name in ("x", "y"))
 
 #: A kernel that takes what ``add`` does, and two descriptors, and ends at once.

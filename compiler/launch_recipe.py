@@ -19,37 +19,23 @@ HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
 class Guard:
     """A promise about an integer argument, or about the address of an array, that the code relies on.
 
-    ``multiple``: the value is a multiple of ``value``; ``least``: it is not below ``value``; ``nonnegative``: it is not
-    below zero; ``positive``: it is above zero, as the sizes of a :class:`TensorMap` must be (``value`` is 0 for both).
-    Where an argument breaks a guard, the launcher compiles the variant that does without it.
+    ``multiple``: the value is a multiple of ``value``; ``least``: it is not below ``value``, which is 0 for what must
+    not be negative, 1 for the sizes of a :class:`TensorMap`. Where an argument breaks a guard, the launcher compiles
+    the variant that does without it.
     """
 
     parameter: str
-    kind: Literal["multiple", "least", "nonnegative", "positive"]
-    value: int = 0
+    kind: Literal["multiple", "least"]
+    value: int
 
     def holds(self, argument: int) -> bool:
         """Whether ``argument`` keeps the promise."""
-        match self.kind:
-            case "multiple":
-                return argument % self.value == 0
-            case "least":
-                return argument >= self.value
-            case "nonnegative":
-                return argument >= 0
-            case "positive":
-                return argument > 0
+        return argument % self.value == 0 if self.kind == "multiple" else argument >= self.value
 
     def __str__(self) -> str:
-        match self.kind:
-            case "multiple":
-                return f"{self.parameter} % {self.value} == 0"
-            case "least":
-                return f"{self.parameter} >= {self.value}"
-            case "nonnegative":
-                return f"{self.parameter} >= 0"
-            case "positive":
-                return f"{self.parameter} > 0"
+        if self.kind == "multiple":
+            return f"{self.parameter} % {self.value} == 0"
+        return f"{self.parameter} >= {self.value}"
 
 
 @dataclass(frozen=True, slots=True)

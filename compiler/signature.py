@@ -96,8 +96,9 @@ def scattered(arguments: Mapping[str, object]) -> dict[str, object]:
     return {leaf: part for name, value in arguments.items() for leaf, part in leaves(name, value)}
 
 
-def gathered(parts: Mapping[str, object]) -> dict[str, object]:
-    """The arguments that have these ``parts`` by :func:`scattered`, tuples put together again.
+def gathered(parts: Mapping[str, object], around: str = "") -> dict[str, object]:
+    """The arguments that have these ``parts`` by :func:`scattered`, tuples put together again. ``around``: what comes
+    before their names in messages.
 
     Raises:
         SignatureError: a name is no leaf, elements of a tuple are missing, or it is given as a whole, too.
@@ -110,14 +111,15 @@ def gathered(parts: Mapping[str, object]) -> dict[str, object]:
             tuples.setdefault(name, {})[rest] = value
         made[name] = value
     for name, inner in tuples.items():
-        items = gathered(inner)
+        whole = around + name
+        items = gathered(inner, f"{whole}.")
         places = [str(place) for place in range(len(items))]
         if name in parts:
-            raise SignatureError(f"{name!r} is given as a whole and by its elements", hint="give one of both")
+            raise SignatureError(f"{whole!r} is given as a whole and by its elements", hint="give one of both")
         if items.keys() != set(places):
             raise SignatureError(
-                f"the tuple {name!r} has the elements {', '.join(f'{name}.{place}' for place in items)}",
-                hint=f"give all of its elements: {name}.0, {name}.1, ...",
+                f"the tuple {whole!r} has the elements {', '.join(f'{whole}.{place}' for place in items)}",
+                hint=f"give all of its elements: {whole}.0, {whole}.1, ...",
             )
         made[name] = tuple(items[place] for place in places)
     return made

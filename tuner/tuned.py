@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
-from deuteron.compiler.runtime.arrays.arguments import readers
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
-from deuteron.compiler.runtime.devices import default_device, get_device
+from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
-from deuteron.compiler.signature import leaves
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
@@ -85,7 +83,7 @@ class TunedKernel:
         """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict
         mode when there is no exact record."""
         bound = {**self.base_fn.named(args), **constexprs}
-        device = _device_of(bound)
+        device = device_of(bound)
         dtype = self._dtype(bound)
         sizes = tuple(read(bound) for read in self._dims.values())
         key = (device.name, dtype, sizes)
@@ -201,15 +199,3 @@ def _reader(source: str | None, dim: str) -> _Reader:
         return int(value.__index__())
 
     return read
-
-
-def _device_of(bound: Mapping[str, object]) -> Device:
-    """The device that the array arguments are on."""
-    for value in bound.values():
-        if isinstance(value, tuple):
-            value = next((part for _, part in leaves("", value) if hasattr(part, "shape")), None)
-        if getattr(value, "shape", None) is not None:
-            key, _ = readers[type(value)](value)
-            _, at, place = str(key).partition("@")
-            return get_device(place if at else "cpu")
-    return default_device()

@@ -15,7 +15,11 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
             frame.scope[name] = value
             if isinstance(value, tensor) and not value.value.name:
                 value.value.name = name
+        case ast.Starred(value=ast.Name(id=name)):
+            raise frame.error(target, f"*{name} cannot be assigned", "take a part of the tuple: values[1:]")
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
+            for starred in (part for part in targets if isinstance(part, ast.Starred)):
+                assign(frame, starred, value)
             if not isinstance(value, tuple) or len(value) != len(targets):
                 shown = f"{len(value)} values" if isinstance(value, tuple) else repr(value)
                 raise frame.error(target, f"cannot unpack {shown} into {len(targets)} names")

@@ -137,7 +137,7 @@ class Descriptors:
                 continue
             if not self._hopeful[offset].nonnegative:
                 return None
-            wanted += [Guard(self.parameters[p], "nonnegative") for p in self._integers_in(offset, set())]
+            wanted += [Guard(self.parameters[p], "least", 0) for p in self._integers_in(offset, set())]
         return wanted
 
     def _integers_in(self, value: Value, seen: set[Value]) -> list[Value]:
@@ -168,7 +168,7 @@ class Descriptors:
 
 def _positive(made: TensorMap) -> list[Guard]:
     """Sums and products of positive numbers are positive."""
-    return [Guard(name, "positive") for e in (*made.sizes, *made.strides) for name in _names(e)]
+    return [Guard(name, "least", 1) for e in (*made.sizes, *made.strides) for name in _names(e)]
 
 
 def _can_be_positive(expression: HostExpression | None) -> bool:

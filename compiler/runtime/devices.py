@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .. import knobs
 from ..errors import DeviceError
+from ..signature import scattered
+from .arrays.arguments import readers
 from .cpu.device import CpuDevice
 from .cuda.device import CudaDevice
 from .cuda.driver import cuda_device_count, why_no_cuda
@@ -42,6 +46,16 @@ def list_devices() -> list[Device]:
 def default_device() -> Device:
     """Where arguments that are on no device run: DEUTERON_DEVICE, else the CPU."""
     return get_device(knobs.device.get() or "cpu")
+
+
+def device_of(arguments: Mapping[str, object]) -> Device:
+    """Where the first array is, of ``arguments`` by name and of those in tuples; without one the default device."""
+    for value in scattered(arguments).values():
+        if hasattr(value, "dtype") or hasattr(value, "shape") or hasattr(value, "__dlpack__"):
+            key, _ = readers[type(value)](value)
+            if isinstance(key, str) and key.startswith(("*", "tensordesc<")):
+                return get_device(key.partition("@")[2] or "cpu")
+    return default_device()
 
 
 def _cuda_device(index: int) -> Device:

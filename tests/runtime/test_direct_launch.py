@@ -248,6 +248,21 @@ def test_clusters_and_halves(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(LaunchError, match="size 5 along axis 0, and the kernel runs in clusters of 2"):
         kernel[(5,)](Tensor(), 1.0)
     assert len(driver.launches) == 3
+    again = kernel.bound((4,), Tensor(), 1.0)
+    with pytest.raises(LaunchError, match="clusters of 2"):  # binding says so, and not the first launch
+        kernel.bound((5,), Tensor(), 1.0)
+    again()
+    assert len(driver.launches) == 4
+
+
+def test_numpys_numbers_are_on_no_device(driver: FakeDriver) -> None:
+    """Nor are those in tuples; they come before the array that says where a kernel runs."""
+    on_gpu, on_host = Tensor(), np.zeros(4, np.float32)
+    for before in ({"n": np.int64(3)}, {"n": (np.int64(3), None)}, {"n": 3}, {}):
+        assert devices.device_of({**before, "x": on_gpu}).name == "cuda:0"
+        assert devices.device_of({**before, "x": (2, on_gpu), "y": on_host}).name == "cuda:0"
+        assert devices.device_of({**before, "x": (on_host,), "y": on_gpu}).name == "cpu"
+        assert devices.device_of(before).name == "cpu"
 
 
 def number(x, n):

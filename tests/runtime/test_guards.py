@@ -19,7 +19,7 @@ from deuteron.compiler.runtime.variant import pipeline
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
 from deuteron.tools.tensor_descriptor import TensorDescriptor
 
-EIGHT, FOUR, SIGN = Guard("stride", "multiple", 8), Guard("stride", "multiple", 4), Guard("n", "nonnegative")
+EIGHT, FOUR, SIGN = Guard("stride", "multiple", 8), Guard("stride", "multiple", 4), Guard("n", "least", 0)
 
 
 def add(x, out, n, stride, BLOCK: tl.constexpr):
@@ -210,7 +210,7 @@ def doubled(one, x, out, BLOCK: tl.constexpr):
 
 
 def test_guards_may_be_about_the_sizes_of_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
-    positive = Guard("x.size0", "positive")
+    positive = Guard("x.size0", "least", 1)
     build_cpu = pipeline._build_cpu
 
     def with_guard(work: pipeline.Build, *rest: Any) -> None:

@@ -21,7 +21,7 @@ NAMES = ("a", "b", "c")
 GUARDS = st.one_of(
     st.builds(Guard, st.sampled_from(NAMES), st.just("multiple"), st.integers(1, 40)),
     st.builds(Guard, st.sampled_from(NAMES), st.just("least"), st.integers(-40, 1 << 40)),
-    st.builds(Guard, st.sampled_from(NAMES), st.sampled_from(["nonnegative", "positive"])),
+    st.builds(Guard, st.sampled_from(NAMES), st.just("least"), st.sampled_from([0, 1])),
 )
 EXPRESSIONS: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.sampled_from(NAMES), st.integers(-100, 1 << 40)),
@@ -32,7 +32,7 @@ VALUES = st.tuples(*[st.integers(-(1 << 63), (1 << 64) - 1)] * 3)
 
 RECIPE = LaunchRecipe(
     384,
-    (Guard("n", "multiple", 8), Guard("m", "positive"), Guard("m", "least", 64)),
+    (Guard("n", "multiple", 8), Guard("m", "least", 1), Guard("m", "least", 64)),
     (TensorMap("x", "bf16", ("m", ("max", "n", 1)), (("*", "n", 2), 1), (64, 128), 128, "nan"),),
     persistent=True,
     occupancy=2,
@@ -66,7 +66,7 @@ def test_predicates_say_what_guards_say(guards: list[Guard], values: tuple[int, 
 
 
 def test_what_is_not_known_breaks_no_guard() -> None:
-    guards = [Guard("a", "multiple", 8), Guard("b", "positive")]
+    guards = [Guard("a", "multiple", 8), Guard("b", "least", 1)]
     assert broken_by(guards, {"b": 0, "c": 3}) == (guards[1],)
     assert broken_by(guards, {"a": 2.5}) == ()
 
@@ -127,8 +127,8 @@ def test_what_is_no_expression_is_refused(expression: Any, message: str) -> None
 @pytest.mark.parametrize(
     "guard",
     [
-        Guard(HARMFUL, "positive"),
-        Guard("a", HARMFUL),  # type: ignore[arg-type]
+        Guard(HARMFUL, "least", 1),
+        Guard("a", HARMFUL, 1),  # type: ignore[arg-type]
         Guard("a", "multiple", HARMFUL),  # type: ignore[arg-type]
         Guard("a", "multiple", 0),
     ],

@@ -143,6 +143,66 @@ def test_ahead_of_time(out: np.ndarray) -> None:
     assert out[0] == 9
 
 
+@pytest.mark.parametrize(
+    ("signature", "constexprs"),
+    [
+        ({"p": ["i32", "i32"]}, {}),
+        ({"p": "i32", "k": 3}, {}),
+        ({"p": "i32", "rest": (3,)}, {}),
+        ({"p": "i32", "rest": (None,)}, {}),
+        ({"p.0": "i32", "p.1": "constexpr"}, {}),
+    ],
+)
+def test_a_default_stands_for_nothing_that_was_given(signature: Any, constexprs: Any) -> None:
+    def kernel(out, p=(1, 2), *rest, k=5):
+        tl.store(out, k)
+
+    made = deuteron.JITFunction(kernel)
+    with pytest.raises(SignatureError, match="the type of the parameter|no type for its parameter"):
+        deuteron.compile(made, {"out": "*f32", "rest": (), **signature}, constexprs)
+    assert deuteron.compile(made, {"out": "*f32", "p": "constexpr", "rest": ()}).variant.constants["p"] == (1, 2)
+
+
+def test_missing_leaves_are_named_in_full() -> None:
+    with pytest.raises(SignatureError, match=r"the tuple 'a\.0' has the elements a\.0\.size0") as caught:
+        gathered({"a.0.size0": "i32"})
+    assert caught.value.hint == "give all of its elements: a.0.0, a.0.1, ..."
+
+
+def test_arrays_in_tuples_are_reset(out: np.ndarray) -> None:
+    @deuteron.jit
+    def bump(first, *others, SCALE: tl.constexpr):
+        tl.store(first, tl.load(first) + 1)
+        for array, factor in others:
+            tl.store(array, tl.load(array) + factor)
+
+    for option, value in (("restore_value", 6.0), ("reset_to_zero", 1.0)):
+        x, y = np.full(4, 5, np.float32), np.full(4, 5, np.float32)
+        options: Any = {option: ["first", "others"], "do_bench": lambda call, quantiles: call() and 1.0}
+        tuned: Any = deuteron.autotune([Config({"SCALE": 1}), Config({"SCALE": 2})], [], **options)(bump)
+        tuned[(1,)](x, (y, 1))
+        assert (x[0], y[0]) == (value, value)
+        tuned[(1,)](x)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_positional_only_and_keyword_only(out: np.ndarray, interpret: bool) -> None:
+    def kernel(out, n, /, m, *, k):
+        tl.store(out, n + 10 * m + 100 * k)
+
+    seen: list[Any] = []
+    made = deuteron.JITFunction(kernel)
+    made.add_pre_run_hook(lambda *args, **options: seen.append((args, options)))
+    with knobs.interpret.scope(interpret):
+        made[(1,)](out, 2, m=3, k=4)
+        assert out[0] == 432
+        args, options = seen.pop()
+        made[(1,)](*args, **options)  # what hooks are given repeats the launch
+    assert (args[1:], options) == ((2, 3), {"k": 4})
+    with pytest.raises(TypeError, match=r"kernel.*\(\) got multiple values for argument 'm'"):
+        made[(1,)](out, 2, 3, m=3, k=4)
+
+
 def test_warming_up(out: np.ndarray) -> None:
     made: Any = total[(1,)](out, (X, 3), (N, 1))
     assert total.warmup(out, ("*f32:16", "i32"), (N, 1), grid=(1,)).hash == made.hash

@@ -173,18 +173,22 @@ class LoadedOnCuda:
         streams, filled = cuda.streams, self._filled
         packs: dict[int, ArgumentPack] = {}
 
+        def fill(stream: int) -> ArgumentPack:
+            if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
+                packs.clear()
+            pack: ArgumentPack = filled(*grid, stream, *values)
+            packs[stream] = pack
+            return pack
+
         def launch(stream: int | None) -> None:
             if stream is None:
                 stream = streams.current(index)
-            pack = packs.get(stream)
-            if pack is None:
-                if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
-                    packs.clear()
-                pack = packs[stream] = filled(*grid, stream, *values)
+            pack = packs.get(stream) or fill(stream)
             code = start(pack.config, handle, pack.arguments, None)
             if code:
                 self._retry(code, grid, pack)
 
+        fill(streams.current(index))  # what does not fit is said now
         return launch
 
     def _refuse(self, problem: Exception) -> None:

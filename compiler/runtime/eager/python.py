@@ -67,8 +67,8 @@ def run(
 
 
 class _Known:
-    """A number that is known before the kernel runs, such as an argument that is 1: it can do what a tensor can, as
-    where the kernel is compiled."""
+    """An argument that is known before the kernel runs, such as one that is 1: it can be asked for what a tensor has.
+    What is computed from it is a plain number."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or not hasattr(tensor, name):
@@ -85,21 +85,22 @@ class _KnownFloat(_Known, float):
 
 
 def _known(value: object) -> object:
+    if type(value) is tuple:
+        return tuple(_known(item) for item in value)
     if type(value) is int:
         return _KnownInt(value)
     return _KnownFloat(value) if type(value) is float else value
 
 
 def _call(kernel: FunctionType, arguments: dict[str, object]) -> None:
-    """Call ``kernel`` with arguments by name. Those before ``*args`` have to be positional where it has any."""
+    """Call ``kernel`` with arguments by name, of which those before ``*args`` or ``/`` have to be positional."""
     code = kernel.__code__
-    if not code.co_flags & inspect.CO_VARARGS:
-        kernel(**arguments)
-        return
     names = code.co_varnames
-    variadic = arguments.pop(names[code.co_argcount + code.co_kwonlyargcount])
+    rest = ()
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = arguments.pop(names[code.co_argcount + code.co_kwonlyargcount])  # type: ignore[assignment]
     positional = [arguments.pop(name) for name in names[: code.co_argcount]]
-    kernel(*positional, *variadic, **arguments)  # type: ignore[misc]
+    kernel(*positional, *rest, **arguments)
 
 
 class Python:

@@ -137,6 +137,7 @@ def make_binder(
         scope[f"_d_change{i}"] = KeyChange(parameter)
     exec(compile(binder_text(parameters, ending), f"<launch of {name}>", "exec"), scope)
     made: Callable[..., Any] = scope["launch"]
+    made.__qualname__ = name  # what Python's own messages call it, such as those of arguments given twice
     return made
 
 
@@ -198,9 +199,9 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
 
 
 def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:
-    """Positional and keyword arguments with which to repeat a launch. What follows ``*args`` has to be named."""
+    """Positional and keyword arguments with which to repeat a launch. Keyword-only ones have to be named."""
     named = [p.name for p in parameters if p.keyword_only]
-    if not named or not any(p.variadic for p in parameters):
+    if not named:
         return _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters]), "_d_options"
     positional = _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters if not p.keyword_only])
     return positional, f"{{{', '.join(f'{name!r}: {name}' for name in named)}, **_d_options}}"

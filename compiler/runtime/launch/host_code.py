@@ -41,12 +41,8 @@ def condition(guards: Sequence[Guard], places: Places) -> str:
 
 def _checks(kind: str, value: int, places: list[str]) -> list[str]:
     union = f"({' | '.join(places)})"
-    if kind == "nonnegative":
-        return [f"{union} >= 0"]
     if kind == "least":
-        return [f"{place} >= {value}" for place in places]
-    if kind == "positive":
-        return [f"{place} > 0" for place in places]
+        return [f"{union} >= 0"] if value == 0 else [f"{place} >= {value}" for place in places]
     if kind == "multiple" and value > 0:
         power_of_two = value & (value - 1) == 0
         return [f"not {union} & {value - 1}"] if power_of_two else [f"not {place} % {value}" for place in places]

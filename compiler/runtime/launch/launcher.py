@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,7 +62,7 @@ class Launcher:
     ) -> None:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
-        self._pick = _spreader(launch) or _picker([path[0] for path in launch.passed], len(kernel.run_time_names))
+        self._pick = _picker(launch, len(kernel.run_time_names))
         self._name = kernel.repr(launch) if kernel.repr else compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
@@ -124,31 +123,27 @@ class Launcher:
         return dict(self._metadata(shape, self._kernel.metadata, bound))
 
 
-def _spreader(launch: Launch) -> Spread | None:
-    """A function from all values to those that the variant takes, descriptors and tuples spread; None without such."""
-    kinds = [kind for name, kind in launch.signature.items() if not is_hidden(name)]
-    if not any(kind.block for kind in kinds) and all(len(path) == 1 for path in launch.passed):
+def _picker(launch: Launch, count: int) -> Spread | None:
+    """A function from all ``count`` values of a launch to those that the variant takes, those of descriptors and tuples
+    one by one; None where they are the same."""
+    taken = list(places_of(launch, "v[{}]").values())
+    if taken == [f"v[{place}]" for place in range(count)]:
         return None
-    items = (f"{'*' * bool(kind.block)}v{_indices(path)}" for path, kind in zip(launch.passed, kinds, strict=True))
-    made: Spread = eval(f"lambda v: ({', '.join(items)},)")
+    made: Spread = eval(f"lambda v: ({''.join(f'{text}, ' for text in taken)})")
     return made
 
 
-def places_of(launch: Launch) -> dict[str, str]:
-    """The text of each argument of the signature, made of a launch's values ``v0``, ``v1`` and so on."""
+def places_of(launch: Launch, value: str = "v{}") -> dict[str, str]:
+    """The text of each argument of the signature, made of the texts of a launch's values, ``v0``, ``v1`` and so on."""
     paths = iter(launch.passed)
     texts: list[str] = []
     for name, kind in launch.signature.items():
         if is_hidden(name):  # part of the descriptor before it
             continue
         first, *rest = next(paths)
-        text = f"v{first}{_indices(rest)}"
+        text = value.format(first) + "".join(f"[{place}]" for place in rest)
         texts += [f"{text}[{i}]" for i in range(len(flattened(name, kind)))] if kind.block else [text]
     return dict(zip(launch.signature, texts, strict=True))
-
-
-def _indices(path: Sequence[int]) -> str:
-    return "".join(f"[{place}]" for place in path)
 
 
 class GuardedLauncher:
@@ -161,9 +156,8 @@ class GuardedLauncher:
         self._kernel = kernel
         self._launch = launch
         self._compiled = compiled
-        spread = _spreader(launch)
-        names = list(launch.signature) if spread else kernel.run_time_names
-        self._guards = Guards(compiled.metadata.recipe.guards, names, spread)
+        spread = _picker(launch, len(kernel.run_time_names))
+        self._guards = Guards(compiled.metadata.recipe.guards, list(launch.signature), spread)
         self._holds = self._guards.holds
         self._fitting: Launcher | None = None  # not loaded before arguments fit it
         self._others: dict[tuple[Guard, ...], Launcher | GuardedLauncher] = {}
@@ -197,15 +191,3 @@ class GuardedLauncher:
     def _otherwise(self, grid: object, *values: Any) -> object:
         direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
         return direct(grid, *values)
-
-
-def _picker(passed: Sequence[int], count: int) -> Spread | None:
-    """A function from all values to those that the variant takes; None when it takes all."""
-    if list(passed) == list(range(count)):
-        return None
-    if not passed:
-        return lambda values: ()
-    if len(passed) == 1:
-        (only,) = passed
-        return lambda values: (values[only],)
-    return operator.itemgetter(*passed)

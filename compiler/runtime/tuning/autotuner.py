@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 from ... import knobs
 from ...errors import LaunchError
-from ...signature import leaves, scattered
+from ...signature import leaves
 from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
-from ..device import Device
-from ..devices import default_device, get_device
+from ..devices import device_of
 from ..launch.bound import Relaunch
 from ..launch.compiled import CompiledKernel
 from ..launch.kernel import Kernel
@@ -201,12 +201,12 @@ class Autotuner(Runner):
         arguments: dict[str, object],
     ) -> Config:
         start = time.perf_counter()
-        device = _device_of(arguments)
+        device = device_of(arguments)
         results = TuningResults(self.base_fn, key, device)
         kept = [c for c in candidates if self._persistent(c)]
         timings, finalists = results.recall(kept)
         fresh = [c for c in candidates if c not in timings]
-        restore = [saved(arguments[n]) for n in self.restore_value if arguments.get(n) is not None]
+        restore = [saved(value) for value in _arrays(arguments, self.restore_value)]
         search = Search(
             device,
             warmup_ms=self.warmup_ms,
@@ -265,9 +265,8 @@ class Autotuner(Runner):
         return Candidate(lambda: compile_for_launch(self.base_fn, launch), call)
 
     def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
-        for name in self.reset_to_zero:
-            if arguments.get(name) is not None:
-                zero(arguments[name])
+        for value in _arrays(arguments, self.reset_to_zero):
+            zero(value)
         for put_back in restore:
             put_back()
 
@@ -300,13 +299,16 @@ def _value_text(value: object) -> str:
         return type(value).__name__  # an array named in key: its dtype is part of the key anyway
 
 
-def _device_of(arguments: Mapping[str, object]) -> Device:
-    """The device of the first array."""
-    for value in scattered(arguments).values():
-        if hasattr(value, "dtype") or hasattr(value, "__dlpack__"):
-            kind, _ = readers[type(value)](value)
-            return get_device(str(kind).partition("@")[2] or "cpu")
-    return default_device()
+def _arrays(arguments: Mapping[str, object], names: Sequence[str]) -> list[object]:
+    """The arguments of these names that are not None; of tuples what is in them, without numbers."""
+    found: list[object] = []
+    for name in names:
+        value = arguments.get(name)
+        if isinstance(value, tuple):
+            found += [part for _, part in leaves(name, value) if not isinstance(part, Number | tuple | None)]
+        elif value is not None:
+            found.append(value)
+    return found
 
 
 def autotune(

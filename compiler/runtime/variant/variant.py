@@ -108,7 +108,12 @@ def make_variant(
                 constants[name] = 1
             else:
                 types |= flattened(name, kind)
-        elif argument.default is not None:
+        elif text not in (None, "constexpr"):
+            raise SignatureError(
+                f"{kernel.name}: the type of the parameter {name!r} is {text!r}",
+                hint=f'types are text, such as signature={{{name!r}: "*fp32"}}, or tuples of such texts',
+            )
+        elif name == argument.name and argument.default is not None:
             constants[name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
         else:
             raise _missing(kernel, name, argument.constexpr)

@@ -72,7 +72,7 @@ class Signs:
     def _prove(self, value: Value, depth: int) -> Guards | None:
         name = self.unknowns.parameters.get(value)
         if name is not None:
-            return self._promise(Guard(name, "nonnegative"))
+            return self._promise(Guard(name, "least", 0))
         if depth == _DEPTH:
             return None
         op = value.op
@@ -101,7 +101,7 @@ class Signs:
 def _implies(guard: Guard, other: Guard) -> bool:
     if (guard.parameter, guard.kind) != (other.parameter, other.kind):
         return False
-    return guard.kind == "nonnegative" or guard.value % other.value == 0
+    return guard.value >= other.value if guard.kind == "least" else guard.value % other.value == 0
 
 
 def _assumed(condition: Value) -> Iterator[Value]:

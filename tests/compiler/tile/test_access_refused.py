@@ -117,7 +117,7 @@ def test_signs_of_arguments_are_guards():
     """An index that begins at ``s * 16`` is not negative if s is not."""
     body = "%f2 = mul %s %c16 : i32\n%f3 = splat %f2 {shape = [16]} : tile<16xi32>\n%d = add %f3 %i : tile<16xi32>\n"
     body += "%w = rem %d %ns : tile<16xi32>\n" + at("%w")
-    guards = Guard("n", "multiple", 16), Guard("s", "nonnegative")
+    guards = Guard("n", "multiple", 16), Guard("s", "least", 0)
     assert structure_accesses(parse(body), lambda op: True) == guards
     denied = parse(body)
     assert structure_accesses(denied, lambda op: True, frozenset(guards[1:])) == ()
