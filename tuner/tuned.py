@@ -57,6 +57,8 @@ class TunedKernel:
             self._dims = {dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.shape}
             self._dtype_argument = record.dtype_argument
 
+    __iter__ = None  # a grid is no index: Python would count up for ever
+
     def __getitem__(self, grid: Grid | GridFunction) -> Callable[..., object]:
         return lambda *args, **constexprs: self.launch(grid, *args, **constexprs)
 

@@ -278,3 +278,12 @@ def test_hooks_leave_when_the_launch_fails(recorder: Any, x: np.ndarray) -> None
         remove_launch_hook(bad)
     assert [entry[:2] for entry in log] == [("good", "enter"), ("good", "exit")]
     assert recorder.launches == []
+
+
+def test_kernels_are_not_iterated() -> None:
+    """Python would take ``kernel[0]``, ``kernel[1]`` and so on for elements, without end."""
+    tuned = deuteron.autotune([deuteron.Config({})], [])(kernel)
+    compiled = deuteron.compile(kernel, {"x": "*f32", "y": "*f32", "n": "i32"}, {"BLOCK": 16})
+    for held in (kernel, tuned, compiled):
+        with pytest.raises(TypeError, match="not iterable"):
+            list(held)  # type: ignore[call-overload]

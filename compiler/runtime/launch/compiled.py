@@ -177,6 +177,8 @@ class CompiledKernel:
             self._others[broken] = found
         return found
 
+    __iter__ = None  # a grid is no index: Python would count up for ever
+
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)
 

@@ -142,6 +142,8 @@ class Kernel(Sourced):
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
 
+    __iter__ = None  # a grid is no index: Python would count up for ever
+
     @abstractmethod
     def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Ready to be called with the arguments of a launch."""

@@ -37,6 +37,8 @@ class Runner:
         made: Launch = self.fn.specialized(args, kwargs)
         return made
 
+    __iter__ = None  # a grid is no index: Python would count up for ever
+
     def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Ready to be called with the arguments of a launch."""
         return lambda *args, **kwargs: self.run(*args, grid=grid, **kwargs)
