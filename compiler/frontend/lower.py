@@ -50,7 +50,7 @@ def lower(
     compilation = Compilation(Builder(function.body), debug)
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})
-    for argument in source.launched:
+    for argument in source.parameters:
         name = argument.name
         frame.scope[name] = given[name] if name in given else _default(source, argument)
     with activate(compilation):
@@ -62,7 +62,7 @@ def lower(
 
 def _run_time(function: Function, source: KernelSource, signature: Mapping[str, str]) -> dict[str, object]:
     """What the kernel sees of the arguments that have types; their parameters are added to the function."""
-    declared = {argument.name: place for place, argument in enumerate(source.launched)}
+    declared = {argument.name: place for place, argument in enumerate(source.parameters)}
 
     def place(item: tuple[str, str]) -> tuple[int, ...]:
         name, *path = item[0].split(".")
@@ -167,12 +167,12 @@ def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, obje
     """
     arguments = callee.arguments
     positional = len(arguments) - len(callee.node.args.kwonlyargs)
-    if len(args) > positional and not callee.variadic:
+    if len(args) > positional and not callee.variadic_name:
         raise UnsupportedSyntax(f"{callee.name}() takes {positional} arguments, {len(args)} were given")
     named = zip(arguments[:positional], args, strict=False)
     scope: dict[str, object] = {a.name: v for a, v in named}
-    if callee.variadic:
-        scope[callee.variadic] = tuple(args[positional:])
+    if callee.variadic_name:
+        scope[callee.variadic_name] = tuple(args[positional:])
     for name, value in kwargs.items():
         if name in scope or all(a.name != name for a in arguments):
             problem = "was given twice" if name in scope else "does not exist"

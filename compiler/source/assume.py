@@ -59,7 +59,7 @@ def assume(
     assumed: dict[str, str] = {}
     config = first_literal_config(source)
     given = {name.partition(".")[0] for name in (*types, *values)}  # elements of tuples are called name.0
-    for argument in source.launched:
+    for argument in source.parameters:
         name = argument.name
         if name in given:
             continue

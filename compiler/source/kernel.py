@@ -144,16 +144,16 @@ class KernelSource:
 
     @cached_property
     def arguments(self) -> list[Argument]:
-        """The parameters in order, without ``*args`` (see :attr:`variadic`)."""
-        return [argument for argument in self.launched if not argument.variadic]
+        """The parameters in order, without ``*args`` (see :attr:`variadic_name`)."""
+        return [argument for argument in self.parameters if not argument.variadic]
 
     @property
-    def variadic(self) -> str | None:
+    def variadic_name(self) -> str | None:
         """The name of ``*args``; None without."""
         return self.node.args.vararg.arg if self.node.args.vararg else None
 
     @cached_property
-    def launched(self) -> list[Argument]:
+    def parameters(self) -> list[Argument]:
         """The parameters in order, ``*args`` before those that follow it."""
         spec = self.node.args
         if spec.kwarg:
@@ -215,7 +215,7 @@ class KernelSource:
         body = [*self.node.body, *filter(None, (a.default for a in self.arguments))]
         names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
         stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-        local = stored | {a.name for a in self.arguments} | {self.variadic}
+        local = stored | {a.name for a in self.arguments} | {self.variadic_name}
         return {n.id for n in names} - local
 
     def locate(self, node: ast.AST) -> Location:

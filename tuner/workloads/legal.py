@@ -23,9 +23,9 @@ Choices = tuple[tuple[str, Scalar], ...]
 
 def refuse_variadic(source: KernelSource) -> None:
     """Raise WorkloadError for a kernel with ``*args``: workloads and records describe arguments by name."""
-    if source.variadic:
+    if source.variadic_name:
         raise WorkloadError(
-            f"{source.name} takes *{source.variadic}, which a workload cannot describe",
+            f"{source.name} takes *{source.variadic_name}, which a workload cannot describe",
             hint="tune a kernel with a named parameter for each argument",
         )
 

@@ -22,7 +22,7 @@ class Called(Protocol):
         ...
 
     @property
-    def variadic(self) -> str | None:
+    def variadic_name(self) -> str | None:
         """The name of ``*args``; None without."""
         ...
 
@@ -75,7 +75,7 @@ class BoundLaunch:
         """
         called = self._kernel.base_fn
         names = called.positional_names
-        if len(args) > len(names) and not called.variadic:
+        if len(args) > len(names) and not called.variadic_name:
             raise LaunchError(f"{self._kernel.__name__} takes {len(names)} arguments, got {len(args)}")
         positional = [*args, *self._args[len(args) :]]
         keywords = {name: value for name, value in self._kwargs.items() if name not in names[: len(args)]}

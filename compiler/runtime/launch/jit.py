@@ -114,7 +114,7 @@ class JITFunction(Kernel):
         defaults = self._defaults()
         keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
         made = []
-        for i, argument in enumerate(self.source.launched):
+        for i, argument in enumerate(self.source.parameters):
             dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
             if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
@@ -188,7 +188,7 @@ class JITFunction(Kernel):
         """
         parameters = self.parameters
         positional = len(self.positional_names)
-        if len(args) > positional and not self.variadic:
+        if len(args) > positional and not self.variadic_name:
             self._refuse_extra(args[positional:])
         bound = self.named(args)
         names = {p.name for p in parameters if not p.variadic}
@@ -276,7 +276,7 @@ class JITFunction(Kernel):
 
     def _check_options(self, options: Mapping[str, object]) -> None:
         for name in options:
-            if name == self.variadic:
+            if name == self.variadic_name:
                 raise LaunchError(
                     f"{self.__name__} takes *{name}, which cannot be given by name",
                     hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",

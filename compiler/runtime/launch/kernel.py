@@ -112,7 +112,7 @@ class Kernel(Sourced):
         return [p.name for p in self.parameters if not (p.keyword_only or p.variadic)]
 
     @functools.cached_property
-    def variadic(self) -> str | None:
+    def variadic_name(self) -> str | None:
         """The name of ``*args``; None without."""
         return next((p.name for p in self.parameters if p.variadic), None)
 
@@ -120,8 +120,8 @@ class Kernel(Sourced):
         """Positional arguments by parameter name, those of ``*args`` as a tuple. What is too many is left out."""
         names = self.positional_names
         made = dict(zip(names, args, strict=False))
-        if self.variadic:
-            made[self.variadic] = tuple(args[len(names) :])
+        if self.variadic_name:
+            made[self.variadic_name] = tuple(args[len(names) :])
         return made
 
     @property

@@ -124,11 +124,11 @@ def make_variant(
 def _leaves_given(kernel: KernelSource, given: Sequence[str]) -> Iterator[tuple[Argument, str]]:
     """Every parameter with its name, or with those of its leaves if these are ``given``."""
     arguments = gathered({name: name for name in given})
-    names = [argument.name for argument in kernel.launched]
+    names = [argument.name for argument in kernel.parameters]
     for name in arguments:
         if name not in names:
             raise SignatureError(f"{kernel.name} has no parameter {name!r}", hint=nearest(name, names))
-    for argument in kernel.launched:
+    for argument in kernel.parameters:
         for name, _ in leaves(argument.name, arguments.get(argument.name)):
             yield argument, name
 
