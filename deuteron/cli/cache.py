@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from .errors import CommandError
-from .export import WRITERS
+from .exports import FOLDERS, WRITERS
 from .lookup import from_bundle, from_service
 from .output import print_records
 from .settings import Server, connect
@@ -29,6 +32,8 @@ class ExportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     PYTHON = "python"
+    DISPATCH = "dispatch"
+    VLLM = "vllm"
 
 
 @app.command()
@@ -99,25 +104,54 @@ def export(
         ExportFormat,
         typer.Option(
             "--format",
-            help="json: the records; csv: a table; python: Config(...) lists for @autotune.",
+            help="json: the records; csv: a table; python: Config(...) lists for @autotune; dispatch: a module for "
+            "Triton that picks one for a shape; vllm: the files of fused mixture-of-experts kernels, as SGLang's.",
         ),
     ] = ExportFormat.JSON,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Default: stdout. Of vllm the folder, which is made.")
+    ] = None,
 ) -> None:
     """Write the configurations of a bundle for other programs.
 
     Example: `deuteron cache export configs.bundle --format python`
     """
-    found = _read(bundle)
-    write = WRITERS[form.value]
-    if output is None:
-        write(found.records(), sys.stdout)
-        return
+    records = _read(bundle).records()
+    if form.value in FOLDERS:
+        if output is None:
+            raise CommandError(f"--format {form.value} writes files", hint="-o FOLDER says where")
+        texts = FOLDERS[form.value](records)
+        with _refused(output):
+            output.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                with _replaced(output / name) as file:
+                    file.write(text)
+        typer.echo(f"{output}: {', '.join(texts)}")
+    elif output is None:
+        WRITERS[form.value](records, sys.stdout)
+    else:
+        with _refused(output), _replaced(output) as file:
+            WRITERS[form.value](records, file)
+
+
+@contextmanager
+def _refused(path: Path) -> Iterator[None]:
     try:
-        with output.open("w", encoding="utf-8", newline="") as file:
-            write(found.records(), file)
+        yield
     except OSError as error:
-        raise CommandError(f"cannot write {output}: {error.strerror}") from None
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[TextIO]:
+    """A file to write, which is whole under its name or not there."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Bundle:

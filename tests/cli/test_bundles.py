@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import ast
 import csv
+import io
 import json
+import sys
 from pathlib import Path
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from deuteron.tuner import read_bundle, write_bundle
+from deuteron.cli.exports import WRITERS
+from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle, write_bundle
+from deuteron.tuner.records.lookup import lookup, shape_distance
 
 
 def test_show_lists_the_records(run, bundle: Path):
@@ -89,3 +96,131 @@ def test_export_as_python_is_a_list_of_configs(run, bundle: Path):
     exec(compile(ast.parse(text), "configs", "exec"), names)
     (config,) = names["VECTOR_ADD_KERNEL_CONFIGS"]
     assert config.kwargs == {"BLOCK_SIZE": record.config["BLOCK_SIZE"]}
+
+
+def record_of(base: ConfigRecord, shape: dict[str, int], config: dict[str, object], **changes: object) -> ConfigRecord:
+    """Another record of the same search."""
+    gpu = DeviceFingerprint(kind="cuda", name="NVIDIA H200", compute_capability=(9, 0))
+    text = ",".join(f"{d}={n}" for d, n in sorted(shape.items()))
+    return replace(base, shape=shape, shape_key=text, config=config, **{"device": gpu, "dtype": "bf16", **changes})
+
+
+def module_of(records: list[ConfigRecord]) -> dict[str, object]:
+    """What ``--format dispatch`` writes, as a module whose triton is deuteron."""
+    import deuteron
+
+    text = io.StringIO()
+    WRITERS["dispatch"](records, text)
+    names: dict[str, object] = {}
+    kept = sys.modules.get("triton")
+    sys.modules["triton"] = deuteron
+    try:
+        exec(compile(text.getvalue(), "dispatch", "exec"), names)
+    finally:
+        sys.modules.pop("triton") if kept is None else sys.modules.update(triton=kept)
+    return names
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_dispatch_module_gives_what_a_lookup_gives(bundle: Path, data: st.DataObject):
+    """For sizes that are near enough for a lookup to answer: the module has no default to fall back to."""
+    (base,) = read_bundle(bundle).records()
+    sizes = st.fixed_dictionaries({"M": st.integers(1, 64), "N": st.integers(1, 64)})
+    shapes = data.draw(st.lists(sizes, min_size=1, max_size=6, unique_by=lambda shape: (shape["M"], shape["N"])))
+    records = [
+        record_of(base, shape, {"BLOCK_SIZE": 1 << i, "num_warps": 4, "persistent": True})
+        for i, shape in enumerate(shapes)
+    ]
+    wanted = data.draw(sizes)
+    config = module_of(records)["config_for"](base.kernel_name, "bf16", **wanted)
+    answer = lookup(records, base.kernel_hash, records[0].device, wanted, "bf16")
+    assert config.num_warps == 4 and config.kwargs.keys() == {"BLOCK_SIZE"}  # what Triton does not know is left out
+    if answer.record is not None:
+        chosen = shapes[config.kwargs["BLOCK_SIZE"].bit_length() - 1]
+        assert shape_distance(chosen, wanted) == shape_distance(answer.record.shape, wanted)
+
+
+def test_a_dispatch_module_says_what_it_cannot_tell(bundle: Path):
+    (base,) = read_bundle(bundle).records()
+    records = [
+        record_of(base, {"M": 8}, {"BLOCK_SIZE": 64}),
+        replace(base, shape={"M": 8}, shape_key="M=8", dtype="bf16"),
+    ]
+    config_for = module_of(records)["config_for"]
+    with pytest.raises(KeyError, match="was tuned for cuda/h200/cc90, cpu/.*: say which device this is"):
+        config_for(base.kernel_name, "bf16", M=8)
+    assert config_for(base.kernel_name, "bf16", "cuda/h200/cc90", M=100).kwargs == {"BLOCK_SIZE": 64}
+    with pytest.raises(KeyError, match="was tuned over M, not N"):
+        config_for(base.kernel_name, "bf16", "cuda/h200/cc90", N=100)
+
+
+TILES = {"BLOCK_SIZE_M": 64, "BLOCK_N": 128, "BLOCK_SIZE_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
+
+
+def test_files_of_mixtures_of_experts(run, bundle: Path, tmp_path: Path):
+    """A file for each E, N, device and dtype, with a configuration for each M under the names that vLLM takes."""
+    (base,) = read_bundle(bundle).records()
+    tuned = tmp_path / "tuned.bundle"
+    shapes = [{"E": 8, "K": 4096, "M": m, "N": n} for n in (7168, 3584) for m in (64, 1)]
+    records = [record_of(base, shape, {**TILES, "BLOCK_SIZE_M": 16 * (1 + shape["M"] % 2)}) for shape in shapes]
+    records.append(record_of(base, shapes[0], TILES, dtype="f8e4m3"))
+    write_bundle(tuned, records)
+    folder = tmp_path / "made" / "configs"
+    assert run("cache", "export", tuned, "--format", "vllm", "-o", folder).code == 0
+    name = "E=8,N=7168,device_name=NVIDIA_H200"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [f"{name}.json", f"{name},dtype=fp8_w8a8.json", "E=8,N=3584,device_name=NVIDIA_H200.json"]
+    )
+    read = {int(m): values for m, values in json.loads((folder / f"{name}.json").read_text()).items()}
+    assert list(read) == [1, 64]
+    assert read[1] == {
+        "BLOCK_SIZE_M": 32,
+        "BLOCK_SIZE_N": 128,
+        "BLOCK_SIZE_K": 64,
+        "GROUP_SIZE_M": 8,
+        "num_warps": 4,
+        "num_stages": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"shape": {"M": 8, "N": 8}}, "was tuned over M=8,N=8, without E"),
+        ({"config": {"BLOCK_SIZE_M": 64}}, "has no BLOCK_SIZE_N or BLOCK_N"),
+        ({"dtype": "i32"}, "there is no such file for i32"),
+        (
+            {"shape": {"E": 8, "K": 64, "M": 8, "N": 8}, "config": {**TILES, "num_warps": 8}},
+            "two configurations for M=8",
+        ),
+    ],
+)
+def test_what_is_no_mixture_of_experts(run, bundle: Path, tmp_path: Path, changes: dict, says: str):
+    (base,) = read_bundle(bundle).records()
+    made = {"shape": {"E": 8, "K": 32, "M": 8, "N": 8}, "config": TILES}
+    both = {record.key: record for record in (record_of(base, **made), record_of(base, **{**made, **changes}))}
+    tuned = tmp_path / "tuned.bundle"
+    write_bundle(tuned, [both[key] for key in sorted(both)])
+    ran = run("cache", "export", tuned, "--format", "vllm", "-o", tmp_path / "configs")
+    assert ran.code == 2 and says in ran.err
+    assert not (tmp_path / "configs").exists()
+
+
+def test_files_need_a_folder(run, bundle: Path):
+    ran = run("cache", "export", bundle, "--format", "vllm")
+    assert ran.code == 2 and "-o FOLDER says where" in ran.err
+
+
+def test_a_broken_export_leaves_what_was_there(run, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    output = tmp_path / "configs.json"
+    output.write_text("before")
+
+    def broken(records: object, file: io.TextIOBase) -> None:
+        file.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(WRITERS, "json", broken)
+    ran = run("cache", "export", bundle, "-o", output)
+    assert ran.code == 2 and "No space left on device" in ran.err
+    assert output.read_text() == "before" and list(tmp_path.glob(".*")) == []

@@ -1,10 +1,10 @@
-"""Configurations of a bundle for other programs."""
+"""Records as they are: JSON, and a table."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -60,27 +60,3 @@ def write_csv(records: Iterable[ConfigRecord], file: TextIO) -> None:
                 record.created_at,
             ]
         )
-
-
-def write_python(records: Iterable[ConfigRecord], file: TextIO) -> None:
-    """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``, in order of appearance."""
-    from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
-
-    configs: dict[str, dict[str, None]] = {}
-    for record in records:
-        values = {n: v for n, v in record.config.items() if n not in SCHEDULE_OPTIONS}
-        options = "".join(f", {n}={v!r}" for n, v in record.config.items() if n in SCHEDULE_OPTIONS)
-        line = f"triton.Config({values!r}{options})"
-        configs.setdefault(record.kernel_name, {})[line] = None
-    file.write("import deuteron as triton\n")
-    for kernel, lines in configs.items():
-        file.write(f"\n{kernel.upper()}_CONFIGS = [\n")
-        file.writelines(f"    {line},\n" for line in lines)
-        file.write("]\n")
-
-
-WRITERS: dict[str, Callable[[Iterable[ConfigRecord], TextIO], None]] = {
-    "csv": write_csv,
-    "json": write_json,
-    "python": write_python,
-}

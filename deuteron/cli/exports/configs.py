@@ -1,0 +1,83 @@
+"""Configurations as Python: lists for ``@autotune``, and a module that picks one for a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from deuteron.tuner import ConfigRecord
+
+#: Schedule options that Triton's ``Config`` takes, too.
+_TRITONS = ("num_warps", "num_stages", "maxnreg")
+
+_DISPATCH = '''"""Configurations that deuteron found, for kernels under Triton.
+
+kernel[grid](..., **config_for("kernel", "f16", M=4096, N=4096, K=4096).all_kwargs())
+"""
+
+import math
+
+import triton
+
+#: Kernel and dtype -> device -> shapes and their configurations.
+CONFIGS = {
+%s}
+
+
+def config_for(kernel, dtype, device=None, **shape):
+    """The configuration of the shape nearest to this one (in log2 of its sizes), of those tuned for this kernel, dtype
+    and device; without ``device`` there has to be one device only. Raises KeyError where nothing fits."""
+    devices = CONFIGS[kernel, dtype]
+    if device is None and len(devices) > 1:
+        raise KeyError(f"{kernel} was tuned for {', '.join(devices)}: say which device this is")
+    tuned = devices[device] if device is not None else next(iter(devices.values()))
+    fitting = [(sizes, config) for sizes, config in tuned if sizes.keys() == shape.keys()]
+    if not fitting:
+        raise KeyError(f"{kernel} was tuned over {', '.join(tuned[0][0])}, not {', '.join(shape) or 'nothing'}")
+
+    def distance(sizes):
+        return sum(math.log2(max(1, sizes[d]) / max(1, shape[d])) ** 2 for d in shape)
+
+    return min(fitting, key=lambda found: distance(found[0]))[1]
+'''
+
+
+def write_python(records: Iterable[ConfigRecord], file: TextIO) -> None:
+    """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``, in order of appearance."""
+    from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
+
+    configs: dict[str, dict[str, None]] = {}
+    for record in records:
+        configs.setdefault(record.kernel_name, {})[_config(record, SCHEDULE_OPTIONS, SCHEDULE_OPTIONS)] = None
+    file.write("import deuteron as triton\n")
+    for kernel, lines in configs.items():
+        file.write(f"\n{kernel.upper()}_CONFIGS = [\n")
+        file.writelines(f"    {line},\n" for line in lines)
+        file.write("]\n")
+
+
+def write_dispatch(records: Iterable[ConfigRecord], file: TextIO) -> None:
+    """A module for users of Triton, which needs nothing else: ``config_for`` takes the nearest shape. Schedule options
+    that Triton does not know are left out."""
+    from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
+
+    tables: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for record in records:
+        line = f"({dict(record.shape)!r}, {_config(record, SCHEDULE_OPTIONS, _TRITONS)})"
+        devices = tables.setdefault((record.kernel_name, record.dtype), {})
+        devices.setdefault(record.device.key, []).append(line)
+    text = ""
+    for key, devices in tables.items():
+        text += f"    {key!r}: {{\n"
+        for device, lines in devices.items():
+            text += f"        {device!r}: [\n" + "".join(f"            {line},\n" for line in lines) + "        ],\n"
+        text += "    },\n"
+    file.write(_DISPATCH % text)
+
+
+def _config(record: ConfigRecord, schedule: Iterable[str], kept: Iterable[str]) -> str:
+    """``triton.Config(...)``: the kernel's parameters in its dictionary, of the schedule's options those ``kept``."""
+    values = {n: v for n, v in record.config.items() if n not in schedule}
+    options = "".join(f", {n}={v!r}" for n, v in record.config.items() if n in kept)
+    return f"triton.Config({values!r}{options})"
