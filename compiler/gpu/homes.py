@@ -19,6 +19,7 @@ from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..tile.movement import Butterfly
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import Arange, Splat, Split
 from .coalesce import Access, access_of, default_layout, merge
@@ -140,7 +141,7 @@ class Homes:
                         self.family(result).derived.append(result)
             case For() | If() | While():
                 self._visit_control(op)
-            case _ if op.elementwise and op.results[0].type.rank:
+            case _ if (op.elementwise or isinstance(op, Butterfly)) and op.results[0].type.rank:
                 self._unite(*op.results, *op.operands)
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]

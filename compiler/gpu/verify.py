@@ -10,6 +10,7 @@ from ..ir.verify import verify
 from ..layout import LayoutError, LinearLayout, slice_layout
 from ..tile.control import For, If, While
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..tile.movement import Butterfly
 from ..tile.reduction import Reduce, Scan
 from .views import is_view, operand_layout, result_layout
 
@@ -65,8 +66,8 @@ def _problem(op: Op) -> str:
             layouts = _tile_layouts(op.inputs)
             kept = slice_layout(layouts[0], op.axis)
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
-        case Scan():
-            fits = _same([*op.inputs, *op.results])
+        case Scan() | Butterfly():
+            fits = _same([*op.operands, *op.results])
         case _ if is_view(op):
             fits = not op.results[0].type.rank or not op.operands[0].type.rank or _view_fits(op)
         case For() | While() | If():

@@ -124,6 +124,7 @@ from .shapes import (
     zeros,
     zeros_like,
 )
+from .sorting import flip, sort, topk
 from .standard import cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
 from .tensor import tensor
 
@@ -188,6 +189,7 @@ __all__ = [
     "float64",
     "float8e4nv",
     "float8e5",
+    "flip",
     "floor",
     "fma",
     "full",
@@ -234,6 +236,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "sqrt_rn",
@@ -249,6 +252,7 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "to_tensor",
+    "topk",
     "trans",
     "uint16",
     "uint32",

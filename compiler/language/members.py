@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..tile.memory import RMW_KINDS
-from . import arithmetic, maths, memory, reductions, shapes, standard
+from . import arithmetic, maths, memory, reductions, shapes, sorting, standard
 from .builtin import builtin
 from .context import current
 from .inline import LibraryFunction
@@ -45,6 +45,7 @@ _METHODS: dict[str, Callable[..., object]] = {
             *(reductions.argmax, reductions.argmin, reductions.associative_scan),
             *(reductions.cumprod, reductions.cumsum, reductions.max, reductions.min),
             *(reductions.reduce, reductions.sum, reductions.xor_sum),
+            *(sorting.flip, sorting.sort, sorting.topk),
             memory.atomic_cas,
             *(arithmetic.logical_and, arithmetic.logical_or),
         )

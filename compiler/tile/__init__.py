@@ -1,6 +1,6 @@
 """Tile IR: the operations that kernels are made of, without layouts and without a target."""
 
-from . import blocks, control, debug, elementwise, matmul, memory, program, reduction, shape
+from . import blocks, control, debug, elementwise, matmul, memory, movement, program, reduction, shape
 
 __all__ = [
     "blocks",
@@ -9,6 +9,7 @@ __all__ = [
     "elementwise",
     "matmul",
     "memory",
+    "movement",
     "program",
     "reduction",
     "shape",

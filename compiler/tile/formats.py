@@ -44,6 +44,14 @@ def round_to(value: float, type: Scalar) -> float:
     return math.copysign(size, value)
 
 
+def largest_code(type: Scalar) -> int:
+    """The bits of the float type's infinity, or of its largest number if it has none: NaN of either sign is above."""
+    if type.name == "f8e4m3":
+        return 0x7E
+    precision = 53 if type.bits == 64 else FORMATS[type.name].precision
+    return ((1 << type.bits - precision) - 1) << precision - 1
+
+
 def f8_bits(value: float, type: Scalar) -> int:
     """The byte that stands for ``value`` in an 8-bit float format (OCP OFP8, revision 1.0), rounded as by
     :func:`round_to`."""

@@ -9,6 +9,7 @@ from . import (  # noqa: F401  (each registers its rules)
     division,
     elementwise,
     memory,
+    movement,
     multiply_add,
     reduction,
     scan,
