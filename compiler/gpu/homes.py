@@ -19,7 +19,7 @@ from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
-from ..tile.movement import Butterfly
+from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import Arange, Splat, Split
 from .coalesce import Access, access_of, default_layout, merge
@@ -139,6 +139,8 @@ class Homes:
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
+            case Gather():
+                self._unite(op.result, op.index)
             case For() | If() | While():
                 self._visit_control(op)
             case _ if (op.elementwise or isinstance(op, Butterfly)) and op.results[0].type.rank:

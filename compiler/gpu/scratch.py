@@ -20,8 +20,8 @@ from ..layout.access import element_bytes_of
 from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
-from ..tile.movement import Butterfly
-from ..tile.reduction import Reduce
+from ..tile.movement import Butterfly, Gather
+from ..tile.reduction import Histogram, Reduce
 from .asynchronous import Pipe, Put, RingBuffer
 from .butterfly import plan_butterfly
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
@@ -186,6 +186,10 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
             return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
         case Butterfly():
             return plan_butterfly(_layout(op.x), op.axis, op.distance).scratch_bytes(bits_of(op.x.type))
+        case Gather():
+            return op.src.type.size * element_bytes_of(bits_of(op.src.type))
+        case Histogram():
+            return op.result.type.size * op.result.type.elem.bytes
         case Dot():
             return sum(v.type.size * element_bytes_of(bits_of(v.type)) for v in (op.a, op.b))
         case AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):

@@ -10,8 +10,8 @@ from ..ir.verify import verify
 from ..layout import LayoutError, LinearLayout, slice_layout
 from ..tile.control import For, If, While
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
-from ..tile.movement import Butterfly
-from ..tile.reduction import Reduce, Scan
+from ..tile.movement import Butterfly, Gather
+from ..tile.reduction import Histogram, Reduce, Scan
 from .views import is_view, operand_layout, result_layout
 
 FunctionT = TypeVar("FunctionT", bound=Function)
@@ -68,6 +68,10 @@ def _problem(op: Op) -> str:
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
         case Scan() | Butterfly():
             fits = _same([*op.operands, *op.results])
+        case Gather():
+            fits = _same([op.index, op.result])
+        case Histogram():
+            fits = _same(op.operands)
         case _ if is_view(op):
             fits = not op.results[0].type.rank or not op.operands[0].type.rank or _view_fits(op)
         case For() | While() | If():

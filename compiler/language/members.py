@@ -35,6 +35,7 @@ _METHODS: dict[str, Callable[..., object]] = {
             *(
                 shapes.broadcast_to,
                 shapes.expand_dims,
+                shapes.gather,
                 shapes.permute,
                 shapes.ravel,
                 shapes.reshape,
@@ -43,7 +44,7 @@ _METHODS: dict[str, Callable[..., object]] = {
             *(maths.abs, maths.ceil, maths.cos, maths.erf, maths.exp, maths.exp2, maths.floor),
             *(maths.log, maths.log2, maths.rsqrt, maths.sin, maths.sqrt, maths.sqrt_rn),
             *(reductions.argmax, reductions.argmin, reductions.associative_scan),
-            *(reductions.cumprod, reductions.cumsum, reductions.max, reductions.min),
+            *(reductions.cumprod, reductions.cumsum, reductions.histogram, reductions.max, reductions.min),
             *(reductions.reduce, reductions.sum, reductions.xor_sum),
             *(sorting.flip, sorting.sort, sorting.topk),
             memory.atomic_cas,

@@ -31,6 +31,7 @@ _MEMORY = re.compile(
     r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
 )
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
+_RED = re.compile(r"(?:@\$(\d+) )?red\.(\w+)\.(\w+)\.shared\.(add)\.(u32) ")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
@@ -114,6 +115,8 @@ def _compute(text: str, outputs: int, inputs: Inputs) -> Compute | None:
         return _memory(match, outputs, inputs)
     if match := _ATOM.match(text):
         return _atomic(match, inputs)
+    if match := _RED.match(text):
+        return _reduction(match, inputs)
     if match := _MMA.match(text):
         shape, kind = match[1], match[3]
         return lambda warp: _multiply(warp, shape, kind, inputs)
@@ -231,6 +234,20 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
         return [made.view(values[0].dtype)]
 
     return atom
+
+
+def _reduction(match: re.Match[str], inputs: Inputs) -> Compute:
+    """An atomic addition in shared memory whose old value nobody gets."""
+    active = _predicate(match, 0, inputs)
+
+    def red(warp: Warp) -> Sequence[Array]:
+        where, value = inputs[0][1](warp.env), inputs[1][1](warp.env).view(np.uint32)
+        for lane in np.flatnonzero(active(warp)):
+            update = partial(_updated, match[4], [value[lane]])
+            warp.shared.change(int(where[lane]), np.dtype(np.uint32), update, int(warp.agents[lane]))
+        return []
+
+    return red
 
 
 # Conversions -------------------------------------------------------------------------------------------------

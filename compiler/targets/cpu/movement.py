@@ -30,6 +30,23 @@ def butterfly(emission: Emission, op: movement.Butterfly, value: Value, coords: 
         return Vector(emission.e.shuffle(vector, None, [lane ^ inside for lane in range(lanes)]), chunk.level)
 
 
+@views(movement.Gather)
+def gather(emission: Emission, op: movement.Gather, value: Value, coords: Coords) -> Chunk:
+    """One element, a vector of neighbours along another axis, or elements from all over the buffer."""
+    stored, elem = emission.low.stored[op.src], op.src.type.elem
+    index = emission.chunk(op.index, coords)
+    last = op.src.type.shape[op.axis] - 1
+    if isinstance(index, Uniform):
+        with emission.nest.at(index.level):
+            base = emission.e.binary("and", index.value, Typed("i32", str(last)))
+        there = Coord(base, 0, index.level, 1)
+        return emission.read(stored, elem, (*coords[: op.axis], there, *coords[op.axis + 1 :]))
+    vector = emission.as_vector(index)
+    with emission.nest.at(index.level):
+        inside = emission.e.binary("and", vector, emission.e.splat(Typed("i32", str(last)), emission.lanes))
+    return gather_along(emission, stored, elem, coords, op.axis, Vector(inside, index.level))
+
+
 def _moved(emission: Emission, op: movement.Butterfly, coords: Coords, distance: int) -> Coords:
     """``coords`` with ``distance`` XORed into the base along the axis; lanes stay in order."""
     coord = coords[op.axis]

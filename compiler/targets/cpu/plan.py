@@ -41,6 +41,7 @@ _COSTS: dict[type[Op], float] = {
     ops.Pow: 40,
     ops.Tanh: 14,
     ops.Erf: 20,
+    movement.Gather: 4,
 }
 _FREE = (
     ops.Constant,
@@ -65,6 +66,7 @@ _VIEWS = (
     shape.Reshape,
     shape.Split,
     movement.Butterfly,
+    movement.Gather,
 )
 
 
@@ -89,6 +91,8 @@ def reads_buffer(op: Op) -> tuple[Value, ...]:
             return (op.x,)
         case shape.Split() | movement.Butterfly():
             return (op.x,)
+        case movement.Gather():
+            return (op.src,)
         case matmul.Dot():
             return (dot_source(op.a), op.b)
         case reduction.Scan():

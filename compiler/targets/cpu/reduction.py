@@ -17,6 +17,7 @@ from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
 from .lower import CpuLowering, statements
+from .memory import when
 
 #: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
 CHAINS = 2
@@ -252,3 +253,30 @@ def _mirrored(emission: Emission, coord: Coord, count: int) -> Coord:
     with emission.nest.at(coord.level):
         base = emission.e.binary("sub nuw nsw", Typed("i32", str(count - 1)), coord.base)
     return Coord(base, 0, coord.level, 1)
+
+
+@statements(reduction.Histogram)
+def histogram(low: CpuLowering, op: reduction.Histogram) -> None:
+    """Element by element: count it in the bin that it names."""
+    buffer = low.allocate(op.result)
+    size = ("i64", str(op.result.type.size * op.result.type.elem.bytes))
+    low.function.call("void", "llvm.memset.p0.i64", [("ptr", low.base(buffer).name), ("i8", "0"), size, ("i1", "0")])
+
+    def body(emission: Emission, coords: Coords) -> None:
+        x = emission.vector(op.x, coords)
+        mask = emission.vector(op.mask, coords) if op.mask is not None else None
+        e = emission.e
+        with emission.nest.at(emission.nest.depth):
+            counts = e.compare("ult", x, constant(x.type, op.bins))
+            if mask is not None:
+                counts = e.binary("and", counts, mask)
+
+            def count() -> None:
+                place = e.offset(low.base(buffer), x, "i32")
+                e.store(e.binary("add", e.load("i32", place, 4), Typed("i32", "1")), place, 4)
+
+            when(low, counts, count)
+
+    operands = [v for v in (op.x, op.mask) if v is not None]
+    low.loop([(v, True) for v in operands], op.x.type.shape, 1, body)
+    low.define_stored(op.result, buffer)

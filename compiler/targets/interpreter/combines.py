@@ -1,4 +1,4 @@
-"""Reductions, scans and dots."""
+"""Reductions, scans, histograms and dots."""
 
 from __future__ import annotations
 
@@ -67,3 +67,13 @@ def dot(op: Dot, program: Program) -> Sequence[Array]:
     wide_a, wide_b = (as_tf32(x) if tf32 else x.astype(np.float64) for x in (a, b))
     with np.errstate(all="ignore"):
         return (rounded(wide_a @ wide_b + acc.astype(np.float64), scalar),)
+
+
+@evaluates(r.Histogram)
+def histogram(op: r.Histogram, program: Program) -> Sequence[Array]:
+    """Counts of the elements that are in range and not masked off."""
+    x = program.get(op.x)
+    counted = (x >= 0) & (x < op.bins)
+    if op.mask is not None:
+        counted &= program.get(op.mask)
+    return (np.bincount(x[counted].astype(np.int64), minlength=op.bins).astype(np.int32),)

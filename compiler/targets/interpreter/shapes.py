@@ -69,3 +69,10 @@ def butterfly(op: m.Butterfly, program: Program) -> Sequence[Array]:
     """Pairs of elements change places."""
     x = program.get(op.x)
     return (np.take(x, np.arange(x.shape[op.axis]) ^ op.distance, axis=op.axis),)
+
+
+@evaluates(m.Gather)
+def gather(op: m.Gather, program: Program) -> Sequence[Array]:
+    """NumPy's take_along_axis, with indices modulo the size."""
+    src, index = program.get(op.src), program.get(op.index)
+    return (np.take_along_axis(src, index & (src.shape[op.axis] - 1), op.axis),)

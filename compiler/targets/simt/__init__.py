@@ -8,6 +8,7 @@ from . import (  # noqa: F401  (each registers its rules)
     debug,
     division,
     elementwise,
+    histogram,
     memory,
     movement,
     multiply_add,

@@ -322,3 +322,9 @@ def load(op: memory.Load, *operands: AxisInfo) -> Sequence[AxisInfo]:
 
 for _op in (*e.FloatUnary.__subclasses__(), e.Not, e.Div, e.Pow, e.Atan2, e.MulHigh, e.Fma):
     RULES.setdefault(_op, elementwise)
+
+
+@rule(reduction.Histogram)
+def histogram(op: reduction.Histogram, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Counts are not negative."""
+    return (unknown(op.result.type)._replace(nonnegative=True),)

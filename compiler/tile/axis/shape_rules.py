@@ -125,3 +125,10 @@ def butterfly(op: m.Butterfly, x: AxisInfo) -> Sequence[AxisInfo]:
             divisibility=(*x.divisibility[:at], x.at(at, run), *x.divisibility[at + 1 :]),
         ),
     )
+
+
+@rule(m.Gather)
+def gather(op: m.Gather, src: AxisInfo, index: AxisInfo) -> Sequence[AxisInfo]:
+    """Elements of ``src`` in any order."""
+    ones = (1,) * op.index.type.rank
+    return (src._replace(contiguity=ones, divisibility=(src.everywhere,) * len(ones), constancy=ones),)
