@@ -17,6 +17,7 @@ from ..target import Target
 from ..tile import elementwise as ew
 from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
+from ..tile.map import MapElementwise
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
@@ -139,6 +140,8 @@ class Homes:
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
+            case MapElementwise():
+                self._unite(*op.results, *op.inputs)
             case Gather():
                 self._unite(op.result, op.index)
             case For() | If() | While():

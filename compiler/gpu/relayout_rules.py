@@ -12,6 +12,7 @@ from ..ir.types import F32, Tile
 from ..layout import LinearLayout, slice_layout, wgmma_accumulator
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
+from ..tile.map import MapElementwise
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Gather
@@ -134,6 +135,13 @@ def _histogram(state: Relayout, histogram: Histogram) -> None:
     made = Histogram(state.demand(histogram.x, layout), histogram.bins, mask)
     made.result.type = made.result.type.with_layout(state.homes.layout(histogram.result))
     state.emit(made, histogram)
+
+
+@_rule(MapElementwise)
+def _map(state: Relayout, op: MapElementwise) -> None:
+    layout = state.homes.layout(op.results[0])
+    inputs = tuple(state.demand(v, layout) for v in op.inputs)
+    state.emit(MapElementwise(inputs, op.body.clone({})), op)
 
 
 @_rule(Gather)

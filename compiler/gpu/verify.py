@@ -9,6 +9,7 @@ from ..ir.core import Function, Op, Value
 from ..ir.verify import verify
 from ..layout import LayoutError, LinearLayout, slice_layout
 from ..tile.control import For, If, While
+from ..tile.map import MapElementwise
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Histogram, Reduce, Scan
@@ -66,7 +67,7 @@ def _problem(op: Op) -> str:
             layouts = _tile_layouts(op.inputs)
             kept = slice_layout(layouts[0], op.axis)
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
-        case Scan() | Butterfly():
+        case Scan() | Butterfly() | MapElementwise():
             fits = _same([*op.operands, *op.results])
         case Gather():
             fits = _same([op.index, op.result])

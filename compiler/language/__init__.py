@@ -41,6 +41,7 @@ from .descriptors import (
     store_tensor_descriptor,
     tensor_descriptor,
 )
+from .mapping import map_elementwise
 from .maths import (
     PropagateNan,
     abs,
@@ -210,6 +211,7 @@ __all__ = [
     "log2",
     "make_block_ptr",
     "make_tensor_descriptor",
+    "map_elementwise",
     "max",
     "max_constancy",
     "max_contiguous",

@@ -10,6 +10,7 @@ from ...ir.types import Scalar
 from ...llvm.typed import Typed, constant
 from ...tile import elementwise as ops
 from ...tile import reduction
+from ...tile.map import MapElementwise
 from . import elementwise
 from .arena import Buffer
 from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
@@ -280,3 +281,22 @@ def histogram(low: CpuLowering, op: reduction.Histogram) -> None:
     operands = [v for v in (op.x, op.mask) if v is not None]
     low.loop([(v, True) for v in operands], op.x.type.shape, 1, body)
     low.define_stored(op.result, buffer)
+
+
+@statements(MapElementwise)
+def map_elementwise(low: CpuLowering, op: MapElementwise) -> None:
+    """Vectors of elements where the body is straight, else one element after the other."""
+    tile_shape = op.inputs[0].type.shape
+    types = [v.type for v in (*op.inputs, *op.results)]
+    lanes = 1 if _has_control(op.body) else min(low.lanes(tile_shape, t.elem) for t in types)
+    buffers = [low.allocate(r) for r in op.results]
+
+    def body(emission: Emission, coords: Coords) -> None:
+        values = [emission.vector(v, coords) for v in op.inputs]
+        with emission.nest.at(emission.nest.depth):
+            made = combine(low, op.body, values)
+        _write_results(emission, op, buffers, made, coords)
+
+    low.loop([(v, True) for v in op.inputs], tile_shape, lanes, body)
+    for result, buffer in zip(op.results, buffers, strict=True):
+        low.define_stored(result, buffer)

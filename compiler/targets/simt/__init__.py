@@ -9,6 +9,7 @@ from . import (  # noqa: F401  (each registers its rules)
     division,
     elementwise,
     histogram,
+    map,
     memory,
     movement,
     multiply_add,
