@@ -1,5 +1,8 @@
 """The kernel language, source compatible with Triton: ``import deuteron.language as tl``."""
 
+import builtins
+from collections.abc import Sequence
+
 from ..ir.types import (
     BF16,
     F8E4M3,
@@ -18,13 +21,14 @@ from ..ir.types import (
     U64,
     Pointer,
     Scalar,
+    Tile,
 )
 from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
 from .block_pointers import advance, make_block_ptr
 from .builtin import builtin
-from .constexpr import constexpr
-from .control import range, static_range
+from .constexpr import const, constexpr
+from .control import condition, range, static_range
 from .debugging import (
     assume,
     device_assert,
@@ -119,6 +123,7 @@ from .shapes import (
     program_id,
     ravel,
     reshape,
+    shape_tuple,
     split,
     squeeze,
     trans,
@@ -144,6 +149,15 @@ def pointer_type(element_ty: Scalar | Pointer, const: bool = False) -> Pointer:
     return Pointer(element_ty, const)
 
 
+@builtin
+def block_type(element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
+    """The type of tiles of ``element_ty`` in ``shape``."""
+    return Tile(element_ty, shape_tuple(shape))
+
+
+#: Tuples of kernels are Python's.
+tuple: type = builtins.tuple
+
 members.attach(tensor)
 
 __all__ = [
@@ -165,6 +179,7 @@ __all__ = [
     "atomic_xchg",
     "atomic_xor",
     "bfloat16",
+    "block_type",
     "broadcast",
     "broadcast_to",
     "cast",
@@ -172,6 +187,8 @@ __all__ = [
     "cdiv",
     "ceil",
     "clamp",
+    "condition",
+    "const",
     "constexpr",
     "cos",
     "cumprod",
@@ -187,12 +204,12 @@ __all__ = [
     "exp2",
     "expand_dims",
     "fdiv",
+    "flip",
     "float16",
     "float32",
     "float64",
     "float8e4nv",
     "float8e5",
-    "flip",
     "floor",
     "fma",
     "full",
@@ -260,6 +277,7 @@ __all__ = [
     "to_tensor",
     "topk",
     "trans",
+    "tuple",
     "uint16",
     "uint32",
     "uint64",

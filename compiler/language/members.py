@@ -29,6 +29,7 @@ _METHODS: dict[str, Callable[..., object]] = {
     "to": arithmetic.cast,
     **{f"atomic_{kind}": getattr(memory, f"atomic_{kind}") for kind in RMW_KINDS},
     "cast": arithmetic.cast,
+    "item": shapes.unsplat,
     **{
         f.__name__: f
         for f in (
