@@ -15,6 +15,7 @@ from ..layout import LinearLayout, slice_layout, splittable_layout
 from ..options import Schedule
 from ..target import Target
 from ..tile import elementwise as ew
+from ..tile.assembly import InlineAssembly
 from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
 from ..tile.map import MapElementwise
@@ -140,7 +141,7 @@ class Homes:
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
-            case MapElementwise():
+            case MapElementwise() | InlineAssembly():
                 self._unite(*op.results, *op.inputs)
             case Gather():
                 self._unite(op.result, op.index)

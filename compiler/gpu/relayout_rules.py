@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
 from ..layout import LinearLayout, slice_layout, wgmma_accumulator
+from ..tile.assembly import EffectfulAssembly, InlineAssembly
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
 from ..tile.map import MapElementwise
@@ -142,6 +143,15 @@ def _map(state: Relayout, op: MapElementwise) -> None:
     layout = state.homes.layout(op.results[0])
     inputs = tuple(state.demand(v, layout) for v in op.inputs)
     state.emit(MapElementwise(inputs, op.body.clone({})), op)
+
+
+def _assembly(state: Relayout, op: InlineAssembly) -> None:
+    layout = state.home(op.results[0])
+    state.emit(op.clone({v: state.demand(v, layout) for v in op.inputs}), op)
+
+
+for _kind in (InlineAssembly, EffectfulAssembly):
+    _rule(_kind)(_assembly)
 
 
 @_rule(Gather)

@@ -8,6 +8,7 @@ from ..errors import IRError
 from ..ir.core import Function, Op, Value
 from ..ir.verify import verify
 from ..layout import LayoutError, LinearLayout, slice_layout
+from ..tile.assembly import InlineAssembly
 from ..tile.control import For, If, While
 from ..tile.map import MapElementwise
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
@@ -67,7 +68,7 @@ def _problem(op: Op) -> str:
             layouts = _tile_layouts(op.inputs)
             kept = slice_layout(layouts[0], op.axis)
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
-        case Scan() | Butterfly() | MapElementwise():
+        case Scan() | Butterfly() | MapElementwise() | InlineAssembly():
             fits = _same([*op.operands, *op.results])
         case Gather():
             fits = _same([op.index, op.result])

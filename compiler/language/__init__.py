@@ -25,6 +25,7 @@ from ..ir.types import (
 )
 from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
+from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
 from .builtin import builtin
 from .constexpr import const, constexpr
@@ -215,6 +216,7 @@ __all__ = [
     "full",
     "gather",
     "histogram",
+    "inline_asm_elementwise",
     "int1",
     "int16",
     "int32",

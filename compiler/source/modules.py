@@ -26,7 +26,6 @@ INSTEAD: Mapping[str, str] = {
     "_experimental_descriptor_store": _DESCRIPTORS,
     "_experimental_reinterpret_tensor_descriptor": _DESCRIPTORS,
     "dot_scaled": "multiply the operands by their scales, then use tl.dot",
-    "inline_asm_elementwise": "write it with functions of tl and libdevice",
 }
 
 

@@ -290,7 +290,19 @@ def _saturated(x: Array, dtype: type[np.generic]) -> Array:
 
 
 _E4M3, _E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+
+
+def _funnel_shift(low: Array, high: Array, by: Array) -> Array:
+    """``shf.l.wrap.b32``: the upper half of ``high:low``, shifted left."""
+    whole = unsigned(high).astype(np.uint64) << np.uint64(32) | unsigned(low).astype(np.uint64)
+    shifted = whole << (unsigned(by).astype(np.uint64) & np.uint64(31))
+    return (shifted >> np.uint64(32)).astype(np.uint32).view(np.int32)
+
+
 _CONVERSIONS: dict[str, Callable[..., Array]] = {
+    "shf.l.wrap.b32": _funnel_shift,
+    "xor.b32": lambda x, y: x ^ y,
+    "mul.f32": lambda x, y: x * y,
     "cvt.rna.tf32.f32": _round_to_tf32,
     "cvt.rz.f16.f32": lambda x: _towards_zero(x, np.dtype(np.float16)).view(np.int16),
     "cvt.rz.f32.s32": lambda x: _integers_towards_zero(x),

@@ -9,6 +9,7 @@ from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
 from .. import memory, program, reduction
+from ..assembly import InlineAssembly
 from ..map import MapElementwise
 from .info import LARGEST, AxisInfo, constant_info, power_of_two_in, unit_of, unknown
 
@@ -336,3 +337,9 @@ def mapped(op: MapElementwise, *inputs: AxisInfo) -> Sequence[AxisInfo]:
     """Equal elements give equal results."""
     constancy = _minima(*(x.constancy for x in inputs))
     return [unknown(r.type)._replace(constancy=constancy) for r in op.results]
+
+
+@rule(InlineAssembly)
+def assembly(op: InlineAssembly, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Anything."""
+    return [unknown(r.type) for r in op.results]
