@@ -5,7 +5,10 @@ from collections.abc import Sequence
 
 from ..ir.types import (
     BF16,
+    F8E4B8,
+    F8E4B15,
     F8E4M3,
+    F8E5B16,
     F8E5M2,
     F16,
     F32,
@@ -142,6 +145,7 @@ int1, int8, int16, int32, int64 = I1, I8, I16, I32, I64
 uint8, uint16, uint32, uint64 = U8, U16, U32, U64
 float16, bfloat16, float32, float64 = F16, BF16, F32, F64
 float8e4nv, float8e5 = F8E4M3, F8E5M2
+float8e4b8, float8e5b16, float8e4b15 = F8E4B8, F8E5B16, F8E4B15
 
 
 @builtin
@@ -209,8 +213,11 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "float8e4b15",
+    "float8e4b8",
     "float8e4nv",
     "float8e5",
+    "float8e5b16",
     "floor",
     "fma",
     "full",

@@ -17,7 +17,8 @@ from .tensor import Operand, emit_all, tensor
 def inline_asm_elementwise(
     asm: str, constraints: str, args: Sequence[Operand], dtype: object, is_pure: bool, pack: int
 ) -> object:
-    """``asm``, which is PTX, for the elements of ``args``, which broadcast to one shape: a tensor of ``dtype``.
+    """``asm``, which is PTX, for the elements of ``args``, which broadcast to one shape: a tensor of ``dtype``,
+    a scalar where there are no ``args``.
 
     ``dtype`` may be a tuple: then the result is one. ``constraints`` are LLVM's for its registers, results first:
     ``"=r,=f,r,l"`` (h, r, l: integers of 16, 32, 64 bits; f, d: floats of 32, 64), and ``"~{memory}"`` for what else
@@ -35,8 +36,8 @@ def inline_asm_elementwise(
     (count,) = shape_tuple(pack, "pack")
     if count <= 0 or count & (count - 1):
         raise TypeMismatch(f"pack is {count}", hint="it is a power of two")
-    if not kinds or not args:
-        raise TypeMismatch("inline assembly has operands and results")
+    if not kinds:
+        raise TypeMismatch("inline assembly has results", hint="one that nobody reads costs nothing")
     tiles: list[tensor] = broadcast_all(*map(as_tensor, args))
     kind = InlineAssembly if is_pure else EffectfulAssembly
     names = " ".join(k.name for k in kinds)

@@ -7,9 +7,9 @@ from typing import cast
 
 from .. import knobs
 from ..errors import TypeMismatch
-from ..ir.types import F32, Scalar
+from ..ir.types import F16, F32, Scalar
 from ..tile import matmul
-from .arithmetic import constant
+from .arithmetic import cast_to, constant
 from .builtin import builtin
 from .promotion import scalar_type
 from .shapes import join, permute, reshape, split
@@ -37,6 +37,7 @@ def dot(
     shape or of a type that cannot hold such products.
     """
     _check_operands(input, other)
+    input, other = (_computable(x) for x in (input, other))
     if len(input.shape) == 3:
         options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
         return _batched(lambda a, b, c: dot(a, b, c, *options), input, other, acc)
@@ -52,6 +53,11 @@ def dot(
     shape = (input.shape[0], other.shape[1])
     start = constant(0, wide, shape) if acc is None else acc
     return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
+
+
+def _computable(x: tensor) -> tensor:
+    """Numbers that are only stored as f16, which holds all of them."""
+    return cast_to(x, F16) if isinstance(x.dtype, Scalar) and x.dtype.is_stored_only else x
 
 
 def _check_operands(input: object, other: object) -> None:

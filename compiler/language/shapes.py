@@ -91,7 +91,9 @@ def zeros(shape: Shape, dtype: object) -> tensor:
 @builtin
 def zeros_like(x: tensor) -> tensor:
     """Zeros in the shape and type of ``x``."""
-    return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
+    if isinstance(x.dtype, Pointer):
+        return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
+    return constant(0, x.dtype, x.shape)
 
 
 @builtin

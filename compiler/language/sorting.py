@@ -129,6 +129,8 @@ def _keys(x: tensor, what: str) -> tensor:
     """Integers in the order of the elements of ``x``; raises TypeMismatch for pointers."""
     if isinstance(x.dtype, Pointer):
         raise TypeMismatch(f"{what} takes numbers, got {x.type}", hint="cast the pointers with .to(tl.int64)")
+    if x.dtype.is_stored_only:
+        raise TypeMismatch(f"{what} of {x.dtype.spelling} does not exist", hint="cast with .to(tl.float16)")
     if x.dtype == I1:
         return cast_to(x, U8)
     if not x.dtype.is_float:

@@ -29,15 +29,15 @@ class InlineAssembly(Op, mnemonic="inline_assembly"):
     pack: int = 1
 
     def infer(self) -> tuple[Tile, ...]:
-        """Results: the element types in the operands' shape.
+        """Results: the element types in the operands' shape; scalars without operands.
 
         Raises TypeMismatch: operands of several shapes, constraints that are not understood or do not fit the number
         of registers, and text that refers to operands that do not exist.
         """
-        if len({v.type.shape for v in self.inputs}) != 1:
+        if len({v.type.shape for v in self.inputs}) > 1:
             raise self.fail("all operands must have one shape")
-        like = self.inputs[0].type
-        made = tuple(like.with_elem(SCALARS[name]) for name in self.results_in.split())
+        kinds = [SCALARS[name] for name in self.results_in.split()]
+        made = tuple(self.inputs[0].type.with_elem(kind) if self.inputs else Tile(kind) for kind in kinds)
         outputs = sum(self.registers_of(t.elem) for t in made)
         inputs = sum(self.registers_of(v.type.elem) for v in self.inputs)
         self._check(outputs, inputs)

@@ -99,6 +99,8 @@ def everything(h, s, l, d, p, out, N: tl.constexpr):  # noqa: E741
     )
     sleep: tl.constexpr = "{ nanosleep.u32 $1; bra.uni $$next; $$next: mov.u32 $0, 0; }"
     tl.inline_asm_elementwise(sleep, "=r,r", [20], tl.int32, is_pure=False, pack=1)
+    clock = tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], tl.int64, is_pure=False, pack=1)
+    tl.device_assert(clock > 0)
     tl.store(out + i, half + brain + long + double + tl.where(flag, where, 0.0))
 
 
@@ -163,6 +165,7 @@ def test_every_register_assembles(target):
     assert made.metadata.spills == 0
     assert ptx.count("nanosleep.u32") == 1
     assert "ld.global.b32" in ptx
+    assert ptx.count("%globaltimer") == 1
     signature = {"x": "*u8:16", "y": "*fp32:16", "wide": "*i32:16", "larger": "*fp32:16"}
     made = triton.compile(unpack, signature, {"N": 512}, target=target)
     assert str(made.asm["ptx"]).count("cvt.rn.f32.s32") == 4

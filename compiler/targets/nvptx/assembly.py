@@ -17,8 +17,8 @@ _FLOATS = {"f": "float", "d": "double"}
 @rule(InlineAssembly, RULES)
 def _inline(state: Lowering, op: InlineAssembly) -> None:
     inputs = [state.values[v] for v in op.inputs]
-    made: list[list[str | None]] = [[None] * len(inputs[0]) for _ in op.results]
-    registers = inputs[0].unique()
+    registers = inputs[0].unique() if inputs else [0]
+    made: list[list[str | None]] = [[None] * (1 + max(registers)) for _ in op.results]
     for first in range(0, len(registers), op.pack):
         taken = registers[first : first + op.pack]
         # A thread that holds fewer elements than a run takes gives the last one several times.
