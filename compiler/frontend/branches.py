@@ -36,6 +36,11 @@ def _conditional_expression(frame: Frame, node: ast.IfExp) -> object:
     condition = evaluate(frame, node.test)
     if not isinstance(condition, tensor):
         return evaluate(frame, node.body if condition else node.orelse)
+    for named in (inner for side in (node.body, node.orelse) for inner in ast.walk(side)):
+        if isinstance(named, ast.NamedExpr):
+            raise frame.error(
+                named, "':=' in one side of a conditional expression may not be reached", "assign in an 'if' statement"
+            )
     with frame.at(node):
         condition = scalar_condition(frame, node.test, condition)
         blocks, values = (Block(), Block()), []

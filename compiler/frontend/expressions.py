@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from ..errors import TypeMismatch, UnknownName
-from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
-from ..ir.types import Pointer, Scalar, Tile
+from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
-from ..language.structure import Membered, Structure
+from ..language.structure import Structure
 from ..language.tensor import tensor
 from ..source import constants
-from ..source.modules import LanguageModule, suggest
-from ..source.namespace import HelperModule
+from .assignment import assign
+from .attributes import described, read_attribute
 from .calls import call
 from .dispatch import evaluate, expression
 from .frame import Frame
@@ -28,6 +26,13 @@ def _constant(frame: Frame, node: ast.Constant) -> object:
 @expression(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> object:
     return frame.lookup(node)
+
+
+@expression(ast.NamedExpr)
+def _named(frame: Frame, node: ast.NamedExpr) -> object:
+    value = evaluate(frame, node.value)
+    assign(frame, node.target, value)
+    return value
 
 
 @expression(ast.Tuple)
@@ -203,16 +208,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
             except IndexError:
                 raise frame.error(node, f"index {key} is outside {len(value)} elements") from None
         hint = "use tl.static_range for an index known at compile time"
-        shown = _shown(value)
+        shown = described(value)
         raise frame.error(node, f"cannot index {shown} with {key!r}", hint if isinstance(key, tensor) else None)
-
-
-_TYPE_ATTRIBUTES = {
-    name
-    for questions in (ScalarQuestions, PointerQuestions, TileQuestions)
-    for name in dir(questions)
-    if not name.startswith("_")
-} | {"name", "shape", "numel"}
 
 
 @expression(ast.Attribute)
@@ -220,36 +217,6 @@ def _attribute(frame: Frame, node: ast.Attribute) -> object:
     value = evaluate(frame, node.value)
     with frame.at(node):
         return read_attribute(value, node.attr)
-
-
-def read_attribute(value: object, name: str) -> object:
-    """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule | HelperModule | Membered):
-        return value.member(name)
-    if isinstance(value, tensor):
-        if not name.startswith("_") and hasattr(tensor, name):
-            return getattr(value, name)
-        known = [n for n in dir(tensor) if not n.startswith("_")]
-        raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
-    if isinstance(value, Tile) and name in ("scalar", "numel"):
-        return value.elem if name == "scalar" else value.size
-    if isinstance(value, Scalar | Pointer | Tile) and name in _TYPE_ATTRIBUTES:
-        if hasattr(value, name):
-            return getattr(value, name)
-        raise UnknownName(f"the type {value} has no attribute {name!r}")
-    if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
-        return getattr(value, name)  # tl.PropagateNan.ALL
-    if name == "value" and isinstance(value, int | float | str | None):
-        return value  # constexpr.value
-    if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):
-        # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
-        return getattr(arithmetic.as_tensor(value), name)
-    hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
-    raise UnknownName(f"{_shown(value)} has no attribute {name!r} in the kernel language", hint=hint)
-
-
-def _shown(value: object) -> str:
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(value)
 
 
 #: Widest field of an f-string; text of a kernel may come from anywhere.

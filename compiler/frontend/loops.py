@@ -178,6 +178,7 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
 def _while(frame: Frame, node: ast.While) -> None:
     if node.orelse:
         raise frame.error(node, "'else' of a loop is not part of the kernel language")
+    node = _with_assignments_inside(node)
     with frame.at(node):
         carried = Carried(frame, node.body, None)
         body = carried.compile_body(lambda block, scope: None)
@@ -199,6 +200,18 @@ def _while(frame: Frame, node: ast.While) -> None:
         carried.finish(results)
         if exits:
             exits.finish(frame, results)
+
+
+def _with_assignments_inside(node: ast.While) -> ast.While:
+    """``while (x := f()): ...`` as ``while True: if not (x := f()): break; ...``, where ``x`` is a variable of the
+    body."""
+    if not any(isinstance(part, ast.NamedExpr) for part in ast.walk(node.test)):
+        return node
+    leave = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+    made = ast.While(ast.Constant(True), [leave, *node.body], [])
+    for new in (made, made.test, leave, leave.test, leave.body[0]):
+        ast.copy_location(new, node.test)
+    return made
 
 
 def _condition(frame: Frame, test: ast.expr, scope: Scope, left: tensor | None) -> tensor:

@@ -9,6 +9,7 @@ from ..errors import CompilationError, TypeMismatch, UnsupportedSyntax
 from ..ir.builder import Builder
 from ..ir.core import Block, Function, Value
 from ..ir.types import SCALARS, Tile
+from ..language.arithmetic import as_tensor
 from ..language.context import activate
 from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable
@@ -139,9 +140,9 @@ class Compilation:
             parts = result if isinstance(result, tuple) else (result,)
             values: list[Value] = []
             for part in parts:
-                if not isinstance(part, tensor):
-                    raise TypeMismatch(f"a combining function must return tensors, got {part!r}")
-                values.append(part.value)
+                if not isinstance(part, tensor | int | float):
+                    raise TypeMismatch(f"a combining or mapped function must return tensors, got {part!r}")
+                values.append(as_tensor(part).value)
             self.builder.emit(Yield(tuple(values)))
 
     def read(self, value: Value) -> int | float | bool:

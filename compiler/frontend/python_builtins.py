@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..errors import TypeMismatch
+from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
 from ..language.builtin import builtin
 from ..language.constexpr import constexpr
 from ..language.tensor import Operand, tensor
+from .attributes import read_attribute
 
 
 @builtin
@@ -81,6 +82,35 @@ def _isinstance(value: object, kind: object) -> bool:
     return any(isinstance(k, type) and isinstance(value, k) for k in kinds)
 
 
+#: What getattr was given for an attribute that does not exist.
+_NOTHING = object()
+
+
+@builtin
+def _getattr(value: object, name: str, default: object = _NOTHING) -> object:
+    try:
+        return read_attribute(value, _attribute_name(name))
+    except UnknownName:
+        if default is _NOTHING:
+            raise
+        return default
+
+
+@builtin
+def _hasattr(value: object, name: str) -> bool:
+    try:
+        read_attribute(value, _attribute_name(name))
+    except UnknownName:
+        return False
+    return True
+
+
+def _attribute_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeMismatch(f"the name of an attribute is text known at compile time, got {name!r}")
+    return name
+
+
 #: Python's builtins that kernels may use. ``int`` and friends convert tensors as .to() does.
 PYTHON_BUILTINS: Mapping[str, object] = {
     "range": control.range,
@@ -93,4 +123,6 @@ PYTHON_BUILTINS: Mapping[str, object] = {
     "len": _len,
     "print": _print,
     "isinstance": _isinstance,
+    "getattr": _getattr,
+    "hasattr": _hasattr,
 }

@@ -15,10 +15,13 @@ from ..layout import LinearLayout, slice_layout, splittable_layout
 from ..options import Schedule
 from ..target import Target
 from ..tile import elementwise as ew
+from ..tile.assembly import InlineAssembly
 from ..tile.axis import AxisFacts
 from ..tile.control import For, If, While
+from ..tile.map import MapElementwise
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import Arange, Splat, Split
 from .coalesce import Access, access_of, default_layout, merge
@@ -138,9 +141,13 @@ class Homes:
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
+            case MapElementwise() | InlineAssembly():
+                self._unite(*op.results, *op.inputs)
+            case Gather():
+                self._unite(op.result, op.index)
             case For() | If() | While():
                 self._visit_control(op)
-            case _ if op.elementwise and op.results[0].type.rank:
+            case _ if (op.elementwise or isinstance(op, Butterfly)) and op.results[0].type.rank:
                 self._unite(*op.results, *op.operands)
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]

@@ -10,11 +10,14 @@ from typing import TypeVar, cast
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
 from ..layout import LinearLayout, slice_layout, wgmma_accumulator
+from ..tile.assembly import EffectfulAssembly, InlineAssembly
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
+from ..tile.map import MapElementwise
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
-from ..tile.reduction import Reduce, Scan
+from ..tile.movement import Gather
+from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import Fetch, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
@@ -124,6 +127,38 @@ def _scan(state: Relayout, scan: Scan) -> None:
     for result in made.results:
         result.type = result.type.with_layout(layout)
     state.emit(made, scan)
+
+
+@_rule(Histogram)
+def _histogram(state: Relayout, histogram: Histogram) -> None:
+    layout = state.natural(histogram.x)
+    mask = state.demand(histogram.mask, layout) if histogram.mask is not None else None
+    made = Histogram(state.demand(histogram.x, layout), histogram.bins, mask)
+    made.result.type = made.result.type.with_layout(state.homes.layout(histogram.result))
+    state.emit(made, histogram)
+
+
+@_rule(MapElementwise)
+def _map(state: Relayout, op: MapElementwise) -> None:
+    layout = state.homes.layout(op.results[0])
+    inputs = tuple(state.demand(v, layout) for v in op.inputs)
+    state.emit(MapElementwise(inputs, op.body.clone({})), op)
+
+
+def _assembly(state: Relayout, op: InlineAssembly) -> None:
+    layout = state.home(op.results[0])
+    state.emit(op.clone({v: state.demand(v, layout) for v in op.inputs}), op)
+
+
+for _kind in (InlineAssembly, EffectfulAssembly):
+    _rule(_kind)(_assembly)
+
+
+@_rule(Gather)
+def _gather(state: Relayout, gather: Gather) -> None:
+    src = state.demand(gather.src, state.natural(gather.src))
+    index = state.demand(gather.index, state.homes.layout(gather.result))
+    state.emit(Gather(src, index, gather.axis), gather)
 
 
 # Matrix products ---------------------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ from ..layout.access import element_bytes_of
 from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW
-from ..tile.reduction import Reduce
+from ..tile.movement import Butterfly, Gather
+from ..tile.reduction import Histogram, Reduce
 from .asynchronous import Pipe, Put, RingBuffer
+from .butterfly import plan_butterfly
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
 from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from .ops import ConvertLayout
@@ -182,6 +184,12 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
         case Reduce():
             plan = plan_reduction(_layout(op.inputs[0]), op.axis)
             return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+        case Butterfly():
+            return plan_butterfly(_layout(op.x), op.axis, op.distance).scratch_bytes(bits_of(op.x.type))
+        case Gather():
+            return op.src.type.size * element_bytes_of(bits_of(op.src.type))
+        case Histogram():
+            return op.result.type.size * op.result.type.elem.bytes
         case Dot():
             return sum(v.type.size * element_bytes_of(bits_of(v.type)) for v in (op.a, op.b))
         case AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):

@@ -76,14 +76,20 @@ class Stream:
 
 def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
     """The products that read ``value`` as an operand, through views and elementwise operations; in program order."""
-    found: list[Dot] = []
-    for op in used.get(value, ()):
-        if isinstance(op, Dot):
-            if value in (op.a, op.b):
-                found.append(op)
-        elif (op.elementwise or isinstance(op, Permute)) and op.results:
-            found += products_of(op.results[0], used)
-    return found
+    found: dict[Dot, None] = {}
+    seen: set[Value] = set()  # values that meet again, as those of sorting networks, have exponentially many paths
+
+    def follow(value: Value) -> None:
+        seen.add(value)
+        for op in used.get(value, ()):
+            if isinstance(op, Dot):
+                if value in (op.a, op.b):
+                    found[op] = None
+            elif (op.elementwise or isinstance(op, Permute)) and op.results and op.results[0] not in seen:
+                follow(op.results[0])
+
+    follow(value)
+    return list(found)
 
 
 def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:

@@ -8,9 +8,12 @@ from ..errors import IRError
 from ..ir.core import Function, Op, Value
 from ..ir.verify import verify
 from ..layout import LayoutError, LinearLayout, slice_layout
+from ..tile.assembly import InlineAssembly
 from ..tile.control import For, If, While
+from ..tile.map import MapElementwise
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
-from ..tile.reduction import Reduce, Scan
+from ..tile.movement import Butterfly, Gather
+from ..tile.reduction import Histogram, Reduce, Scan
 from .views import is_view, operand_layout, result_layout
 
 FunctionT = TypeVar("FunctionT", bound=Function)
@@ -65,8 +68,12 @@ def _problem(op: Op) -> str:
             layouts = _tile_layouts(op.inputs)
             kept = slice_layout(layouts[0], op.axis)
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
-        case Scan():
-            fits = _same([*op.inputs, *op.results])
+        case Scan() | Butterfly() | MapElementwise() | InlineAssembly():
+            fits = _same([*op.operands, *op.results])
+        case Gather():
+            fits = _same([op.index, op.result])
+        case Histogram():
+            fits = _same(op.operands)
         case _ if is_view(op):
             fits = not op.results[0].type.rank or not op.operands[0].type.rank or _view_fits(op)
         case For() | While() | If():

@@ -67,7 +67,7 @@ class ScalarQuestions:
         return False
 
     def is_fp8(self) -> bool:
-        """True for both 8-bit formats, float8e4nv and float8e5."""
+        """True for all 8-bit formats."""
         return self.is_floating() and self.bits == 8
 
     def is_fp8e4nv(self) -> bool:
@@ -77,6 +77,18 @@ class ScalarQuestions:
     def is_fp8e5(self) -> bool:
         """Whether it is float8e5: 5 bits of exponent, 2 of mantissa (OCP E5M2)."""
         return self.name == "f8e5m2"
+
+    def is_fp8e4b8(self) -> bool:
+        """Whether it is float8e4b8: 4 bits of exponent, 3 of mantissa, no infinity, no -0 (E4M3 FNUZ)."""
+        return self.name == "f8e4b8"
+
+    def is_fp8e5b16(self) -> bool:
+        """Whether it is float8e5b16: 5 bits of exponent, 2 of mantissa, no infinity, no -0 (E5M2 FNUZ)."""
+        return self.name == "f8e5b16"
+
+    def is_fp8e4b15(self) -> bool:
+        """Whether it is float8e4b15: 4 bits of exponent, 3 of mantissa, below 2, no infinity and no NaN (Triton's)."""
+        return self.name == "f8e4b15"
 
     def is_fp16(self) -> bool:
         return self.name == "f16"

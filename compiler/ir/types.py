@@ -52,6 +52,16 @@ class Scalar(ScalarQuestions):
         return self.kind == "float"
 
     @property
+    def has_nan(self) -> bool:
+        """Whether some bits of it stand for NaN."""
+        return self.is_float and self.name != "f8e4b15"
+
+    @property
+    def is_stored_only(self) -> bool:
+        """True for floats that are loaded, stored and converted, and not computed with."""
+        return self.name in _STORED_ONLY
+
+    @property
     def is_integer(self) -> bool:
         """True for signed and unsigned integers and for booleans."""
         return self.kind != "float"
@@ -73,7 +83,10 @@ class Scalar(ScalarQuestions):
 
 
 _SPELLINGS = {"i1": "int1", "bf16": "bfloat16", "f8e4m3": "float8e4nv", "f8e5m2": "float8e5"}
+_STORED_ONLY = {"f8e4b8": "e4b8", "f8e5b16": "e5b16", "f8e4b15": "e4b15"}
+_SPELLINGS |= {name: f"float8{kind}" for name, kind in _STORED_ONLY.items()}
 _SHORT = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv", "f8e5m2": "fp8e5", "i1": "u1"}
+_SHORT |= {name: f"fp8{kind}" for name, kind in _STORED_ONLY.items()}
 
 I1 = Scalar("i1", "bool", 1)
 I8, I16, I32, I64 = (Scalar(f"i{b}", "int", b) for b in (8, 16, 32, 64))
@@ -82,9 +95,11 @@ F16, F32, F64 = (Scalar(f"f{b}", "float", b) for b in (16, 32, 64))
 BF16 = Scalar("bf16", "float", 16)
 F8E4M3 = Scalar("f8e4m3", "float", 8)
 F8E5M2 = Scalar("f8e5m2", "float", 8)
+F8E4B8, F8E5B16, F8E4B15 = (Scalar(name, "float", 8) for name in _STORED_ONLY)
 
 SCALARS: dict[str, Scalar] = {
-    s.name: s for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2)
+    s.name: s
+    for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, F8E4B8, F8E5B16, F8E4B15)
 }
 
 

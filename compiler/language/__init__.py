@@ -1,8 +1,14 @@
 """The kernel language, source compatible with Triton: ``import deuteron.language as tl``."""
 
+import builtins
+from collections.abc import Sequence
+
 from ..ir.types import (
     BF16,
+    F8E4B8,
+    F8E4B15,
     F8E4M3,
+    F8E5B16,
     F8E5M2,
     F16,
     F32,
@@ -18,13 +24,15 @@ from ..ir.types import (
     U64,
     Pointer,
     Scalar,
+    Tile,
 )
 from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
+from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
 from .builtin import builtin
-from .constexpr import constexpr
-from .control import range, static_range
+from .constexpr import const, constexpr
+from .control import condition, range, static_range
 from .debugging import (
     assume,
     device_assert,
@@ -41,6 +49,7 @@ from .descriptors import (
     store_tensor_descriptor,
     tensor_descriptor,
 )
+from .mapping import map_elementwise
 from .maths import (
     PropagateNan,
     abs,
@@ -95,6 +104,7 @@ from .reductions import (
     associative_scan,
     cumprod,
     cumsum,
+    histogram,
     max,
     min,
     reduce,
@@ -109,6 +119,7 @@ from .shapes import (
     cat,
     expand_dims,
     full,
+    gather,
     interleave,
     join,
     num_programs,
@@ -116,6 +127,7 @@ from .shapes import (
     program_id,
     ravel,
     reshape,
+    shape_tuple,
     split,
     squeeze,
     trans,
@@ -124,6 +136,7 @@ from .shapes import (
     zeros,
     zeros_like,
 )
+from .sorting import flip, sort, topk
 from .standard import cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
 from .tensor import tensor
 
@@ -132,6 +145,7 @@ int1, int8, int16, int32, int64 = I1, I8, I16, I32, I64
 uint8, uint16, uint32, uint64 = U8, U16, U32, U64
 float16, bfloat16, float32, float64 = F16, BF16, F32, F64
 float8e4nv, float8e5 = F8E4M3, F8E5M2
+float8e4b8, float8e5b16, float8e4b15 = F8E4B8, F8E5B16, F8E4B15
 
 
 @builtin
@@ -139,6 +153,15 @@ def pointer_type(element_ty: Scalar | Pointer, const: bool = False) -> Pointer:
     """The type of pointers to ``element_ty``."""
     return Pointer(element_ty, const)
 
+
+@builtin
+def block_type(element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
+    """The type of tiles of ``element_ty`` in ``shape``."""
+    return Tile(element_ty, shape_tuple(shape))
+
+
+#: Tuples of kernels are Python's.
+tuple: type = builtins.tuple
 
 members.attach(tensor)
 
@@ -161,6 +184,7 @@ __all__ = [
     "atomic_xchg",
     "atomic_xor",
     "bfloat16",
+    "block_type",
     "broadcast",
     "broadcast_to",
     "cast",
@@ -168,6 +192,8 @@ __all__ = [
     "cdiv",
     "ceil",
     "clamp",
+    "condition",
+    "const",
     "constexpr",
     "cos",
     "cumprod",
@@ -183,14 +209,21 @@ __all__ = [
     "exp2",
     "expand_dims",
     "fdiv",
+    "flip",
     "float16",
     "float32",
     "float64",
+    "float8e4b15",
+    "float8e4b8",
     "float8e4nv",
     "float8e5",
+    "float8e5b16",
     "floor",
     "fma",
     "full",
+    "gather",
+    "histogram",
+    "inline_asm_elementwise",
     "int1",
     "int16",
     "int32",
@@ -204,6 +237,7 @@ __all__ = [
     "log2",
     "make_block_ptr",
     "make_tensor_descriptor",
+    "map_elementwise",
     "max",
     "max_constancy",
     "max_contiguous",
@@ -234,6 +268,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "sqrt_rn",
@@ -249,7 +284,9 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "to_tensor",
+    "topk",
     "trans",
+    "tuple",
     "uint16",
     "uint32",
     "uint64",

@@ -25,6 +25,7 @@ from ..tile import elementwise as ew
 from ..tile import shape as sh
 from .builtin import builtin
 from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
+from .storage import converted
 from .tensor import Operand, emit, tensor
 
 _SIGNED = {U8: I8, U16: I16, U32: I32, U64: I64}
@@ -32,6 +33,8 @@ _SIGNED = {U8: I8, U16: I16, U32: I32, U64: I64}
 
 def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = ()) -> tensor:
     """A constant of ``type``; raises TypeMismatch where an integer does not fit."""
+    if type.is_stored_only:
+        return cast_to(constant(float(value), F32, shape), type)
     if type.is_float:
         value = float(value)
     elif isinstance(value, float):
@@ -129,6 +132,10 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
     """
     if x.dtype == type:
         return x
+    if any(isinstance(t, Scalar) and t.is_stored_only for t in (x.dtype, type)):
+        if not isinstance(x.dtype, Scalar) or not isinstance(type, Scalar):
+            raise TypeMismatch(f"cannot convert {x.dtype} to {type}")
+        return converted(x, type, rounding)
     if isinstance(x.dtype, Pointer) or isinstance(type, Pointer):
         if isinstance(x.dtype, Scalar) and x.dtype.bits < 64:
             x = cast_to(x, I64)

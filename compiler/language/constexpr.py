@@ -49,6 +49,10 @@ class constexpr:  # noqa: N801 -- the language's own name
         return self.value[unwrap(key)]  # type: ignore[index]
 
 
+class const:  # noqa: N801 -- the language's own name
+    """As the annotation of a parameter, ``x_ptr: tl.const``: a pointer that the kernel does not store through."""
+
+
 def unwrap(value: object) -> object:
     """The plain value of a constexpr; anything else as it is."""
     if type(value) is constexpr:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..errors import TypeMismatch
 from ..ir.types import I32, I64, U32, Scalar
 from .arithmetic import constant
+from .builtin import builtin
 from .promotion import scalar_of
 from .tensor import Operand, tensor
 
@@ -50,6 +51,12 @@ class range:  # noqa: A001 -- the language's own name
         _, type = counting(self.bounds)
         for number in builtins.range(*(int(b) for b in self.bounds)):
             yield constant(number if type.is_signed else number % (1 << type.bits), type)
+
+
+@builtin
+def condition(arg1: Operand, disable_licm: bool = False) -> Operand:
+    """The condition of a while loop, ``while tl.condition(x > 0)``, as it is; the hint changes no code."""
+    return arg1
 
 
 def counting(bounds: Sequence[Operand]) -> tuple[Scalar, Scalar]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import CompileTimeAssertionFailure, TypeMismatch
+from ..ir.types import F32, Scalar
 from ..tile import debug
 from ..tile import elementwise as ew
-from .arithmetic import as_condition, as_tensor
+from .arithmetic import as_condition, as_tensor, cast_to
 from .builtin import builtin
 from .context import current
 from .shapes import shape_tuple
@@ -40,10 +41,14 @@ def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
     """
     if not isinstance(prefix, str):
         raise TypeMismatch("the first argument of device_print must be a string")
-    held = tuple(as_tensor(v).value for v in values)
+    held = tuple(_shown(as_tensor(v)).value for v in values)
     if held:  # every target puts ": " before a value
         prefix = prefix.rstrip().removesuffix(":")
     current().builder.emit(debug.Print(held, prefix, hex))
+
+
+def _shown(x: tensor) -> tensor:
+    return cast_to(x, F32) if isinstance(x.dtype, Scalar) and x.dtype.is_stored_only else x
 
 
 @builtin

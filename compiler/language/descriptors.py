@@ -173,7 +173,7 @@ def check_block(block: Tile, padding: object, what: str) -> None:
             f"{what}: the last dimension of the block has {row} bytes",
             hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem}",
         )
-    if padding not in PADDING or (padding == "nan" and not block.is_float):
+    if padding not in PADDING or (padding == "nan" and not block.scalar.has_nan):
         raise TypeMismatch(f"{what}: padding_option {padding!r} for {block.elem}", hint='"zero", or "nan" for floats')
 
 

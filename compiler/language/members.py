@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..tile.memory import RMW_KINDS
-from . import arithmetic, maths, memory, reductions, shapes, standard
+from . import arithmetic, maths, memory, reductions, shapes, sorting, standard
 from .builtin import builtin
 from .context import current
 from .inline import LibraryFunction
@@ -29,12 +29,14 @@ _METHODS: dict[str, Callable[..., object]] = {
     "to": arithmetic.cast,
     **{f"atomic_{kind}": getattr(memory, f"atomic_{kind}") for kind in RMW_KINDS},
     "cast": arithmetic.cast,
+    "item": shapes.unsplat,
     **{
         f.__name__: f
         for f in (
             *(
                 shapes.broadcast_to,
                 shapes.expand_dims,
+                shapes.gather,
                 shapes.permute,
                 shapes.ravel,
                 shapes.reshape,
@@ -43,8 +45,9 @@ _METHODS: dict[str, Callable[..., object]] = {
             *(maths.abs, maths.ceil, maths.cos, maths.erf, maths.exp, maths.exp2, maths.floor),
             *(maths.log, maths.log2, maths.rsqrt, maths.sin, maths.sqrt, maths.sqrt_rn),
             *(reductions.argmax, reductions.argmin, reductions.associative_scan),
-            *(reductions.cumprod, reductions.cumsum, reductions.max, reductions.min),
+            *(reductions.cumprod, reductions.cumsum, reductions.histogram, reductions.max, reductions.min),
             *(reductions.reduce, reductions.sum, reductions.xor_sum),
+            *(sorting.flip, sorting.sort, sorting.topk),
             memory.atomic_cas,
             *(arithmetic.logical_and, arithmetic.logical_or),
         )

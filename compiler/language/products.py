@@ -7,9 +7,9 @@ from typing import cast
 
 from .. import knobs
 from ..errors import TypeMismatch
-from ..ir.types import F32, Scalar
+from ..ir.types import F16, F32, Scalar
 from ..tile import matmul
-from .arithmetic import constant
+from .arithmetic import cast_to, constant
 from .builtin import builtin
 from .promotion import scalar_type
 from .shapes import join, permute, reshape, split
@@ -26,7 +26,7 @@ def dot(
     max_num_imprecise_acc: int | None = None,
     out_dtype: object = F32,
 ) -> tensor:
-    """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 are a batch of such products.
+    """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 or more are a batch of such products.
 
     The result has the type of ``acc``. Without ``acc`` floats accumulate in ``out_dtype`` (float32, or float16), f64 in
     f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32" (default, see the knob
@@ -37,6 +37,14 @@ def dot(
     shape or of a type that cannot hold such products.
     """
     _check_operands(input, other)
+    input, other = (_computable(x) for x in (input, other))
+    if len(input.shape) > 3:
+        options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
+        if acc is not None and acc.shape[:-2] != input.shape[:-2]:
+            raise TypeMismatch(f"tl.dot of {input.type} and {other.type}: the accumulator is {acc.type}")
+        start = None if acc is None else _one_batch(acc)
+        made = dot(_one_batch(input), _one_batch(other), start, *options)
+        return reshape(made, (*input.shape[:-2], *made.shape[-2:]))
     if len(input.shape) == 3:
         options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
         return _batched(lambda a, b, c: dot(a, b, c, *options), input, other, acc)
@@ -54,17 +62,27 @@ def dot(
     return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
 
 
+def _computable(x: tensor) -> tensor:
+    """Numbers that are only stored as f16, which holds all of them."""
+    return cast_to(x, F16) if isinstance(x.dtype, Scalar) and x.dtype.is_stored_only else x
+
+
 def _check_operands(input: object, other: object) -> None:
     for x in (input, other):
-        if not isinstance(x, tensor) or len(x.shape) not in (2, 3):
+        if not isinstance(x, tensor) or len(x.shape) < 2:
             shown = x.type if isinstance(x, tensor) else repr(x)
             raise TypeMismatch(
-                f"tl.dot takes two tiles of rank 2 (or 3: a batch), got {shown}",
+                f"tl.dot takes two tiles of rank 2 (or more: a batch), got {shown}",
                 hint="add a dimension with x[:, None], or sum products with tl.sum(a * b, axis)",
             )
     a, b = cast(tensor, input), cast(tensor, other)
     if len(a.shape) != len(b.shape) or a.shape[:-2] != b.shape[:-2]:
         raise TypeMismatch(f"tl.dot of {a.type} and {b.type}: ranks or batches differ")
+
+
+def _one_batch(x: tensor) -> tensor:
+    """All dimensions but the last two as one."""
+    return reshape(x, (x.numel // (x.shape[-2] * x.shape[-1]), *x.shape[-2:]))
 
 
 def _batched(

@@ -1,4 +1,4 @@
-"""Reductions and scans. The combining functions are written in the language."""
+"""Reductions, scans and histograms. The combining functions are written in the language."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Block
-from ..ir.types import F32, I32, U32, Scalar, Tile
+from ..ir.types import F32, I1, I32, U32, Scalar, Tile
 from ..tile import reduction
 from . import combine, shapes
 from .arithmetic import broadcast_to_shape, cast_to, promote_bf16
 from .builtin import builtin
 from .context import current
 from .shapes import arange, expand_dims
-from .tensor import emit_all, tensor
+from .tensor import emit, emit_all, tensor
 
 Inputs = tensor | Sequence[tensor]
 
@@ -205,6 +205,29 @@ def argmin(input: tensor, axis: int, tie_break_left: bool = True, keep_dims: boo
     x = promote_bf16(input)
     pair = (x, index_along(x, axis))
     return reduce(pair, axis, combine.smaller_first, keep_dims)[1]
+
+
+@builtin
+def histogram(input: tensor, num_bins: int, mask: tensor | None = None) -> tensor:
+    """How many elements of ``input``, integers of rank 1, equal 0, 1, ..., ``num_bins`` - 1: int32 of shape [num_bins].
+
+    Others do not count, nor do those for which ``mask``, int1 that broadcasts to the shape of ``input``, is false.
+    Raises TypeMismatch for other ranks, for floats, and for a ``num_bins`` that is not a power of two.
+    """
+    if len(input.shape) != 1 or not input.type.is_integer:
+        raise TypeMismatch(f"histogram takes integers of rank 1, got {input.type}", hint="tl.ravel(x) has rank 1")
+    (bins,) = shapes.shape_tuple(num_bins, "num_bins")
+    if bins <= 0 or bins & (bins - 1):
+        raise TypeMismatch(
+            f"histogram: num_bins is {bins}, which is not a power of two",
+            hint=f"use {1 << abs(bins - 1).bit_length()}; the bins that are not wanted stay empty",
+        )
+    if mask is not None:
+        if mask.dtype != I1:
+            raise TypeMismatch(f"histogram: the mask is int1, got {mask.type}")
+        mask = broadcast_to_shape(mask, input.shape)
+    wide = cast_to(input, I32) if input.dtype.bits < 32 else input
+    return emit(reduction.Histogram(wide.value, bins, mask.value if mask is not None else None))
 
 
 @builtin

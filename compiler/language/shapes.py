@@ -1,13 +1,13 @@
-"""Making tiles and changing their shape."""
+"""Making tiles, changing their shape, and picking elements of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..errors import TypeMismatch
-from ..ir.types import Pointer, Tile
+from ..ir.types import I1, I32, Pointer, Tile
 from ..tile import elementwise as ew
-from ..tile import program
+from ..tile import movement, program
 from ..tile import shape as sh
 from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant
 from .builtin import builtin
@@ -91,7 +91,9 @@ def zeros(shape: Shape, dtype: object) -> tensor:
 @builtin
 def zeros_like(x: tensor) -> tensor:
     """Zeros in the shape and type of ``x``."""
-    return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
+    if isinstance(x.dtype, Pointer):
+        return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
+    return constant(0, x.dtype, x.shape)
 
 
 @builtin
@@ -228,6 +230,29 @@ def cat(x: tensor, y: tensor, can_reorder: bool = False, dim: int = 0) -> tensor
     order = (*range(axis), rank, *range(axis, rank))
     shape = (*x.shape[:axis], x.shape[axis] * 2, *x.shape[axis + 1 :])
     return reshape(permute(both, order), shape)
+
+
+@builtin
+def gather(src: tensor, index: tensor, axis: int) -> tensor:
+    """The elements of ``src`` at the coordinates of ``index``, but at the positions it holds along ``axis``.
+
+    Of rank 2 along axis 1: result[i, j] = src[i, index[i, j]]. The result has the shape of ``index``, which may differ
+    from that of ``src`` along ``axis`` only. Positions count modulo the size of the axis, so that no position is
+    outside (in Triton such elements are undefined). Raises TypeMismatch for scalars, indices that are not integers,
+    shapes that do not fit, and an axis outside the rank.
+    """
+    if not src.shape or len(index.shape) != len(src.shape):
+        raise TypeMismatch(f"gather needs tiles of one rank, got {src.type} and indices {index.type}")
+    if not index.type.is_integer or index.dtype == I1:
+        raise TypeMismatch(f"gather needs integer indices, got {index.type}")
+    place = _axis(axis, len(src.shape))
+    for d, (have, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):
+        if d != place and have != wanted:
+            raise TypeMismatch(
+                f"gather along axis {place}: {list(src.shape)} and indices {list(index.shape)} differ along axis {d}",
+                hint="broadcast the indices with tl.broadcast_to",
+            )
+    return emit(movement.Gather(src.value, cast_to(index, I32).value, place))
 
 
 @builtin

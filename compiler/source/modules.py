@@ -26,13 +26,6 @@ INSTEAD: Mapping[str, str] = {
     "_experimental_descriptor_store": _DESCRIPTORS,
     "_experimental_reinterpret_tensor_descriptor": _DESCRIPTORS,
     "dot_scaled": "multiply the operands by their scales, then use tl.dot",
-    "inline_asm_elementwise": "write it with functions of tl and libdevice",
-    "map_elementwise": "write it with tl.where",
-    "sort": "sort on the host, or take the largest element in a loop with tl.max and tl.argmax",
-    "topk": "take the largest element in a loop with tl.max and tl.argmax",
-    "flip": "load through pointers in the opposite order",
-    "gather": "load through pointers, or tl.sum(tl.where(index == position, x, 0), axis)",
-    "histogram": "use tl.sum((x[:, None] == bins[None, :]).to(tl.int32), 0) or tl.atomic_add",
 }
 
 
@@ -105,7 +98,7 @@ def language_module(name: str) -> LanguageModule | None:
     return _modules().get(name)
 
 
-_TYPES = (constexpr, range, static_range, tensor, tensor_descriptor, PropagateNan)
+_TYPES = (constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan)
 
 
 class _LanguageTypes:

@@ -133,6 +133,8 @@ class _Reader:
             case ast.AugAssign(target=ast.Name(id=name), value=value):
                 # x += y: x also stands for what it was, which its other bindings say.
                 self.bindings.setdefault(name, []).append(value)
+            case ast.NamedExpr(target=ast.Name(id=name), value=value):
+                self.bindings.setdefault(name, []).append(value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 self.bindings.setdefault(name, []).append(value)
             case _:

@@ -1,14 +1,17 @@
 """Tile IR: the operations that kernels are made of, without layouts and without a target."""
 
-from . import blocks, control, debug, elementwise, matmul, memory, program, reduction, shape
+from . import assembly, blocks, control, debug, elementwise, map, matmul, memory, movement, program, reduction, shape
 
 __all__ = [
+    "assembly",
     "blocks",
     "control",
     "debug",
     "elementwise",
+    "map",
     "matmul",
     "memory",
+    "movement",
     "program",
     "reduction",
     "shape",

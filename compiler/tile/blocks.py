@@ -45,7 +45,7 @@ class BlockLoad(Op, mnemonic="block_load", effect=Effect.READ):
     def infer(self) -> tuple[Tile, ...]:
         """Result: a tile of ``shape`` of what ``base`` points to; TypeMismatch for dimensions that do not fit."""
         made = Tile(_check_box(self, len(self.shape)).elem, self.shape)
-        if self.padding not in PADDING or (self.padding == "nan" and not made.is_float):
+        if self.padding not in PADDING or (self.padding == "nan" and not made.scalar.has_nan):
             raise self.fail(f"unknown padding {self.padding!r}", hint="zero, or nan for floats")
         if self.cache not in LOAD_CACHE or self.eviction not in EVICTION:
             raise self.fail(f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}")

@@ -38,13 +38,21 @@ class Constant(Op, mnemonic="constant"):
         return (self.type,)
 
 
+def _refuse_stored(op: Op, *operands: Value) -> None:
+    for value in operands:
+        elem = value.type.elem
+        if isinstance(elem, Scalar) and elem.is_stored_only:
+            raise op.fail(f"there is no arithmetic in {elem.spelling}", hint="cast with .to(tl.float16) or tl.float32")
+
+
 class Unary(Op, elementwise=True):
     """Base: one operand, result of the same type."""
 
     x: Value
 
     def infer(self) -> tuple[Tile, ...]:
-        """Result: the operand's type, whatever it is."""
+        """Result: the operand's type; raises TypeMismatch for types that are only stored."""
+        _refuse_stored(self, self.x)
         return (self.x.type,)
 
 
@@ -55,7 +63,7 @@ class FloatUnary(Unary):
         """Result: the operand's type, which is a float, else TypeMismatch."""
         if not self.x.type.is_float:
             raise self.fail("needs a floating-point operand", hint="cast with .to(tl.float32)")
-        return (self.x.type,)
+        return super().infer()
 
 
 class Neg(Unary, mnemonic="neg"):
@@ -159,8 +167,9 @@ class Binary(Op, elementwise=True):
     def infer(self) -> tuple[Tile, ...]:
         """Result: the one type, shape included, of both operands.
 
-        Raises TypeMismatch where they differ or are pointers.
+        Raises TypeMismatch where they differ, are pointers or of a type that is only stored.
         """
+        _refuse_stored(self, self.lhs, self.rhs)
         if self.lhs.type != self.rhs.type:
             raise self.fail("operands must have one type")
         if self.lhs.type.is_pointer:
@@ -269,7 +278,8 @@ class Compare(Op, mnemonic="compare", elementwise=True):
     predicate: str
 
     def infer(self) -> tuple[Tile, ...]:
-        """Result: i1 in the shape of the operands, which have one type, else TypeMismatch."""
+        """Result: i1 in the shape of the operands, which have one type that is not only stored, else TypeMismatch."""
+        _refuse_stored(self, self.lhs, self.rhs)
         if self.lhs.type != self.rhs.type:
             raise self.fail("operands must have one type")
         if self.predicate not in ("eq", "ne", "lt", "le", "gt", "ge"):
@@ -321,6 +331,9 @@ class Cast(Op, mnemonic="cast", elementwise=True):
         """Result: ``to`` in the operand's shape; raises TypeMismatch for pointers and unknown roundings."""
         if self.x.type.is_pointer or isinstance(self.to, Pointer):
             raise self.fail("pointers are converted by bitcast")
+        _refuse_stored(self, self.x)
+        if self.to.is_stored_only:
+            raise self.fail(f"there is no such conversion to {self.to.spelling}: the language makes it of others")
         if self.rounding not in ("rtne", "rtz"):
             raise self.fail(f"unknown rounding {self.rounding!r}", hint='"rtne" or "rtz"')
         return (self.x.type.with_elem(self.to),)

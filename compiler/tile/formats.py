@@ -27,7 +27,14 @@ FORMATS: dict[str, FloatFormat] = {
     "bf16": FloatFormat(8, -133, float.fromhex("0x1.fep127"), False),
     "f8e4m3": FloatFormat(4, -9, 448.0, True),
     "f8e5m2": FloatFormat(3, -16, 57344.0, True),
+    "f8e4b8": FloatFormat(4, -10, 240.0, True),
+    "f8e5b16": FloatFormat(3, -17, 57344.0, True),
+    "f8e4b15": FloatFormat(4, -17, 1.75, True),
 }
+
+
+#: The codes of NaN: FNUZ formats have it in place of minus zero, float8e4b15 its largest number.
+_NAN_CODES = {"f8e4m3": 0x7F, "f8e5m2": 0x7E, "f8e4b8": 0x80, "f8e5b16": 0x80, "f8e4b15": 0x7E}
 
 
 def round_to(value: float, type: Scalar) -> float:
@@ -44,14 +51,23 @@ def round_to(value: float, type: Scalar) -> float:
     return math.copysign(size, value)
 
 
+def largest_code(type: Scalar) -> int:
+    """The bits of the float type's infinity, or of its largest number if it has none: NaN of either sign is above."""
+    if type.name == "f8e4m3":
+        return 0x7E
+    precision = 53 if type.bits == 64 else FORMATS[type.name].precision
+    return ((1 << type.bits - precision) - 1) << precision - 1
+
+
 def f8_bits(value: float, type: Scalar) -> int:
     """The byte that stands for ``value`` in an 8-bit float format (OCP OFP8, revision 1.0), rounded as by
     :func:`round_to`."""
     if value != value:
-        return 0x7F if type.name == "f8e4m3" else 0x7E
+        return _NAN_CODES[type.name]
     precision, smallest, _, _ = FORMATS[type.name]
     mantissa = precision - 1
-    sign = 0x80 if math.copysign(1.0, value) < 0 else 0
     quanta = math.ldexp(abs(round_to(value, type)), -smallest)  # a subnormal's code is its multiple of the smallest
+    has_minus_zero = _NAN_CODES[type.name] != 0x80
+    sign = 0x80 if math.copysign(1.0, value) < 0 and (quanta or has_minus_zero) else 0
     exponent = max(math.frexp(quanta)[1] - precision, 0)
     return sign | (exponent << mantissa) + int(math.ldexp(quanta, -exponent))

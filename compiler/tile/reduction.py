@@ -1,9 +1,9 @@
-"""Reductions and scans with a combining region."""
+"""Reductions and scans with a combining region, and histograms."""
 
 from __future__ import annotations
 
 from ..ir.core import Block, Op, Value
-from ..ir.types import Tile
+from ..ir.types import I1, I32, Tile
 
 
 def _check_combine(op: Op, inputs: tuple[Value, ...], axis: int, combine: Block) -> None:
@@ -54,3 +54,19 @@ class Scan(Op, mnemonic="scan"):
         """Results: the operands' types, without a layout; raises TypeMismatch as Reduce does."""
         _check_combine(self, self.inputs, self.axis, self.combine)
         return tuple(v.type.with_shape(v.type.shape) for v in self.inputs)
+
+
+class Histogram(Op, mnemonic="histogram"):
+    """How many elements of ``x`` equal 0, 1, ..., bins - 1; others, and those that are masked off, do not count."""
+
+    x: Value
+    bins: int
+    mask: Value | None = None
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: i32[bins]; raises TypeMismatch unless ``x`` is i32, u32, i64 or u64 and ``mask`` i1 of its shape."""
+        if not self.x.type.is_integer or self.x.type.scalar.bits < 32:
+            raise self.fail("a histogram counts integers of 32 or 64 bits")
+        if self.mask is not None and self.mask.type.with_layout(None) != Tile(I1, self.x.type.shape):
+            raise self.fail("the mask must be i1 of the elements' shape")
+        return (Tile(I32, (self.bins,)),)

@@ -31,6 +31,7 @@ _MEMORY = re.compile(
     r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
 )
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
+_RED = re.compile(r"(?:@\$(\d+) )?red\.(\w+)\.(\w+)\.shared\.(add)\.(u32) ")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
@@ -114,6 +115,8 @@ def _compute(text: str, outputs: int, inputs: Inputs) -> Compute | None:
         return _memory(match, outputs, inputs)
     if match := _ATOM.match(text):
         return _atomic(match, inputs)
+    if match := _RED.match(text):
+        return _reduction(match, inputs)
     if match := _MMA.match(text):
         shape, kind = match[1], match[3]
         return lambda warp: _multiply(warp, shape, kind, inputs)
@@ -233,6 +236,20 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     return atom
 
 
+def _reduction(match: re.Match[str], inputs: Inputs) -> Compute:
+    """An atomic addition in shared memory whose old value nobody gets."""
+    active = _predicate(match, 0, inputs)
+
+    def red(warp: Warp) -> Sequence[Array]:
+        where, value = inputs[0][1](warp.env), inputs[1][1](warp.env).view(np.uint32)
+        for lane in np.flatnonzero(active(warp)):
+            update = partial(_updated, match[4], [value[lane]])
+            warp.shared.change(int(where[lane]), np.dtype(np.uint32), update, int(warp.agents[lane]))
+        return []
+
+    return red
+
+
 # Conversions -------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +290,19 @@ def _saturated(x: Array, dtype: type[np.generic]) -> Array:
 
 
 _E4M3, _E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+
+
+def _funnel_shift(low: Array, high: Array, by: Array) -> Array:
+    """``shf.l.wrap.b32``: the upper half of ``high:low``, shifted left."""
+    whole = unsigned(high).astype(np.uint64) << np.uint64(32) | unsigned(low).astype(np.uint64)
+    shifted = whole << (unsigned(by).astype(np.uint64) & np.uint64(31))
+    return (shifted >> np.uint64(32)).astype(np.uint32).view(np.int32)
+
+
 _CONVERSIONS: dict[str, Callable[..., Array]] = {
+    "shf.l.wrap.b32": _funnel_shift,
+    "xor.b32": lambda x, y: x ^ y,
+    "mul.f32": lambda x, y: x * y,
     "cvt.rna.tf32.f32": _round_to_tf32,
     "cvt.rz.f16.f32": lambda x: _towards_zero(x, np.dtype(np.float16)).view(np.int16),
     "cvt.rz.f32.s32": lambda x: _integers_towards_zero(x),

@@ -25,6 +25,7 @@ from deuteron.compiler.targets.interpreter.numbers import dtype_of
 from deuteron.compiler.tile import control as c
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import memory as m
+from deuteron.compiler.tile import movement as v
 from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
@@ -296,7 +297,7 @@ class Sketch:
     def reshape(self) -> None:
         x = self.number()
         shape = x.type.shape
-        kind = self.choose(["expand", "broadcast", "permute", "reshape", "join", "split"])
+        kind = self.choose(["expand", "broadcast", "permute", "reshape", "join", "split", "butterfly", "gather"])
         if kind == "expand" and len(shape) < 3:
             self.add(s.ExpandDims(x, self.choose(range(len(shape) + 1))))
         elif kind == "broadcast" and shape:
@@ -310,6 +311,13 @@ class Sketch:
             self.add(s.Reshape(x, self.choose(shapes)))
         elif kind == "join" and len(shape) < 3:
             self.add(s.Join(x, self.like(x.type)))
+        elif kind == "butterfly":
+            if axes := [d for d, n in enumerate(shape) if n > 1]:
+                axis = self.choose(axes)
+                self.add(v.Butterfly(x, axis, self.choose(range(1, shape[axis]))))
+        elif kind == "gather":
+            if shape:
+                self.add(v.Gather(x, self.like(Tile(t.I32, shape)), self.choose(range(len(shape)))))
         elif shape and shape[-1] == 2:
             self.add(s.Split(x))
 
@@ -321,7 +329,9 @@ class Sketch:
             made = self.build.emit(self.choose([e.Add, e.Max, e.Xor])(a, b)).result
             self.build.emit(c.Yield((made,)))
         axis = self.choose(range(x.type.rank))
-        if self.choose([True, False]):
+        if x.type.scalar.bits >= 32 and not self.draw(st.integers(0, 5)):
+            self.add(r.Histogram(x, self.choose([1, 4, 8]), self.boolean(x.type.shape)))
+        elif self.choose([True, False]):
             self.add(r.Reduce((x,), axis, block))
         else:
             self.add(r.Scan((x,), axis, self.choose([True, False]), block))

@@ -7,6 +7,7 @@ import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compiler.errors import TypeMismatch
 
 
 @triton.jit
@@ -256,3 +257,31 @@ def test_tiles_of_rank_3(launch, normal, close) -> None:
     zeros = np.zeros((4, 16, 32), np.float32)
     _, _, got = launch(batched, (1,), a, b, zeros, B=4, M=16, N=32, K=16)
     close(got, a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1), 1e-3)
+
+
+@triton.jit
+def batches(a_ptr, b_ptr, c_ptr, o_ptr, A: tl.constexpr, B: tl.constexpr, N: tl.constexpr):
+    o = tl.arange(0, A)[:, None, None, None] * B + tl.arange(0, B)[None, :, None, None]
+    o = (o * N + tl.arange(0, N)[None, None, :, None]) * N + tl.arange(0, N)[None, None, None, :]
+    made = tl.dot(tl.load(a_ptr + o), tl.load(b_ptr + o), tl.load(c_ptr + o))
+    tl.store(o_ptr + o, tl.dot(made.to(tl.float16), tl.load(b_ptr + o)))
+
+
+def test_tiles_of_rank_4(launch, normal, close) -> None:
+    a, b = normal(2, 4, 16, 16).astype(np.float16), normal(2, 4, 16, 16).astype(np.float16)
+    c = normal(2, 4, 16, 16)
+    got = launch(batches, (1,), a, b, c, np.zeros_like(c), A=2, B=4, N=16)[3]
+    first = (a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float16)
+    close(got, first.astype(np.float64) @ b.astype(np.float64), 2e-2)
+
+
+@triton.jit
+def wrong_batches(x):
+    i = tl.arange(0, 16)
+    v = tl.load(x + tl.zeros((2, 2, 16, 16), tl.int32) + i[:, None] * 16 + i[None, :])
+    tl.store(x, tl.sum(tl.dot(v, v, tl.zeros((4, 16, 16), tl.float32))))
+
+
+def test_an_accumulator_of_other_batches_is_refused() -> None:
+    with pytest.raises(TypeMismatch, match="the accumulator is"):
+        triton.compile(wrong_batches, {"x": "*fp32"})

@@ -31,6 +31,10 @@ _ALIASES = {
     "float8e4nv": "f8e4m3",
     "float8_e5m2": "f8e5m2",
     "float8e5": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4b8",
+    "float8_e5m2fnuz": "f8e5b16",
+    **{f"fp8{kind}": f"f8{kind}" for kind in ("e4b8", "e5b16", "e4b15")},
+    **{f"float8{kind}": f"f8{kind}" for kind in ("e4b8", "e5b16", "e4b15")},
     **{f"int{b}": f"i{b}" for b in (8, 16, 32, 64)},
     **{f"uint{b}": f"u{b}" for b in (8, 16, 32, 64)},
 }
@@ -38,7 +42,8 @@ _ALIASES = {
 _NUMPY = {ours: numpy for numpy, ours in _ALIASES.items() if numpy not in ("half", "float", "double")}
 _NUMPY |= {"i1": "bool", "f16": "float16", "f32": "float32", "f64": "float64"}
 _NUMPY |= {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
-_ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2")
+_NUMPY |= {"f8e4b8": "float8_e4m3fnuz", "f8e5b16": "float8_e5m2fnuz", "f8e4b15": "uint8"}
+_ML_DTYPES = ("bf16", "f8e4m3", "f8e5m2", "f8e4b8", "f8e5b16")
 
 
 def known_dtypes() -> str:
@@ -70,7 +75,8 @@ def item_bytes(dtype: str) -> int:
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
-    """The NumPy dtype of a canonical name; bf16 and the fp8 formats come from ``ml_dtypes``."""
+    """The NumPy dtype of a canonical name; bf16 and the fp8 formats come from ``ml_dtypes``; f8e4b15, which it
+    lacks, is bytes."""
     import numpy as np
 
     if dtype in _ML_DTYPES:

@@ -137,7 +137,7 @@ class _DLTensor(ctypes.Structure):
 _HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 _GPU_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 _CODES = {0: "i", 1: "u", 2: "f", 4: "bf"}
-_NAMED_CODES = {6: "i1", 10: "f8e4m3", 12: "f8e5m2"}
+_NAMED_CODES = {6: "i1", 10: "f8e4m3", 11: "f8e4b8", 12: "f8e5m2", 13: "f8e5b16"}
 
 
 def _read_dlpack(value: Any) -> Found | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 # __cuda_array_interface__ has no typestr for these; they travel as bytes of the same size.
-_TYPESTR = {"bf16": "<u2", "f8e4m3": "|u1", "f8e5m2": "|u1"}
+_TYPESTR = {"bf16": "<u2", **dict.fromkeys(("f8e4m3", "f8e5m2", "f8e4b8", "f8e5b16", "f8e4b15"), "|u1")}
 
 
 class CudaArray:

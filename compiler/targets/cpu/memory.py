@@ -8,6 +8,7 @@ from ...ir.core import Value
 from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
+from ...tile.assembly import EffectfulAssembly, InlineAssembly
 from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
@@ -15,6 +16,8 @@ from .lower import CpuLowering, statements
 
 for _block in (blocks.BlockLoad, blocks.BlockStore):
     statements.unsupported(_block, "it is expanded to pointers before")
+for _assembly in (InlineAssembly, EffectfulAssembly):
+    statements.unsupported(_assembly, "inline assembly is that of GPUs")
 
 
 def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...ir.core import Block, Function, Op, Value
 from ...tile import elementwise as ops
-from ...tile import matmul, memory, reduction, shape
+from ...tile import matmul, memory, movement, reduction, shape
 from ...tile.debug import Print
 
 WORTH_KEEPING = 4.0
@@ -41,6 +41,7 @@ _COSTS: dict[type[Op], float] = {
     ops.Pow: 40,
     ops.Tanh: 14,
     ops.Erf: 20,
+    movement.Gather: 4,
 }
 _FREE = (
     ops.Constant,
@@ -54,6 +55,7 @@ _FREE = (
     shape.Permute,
     shape.Reshape,
     shape.Split,
+    movement.Butterfly,
 )
 _VIEWS = (
     shape.Arange,
@@ -63,6 +65,8 @@ _VIEWS = (
     shape.Permute,
     shape.Reshape,
     shape.Split,
+    movement.Butterfly,
+    movement.Gather,
 )
 
 
@@ -85,8 +89,10 @@ def reads_buffer(op: Op) -> tuple[Value, ...]:
     match op:
         case shape.Reshape() if not is_same_order(op):
             return (op.x,)
-        case shape.Split():
+        case shape.Split() | movement.Butterfly():
             return (op.x,)
+        case movement.Gather():
+            return (op.src,)
         case matmul.Dot():
             return (dot_source(op.a), op.b)
         case reduction.Scan():

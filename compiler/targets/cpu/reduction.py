@@ -10,6 +10,7 @@ from ...ir.types import Scalar
 from ...llvm.typed import Typed, constant
 from ...tile import elementwise as ops
 from ...tile import reduction
+from ...tile.map import MapElementwise
 from . import elementwise
 from .arena import Buffer
 from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
@@ -17,6 +18,7 @@ from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
 from .lower import CpuLowering, statements
+from .memory import when
 
 #: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
 CHAINS = 2
@@ -252,3 +254,49 @@ def _mirrored(emission: Emission, coord: Coord, count: int) -> Coord:
     with emission.nest.at(coord.level):
         base = emission.e.binary("sub nuw nsw", Typed("i32", str(count - 1)), coord.base)
     return Coord(base, 0, coord.level, 1)
+
+
+@statements(reduction.Histogram)
+def histogram(low: CpuLowering, op: reduction.Histogram) -> None:
+    """Element by element: count it in the bin that it names."""
+    buffer = low.allocate(op.result)
+    size = ("i64", str(op.result.type.size * op.result.type.elem.bytes))
+    low.function.call("void", "llvm.memset.p0.i64", [("ptr", low.base(buffer).name), ("i8", "0"), size, ("i1", "0")])
+
+    def body(emission: Emission, coords: Coords) -> None:
+        x = emission.vector(op.x, coords)
+        mask = emission.vector(op.mask, coords) if op.mask is not None else None
+        e = emission.e
+        with emission.nest.at(emission.nest.depth):
+            counts = e.compare("ult", x, constant(x.type, op.bins))
+            if mask is not None:
+                counts = e.binary("and", counts, mask)
+
+            def count() -> None:
+                place = e.offset(low.base(buffer), x, "i32")
+                e.store(e.binary("add", e.load("i32", place, 4), Typed("i32", "1")), place, 4)
+
+            when(low, counts, count)
+
+    operands = [v for v in (op.x, op.mask) if v is not None]
+    low.loop([(v, True) for v in operands], op.x.type.shape, 1, body)
+    low.define_stored(op.result, buffer)
+
+
+@statements(MapElementwise)
+def map_elementwise(low: CpuLowering, op: MapElementwise) -> None:
+    """Vectors of elements where the body is straight, else one element after the other."""
+    tile_shape = op.inputs[0].type.shape
+    types = [v.type for v in (*op.inputs, *op.results)]
+    lanes = 1 if _has_control(op.body) else min(low.lanes(tile_shape, t.elem) for t in types)
+    buffers = [low.allocate(r) for r in op.results]
+
+    def body(emission: Emission, coords: Coords) -> None:
+        values = [emission.vector(v, coords) for v in op.inputs]
+        with emission.nest.at(emission.nest.depth):
+            made = combine(low, op.body, values)
+        _write_results(emission, op, buffers, made, coords)
+
+    low.loop([(v, True) for v in op.inputs], tile_shape, lanes, body)
+    for result, buffer in zip(op.results, buffers, strict=True):
+        low.define_stored(result, buffer)

@@ -1,4 +1,4 @@
-"""Reductions, scans and dots."""
+"""Reductions, scans, histograms, dots, and functions of scalars mapped over tiles."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import numpy as np
 
 from ...ir.core import Block, Effect
 from ...tile import reduction as r
+from ...tile.map import MapElementwise
 from ...tile.matmul import Dot
 from .numbers import Array, as_tf32, dtype_of, rounded
 from .program import Held, Program, evaluates
 
 
+def _is_elementwise(block: Block) -> bool:
+    return all(op.elementwise or op.effect is Effect.TERMINATOR for op in block.ops)
+
+
 def _combine(block: Block, a: list[Array], b: list[Array], program: Program) -> list[Array]:
     """``block`` on every pair of elements: on whole arrays if it is elementwise, else pair by pair."""
-    if all(op.elementwise or op.effect is Effect.TERMINATOR for op in block.ops):
+    if _is_elementwise(block):
         made = program.block(block, [Held(x) for x in (*a, *b)])
         return [np.broadcast_to(held.array, a[0].shape) for held in made]
     out = [np.empty_like(x) for x in a]
@@ -67,3 +72,28 @@ def dot(op: Dot, program: Program) -> Sequence[Array]:
     wide_a, wide_b = (as_tf32(x) if tf32 else x.astype(np.float64) for x in (a, b))
     with np.errstate(all="ignore"):
         return (rounded(wide_a @ wide_b + acc.astype(np.float64), scalar),)
+
+
+@evaluates(r.Histogram)
+def histogram(op: r.Histogram, program: Program) -> Sequence[Array]:
+    """Counts of the elements that are in range and not masked off."""
+    x = program.get(op.x)
+    counted = (x >= 0) & (x < op.bins)
+    if op.mask is not None:
+        counted &= program.get(op.mask)
+    return (np.bincount(x[counted].astype(np.int64), minlength=op.bins).astype(np.int32),)
+
+
+@evaluates(MapElementwise)
+def map_elementwise(op: MapElementwise, program: Program) -> Sequence[Array]:
+    """On whole arrays where the body is elementwise, else element by element."""
+    inputs, shape = [program.get(v) for v in op.inputs], op.inputs[0].type.shape
+    if _is_elementwise(op.body):
+        made = program.block(op.body, [Held(x) for x in inputs])
+        return [np.broadcast_to(held.array, shape) for held in made]
+    out = [np.empty(shape, dtype_of(r.type.elem)) for r in op.results]
+    for index in np.ndindex(shape):
+        made = program.block(op.body, [Held(np.asarray(x[index])) for x in inputs])
+        for x, held in zip(out, made, strict=True):
+            x[index] = held.array
+    return out

@@ -11,9 +11,12 @@ from ...ir.core import Op
 from ...ir.types import Pointer, Tile
 from ...tile import control as c
 from ...tile import debug as d
+from ...tile.assembly import EffectfulAssembly, InlineAssembly
 from .numbers import Array, dtype_of
 from .program import Held, Program, evaluates
 
+for _assembly in (InlineAssembly, EffectfulAssembly):
+    evaluates.unsupported(_assembly, "inline assembly is that of GPUs")
 evaluates.unsupported(c.Yield, "terminators are read by the operation around them")
 evaluates.unsupported(c.Condition, "terminators are read by the operation around them")
 

@@ -27,6 +27,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8e4b8": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8e5b16": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8e4b15": np.dtype(np.uint8),  # nobody has it: its codes
 }
 
 

@@ -89,7 +89,7 @@ class Program:
         dtype = dtype_of(value.type.elem)
         if not self.poison:
             return np.zeros(shape, dtype)
-        if isinstance(value.type.elem, Scalar) and value.type.is_float:
+        if isinstance(value.type.elem, Scalar) and value.type.is_float and dtype.kind != "u":
             return np.full(shape, np.nan, dtype)
         if dtype == np.bool_:
             return np.ones(shape, dtype)

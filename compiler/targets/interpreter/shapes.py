@@ -1,4 +1,4 @@
-"""Operations that make tiles or change their shape, and the ones that read the grid."""
+"""Operations that make tiles, change their shape or move their elements, and the ones that read the grid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...tile import movement as m
 from ...tile import program as p
 from ...tile import shape as s
 from .numbers import Array
@@ -61,3 +62,17 @@ def join(op: s.Join, program: Program) -> Sequence[Array]:
 def split(op: s.Split, program: Program) -> Sequence[Array]:
     x = program.get(op.x)
     return (np.asarray(x[..., 0]), np.asarray(x[..., 1]))
+
+
+@evaluates(m.Butterfly)
+def butterfly(op: m.Butterfly, program: Program) -> Sequence[Array]:
+    """Pairs of elements change places."""
+    x = program.get(op.x)
+    return (np.take(x, np.arange(x.shape[op.axis]) ^ op.distance, axis=op.axis),)
+
+
+@evaluates(m.Gather)
+def gather(op: m.Gather, program: Program) -> Sequence[Array]:
+    """NumPy's take_along_axis, with indices modulo the size."""
+    src, index = program.get(op.src), program.get(op.index)
+    return (np.take_along_axis(src, index & (src.shape[op.axis] - 1), op.axis),)

@@ -12,7 +12,7 @@ from ...llvm.hoist import hoist_invariants
 from ...options import Schedule
 from ...target import Target
 from .. import simt
-from . import copies, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
+from . import assembly, copies, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
 #: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler

@@ -164,6 +164,16 @@ class PtxMachine(simt.SimtTarget):
             [("i32", target), (kind, value), ("i1", predicate)],
         )
 
+    def add_shared(self, state: simt.Lowering, value: str, address: str, predicate: str) -> None:
+        """A predicated ``red.shared``."""
+        target = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
+        state.text.asm(
+            [],
+            "@$2 red.relaxed.cta.shared.add.u32 [$0], $1;",
+            "r,r,b,~{memory}",
+            [("i32", target), ("i32", value), ("i1", predicate)],
+        )
+
     def load_matrices(self, state: simt.Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
         """``ldmatrix``."""
         count = read.matrices

@@ -107,6 +107,10 @@ class SimtTarget(ABC):
         """Store an integer of ``bits`` bits to shared memory where ``predicate`` holds."""
 
     @abstractmethod
+    def add_shared(self, state: Lowering, value: str, address: str, predicate: str) -> None:
+        """Add an i32 to one in shared memory where ``predicate`` holds, as one step among those of other threads."""
+
+    @abstractmethod
     def load_matrices(self, state: Lowering, read: MatrixAccess, address: str, offset: int) -> list[str]:
         """One i32 of tensor core fragments per matrix of ``read``, ``offset`` bytes past ``address`` (shared)."""
 

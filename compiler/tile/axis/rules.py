@@ -9,6 +9,8 @@ from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
 from .. import memory, program, reduction
+from ..assembly import InlineAssembly
+from ..map import MapElementwise
 from .info import LARGEST, AxisInfo, constant_info, power_of_two_in, unit_of, unknown
 
 Rule = Callable[..., Sequence[AxisInfo]]
@@ -322,3 +324,22 @@ def load(op: memory.Load, *operands: AxisInfo) -> Sequence[AxisInfo]:
 
 for _op in (*e.FloatUnary.__subclasses__(), e.Not, e.Div, e.Pow, e.Atan2, e.MulHigh, e.Fma):
     RULES.setdefault(_op, elementwise)
+
+
+@rule(reduction.Histogram)
+def histogram(op: reduction.Histogram, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Counts are not negative."""
+    return (unknown(op.result.type)._replace(nonnegative=True),)
+
+
+@rule(MapElementwise)
+def mapped(op: MapElementwise, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Equal elements give equal results."""
+    constancy = _minima(*(x.constancy for x in inputs))
+    return [unknown(r.type)._replace(constancy=constancy) for r in op.results]
+
+
+@rule(InlineAssembly)
+def assembly(op: InlineAssembly, *inputs: AxisInfo) -> Sequence[AxisInfo]:
+    """Anything."""
+    return [unknown(r.type) for r in op.results]

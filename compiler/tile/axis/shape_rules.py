@@ -1,9 +1,10 @@
-"""Axis rules of the operations that make tiles and change their shape."""
+"""Axis rules of the operations that make tiles, change their shape or move their elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import movement as m
 from .. import shape as s
 from .info import AxisInfo, power_of_two_in
 from .rules import rule
@@ -111,3 +112,23 @@ def split(op: s.Split, x: AxisInfo) -> Sequence[AxisInfo]:
             constancy=x.constancy[:-1],
         )
     return (half, half)
+
+
+@rule(m.Butterfly)
+def butterfly(op: m.Butterfly, x: AxisInfo) -> Sequence[AxisInfo]:
+    """Aligned groups change places as wholes, and runs that are no longer than the lowest bit of the distance."""
+    at = op.axis
+    run = min(x.contiguity[at], op.distance & -op.distance)
+    return (
+        x._replace(
+            contiguity=(*x.contiguity[:at], run, *x.contiguity[at + 1 :]),
+            divisibility=(*x.divisibility[:at], x.at(at, run), *x.divisibility[at + 1 :]),
+        ),
+    )
+
+
+@rule(m.Gather)
+def gather(op: m.Gather, src: AxisInfo, index: AxisInfo) -> Sequence[AxisInfo]:
+    """Elements of ``src`` in any order."""
+    ones = (1,) * op.index.type.rank
+    return (src._replace(contiguity=ones, divisibility=(src.everywhere,) * len(ones), constancy=ones),)

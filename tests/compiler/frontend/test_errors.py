@@ -71,7 +71,7 @@ CASES = [
         "make_tensor_descriptor",
         "tl._exp",
     ),
-    ("y = tl.sort(x)", errors.UnknownName, "no 'sort'", "tl.argmax", "tl.sort"),
+    ("y = tl.dot_scaled(x)", errors.UnknownName, "no 'dot_scaled'", "use tl.dot", "tl.dot_scaled"),
     ("y = []\n    y.append(1)", errors.UnknownName, "'append'", "x + (item,)", "y.append"),
     (
         "y = (1, 2)\n    for i in range(2): z = y[i]",

@@ -10,6 +10,7 @@ from deuteron.compiler.ir.types import F16, I8, I32, I64, U8, U32, U64
 from deuteron.compiler.targets.interpreter import Memory, Program
 from deuteron.compiler.targets.interpreter.launch import bind
 from deuteron.compiler.tile import elementwise as e
+from deuteron.compiler.tile import movement as m
 from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import shape as s
 from deuteron.compiler.tile.axis import LARGEST, AxisFacts, AxisInfo, analyze
@@ -112,6 +113,19 @@ def watch(function: Function, arguments: list[object]) -> None:
             return
 
 
+@pytest.mark.parametrize("distance", range(1, 16))
+def test_runs_that_change_places(distance):
+    k = Kernel()
+    x = k.emit(s.Arange(32, 48))
+    rows = k.emit(s.Broadcast(k.emit(s.ExpandDims(x, 1)), (16, 4)))
+    moved, turned = k.emit(m.Butterfly(x, 0, distance)), k.emit(m.Butterfly(rows, 1, 1 + distance % 3))
+    facts = analyze(k.function)
+    lowest = distance & -distance
+    assert (facts[moved].contiguity, facts[moved].divisibility) == ((lowest,), (lowest,))
+    assert facts[turned].constancy == (1, 4)
+    watch(k.function, [])
+
+
 @st.composite
 def index_chains(draw) -> tuple[Function, list[object]]:
     """Arithmetic as kernels do it on indices: a range, changed step by step by constants and parameters."""
@@ -130,8 +144,11 @@ def index_chains(draw) -> tuple[Function, list[object]]:
     for _ in range(draw(st.integers(1, 4))):
         x = draw(st.sampled_from(seen[-3:]))
         kind = draw(st.sampled_from([e.Add, e.Sub, e.Mul, e.IntDiv, e.Rem, e.And, e.Or, e.Shl, e.Shr,
-                                     e.Min, e.Max, e.Cast, e.Compare, e.Select]))  # fmt: skip
-        if kind is e.Cast:
+                                     e.Min, e.Max, e.Cast, e.Compare, e.Select, m.Butterfly]))  # fmt: skip
+        if kind is m.Butterfly:
+            axis = draw(st.integers(0, len(shape) - 1))
+            x = k.emit(m.Butterfly(x, axis, draw(st.integers(1, shape[axis] - 1))))
+        elif kind is e.Cast:
             x = k.emit(e.Cast(x, draw(st.sampled_from([I8, I32, I64, U8, U32, U64]))))
         elif kind is e.Compare:
             k.emit(e.Compare(x, numbers(x), draw(st.sampled_from(["lt", "le", "gt", "ge", "eq"]))))

@@ -1,0 +1,50 @@
+"""What the values of the language answer to: their attributes."""
+
+from __future__ import annotations
+
+from ..errors import UnknownName
+from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
+from ..ir.types import Pointer, Scalar, Tile
+from ..language import arithmetic
+from ..language.structure import Membered
+from ..language.tensor import tensor
+from ..source.modules import LanguageModule, suggest
+from ..source.namespace import HelperModule
+
+_TYPE_ATTRIBUTES = {
+    name
+    for questions in (ScalarQuestions, PointerQuestions, TileQuestions)
+    for name in dir(questions)
+    if not name.startswith("_")
+} | {"name", "shape", "numel"}
+
+
+def read_attribute(value: object, name: str) -> object:
+    """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
+    if isinstance(value, LanguageModule | HelperModule | Membered):
+        return value.member(name)
+    if isinstance(value, tensor):
+        if not name.startswith("_") and hasattr(tensor, name):
+            return getattr(value, name)
+        known = [n for n in dir(tensor) if not n.startswith("_")]
+        raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
+    if isinstance(value, Tile) and name in ("scalar", "numel"):
+        return value.elem if name == "scalar" else value.size
+    if isinstance(value, Scalar | Pointer | Tile) and name in _TYPE_ATTRIBUTES:
+        if hasattr(value, name):
+            return getattr(value, name)
+        raise UnknownName(f"the type {value} has no attribute {name!r}")
+    if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
+        return getattr(value, name)  # tl.PropagateNan.ALL
+    if name == "value" and isinstance(value, int | float | str | None):
+        return value  # constexpr.value
+    if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):
+        # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
+        return getattr(arithmetic.as_tensor(value), name)
+    hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
+    raise UnknownName(f"{described(value)} has no attribute {name!r} in the kernel language", hint=hint)
+
+
+def described(value: object) -> str:
+    """How messages call a value."""
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(value)

@@ -1,0 +1,161 @@
+"""Assignment expressions, questions for attributes, and the small names of the language."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.compiler.errors import CompilationError, UnknownName
+
+
+@triton.jit
+def walrus(x, out, n, LIMIT: tl.constexpr):
+    """Bound in an argument, in a condition that is known, in one that is not, and in the body of a loop."""
+    total = tl.load(x + (i := 1)) + i
+    if (half := LIMIT // 2) > 2:
+        total += half
+    if (first := tl.load(x)) > 3:
+        total += first
+    for k in range(n):
+        if (v := tl.load(x + k)) > 4 and (w := v * 2) > 9:
+            total += w
+    tl.store(out, total)
+
+
+@triton.jit
+def walrus_while(x, out):
+    """Until an element that is zero; its place is known behind the loop."""
+    place = -1
+    total = 0
+    value = 0
+    while (value := tl.load(x + (place := place + 1))) != 0:
+        if value == 13:
+            continue
+        total += value
+        if total > 1000:
+            break
+    tl.store(out, total)
+    tl.store(out + 1, place)
+    tl.store(out + 2, value)
+
+
+@triton.jit
+def ask(x, out, FIELD: tl.constexpr):
+    v = tl.load(x + tl.arange(0, 4))
+    total = tl.sum(v) if hasattr(v, "shape") else 0.0
+    if hasattr(v, "no_such_thing") or hasattr(tl, "no_such_function"):
+        total += 1000
+    total += getattr(v, "no_such_thing", 10)
+    scale: tl.constexpr = getattr(v, FIELD)[0]
+    best = getattr(tl, "max")(v, 0)  # noqa: B009
+    tl.store(out, total * scale + best)
+
+
+@triton.jit
+def items(x, out):
+    one = tl.load(x + tl.arange(0, 1))
+    several = tl.sum(tl.load(x + tl.arange(0, 4))[None, :], 1, keep_dims=True)
+    tl.store(out, one.item() + several.item())
+
+
+@triton.jit
+def count_down(x: tl.const, out, n):
+    total = 0
+    while tl.condition(n > 0, disable_licm=True):
+        total += tl.load(x + n - 1)
+        n -= 1
+    tl.store(out, total)
+
+
+@triton.jit
+def tuples(x, out):
+    pair = tl.tuple((tl.load(x), tl.load(x + 1)))
+    if isinstance(pair, tl.tuple):
+        tl.store(out, pair[0] * 10 + pair[1])
+
+
+@triton.jit
+def stores_const(x: tl.const):
+    tl.store(x, 1.0)
+
+
+@triton.jit
+def walrus_beside(x, n):
+    y = (z := 1) if n > 2 else 2
+    tl.store(x, y + z)
+
+
+@triton.jit
+def items_of_many(x):
+    tl.store(x, tl.load(x + tl.arange(0, 4)).item())
+
+
+@triton.jit
+def ask_nothing(x):
+    tl.store(x, getattr(x, "nothing"))  # noqa: B009
+
+
+def test_assignment_expressions(launch):
+    x = np.array([7, 2, 5, 4, 6, 0], np.int32)
+    want = 2 + 1 + 4 + 7 + sum(2 * v for v in x if v > 4 and 2 * v > 9)
+    assert launch(walrus, (1,), x, np.zeros(1, np.int32), 6, LIMIT=8)[1][0] == want
+
+
+@pytest.mark.parametrize("values", [[5, 6, 7, 0], [0], [13, 5, 13, 13, 0], [600, 600, 3, 0]])
+def test_assignment_in_the_condition_of_a_loop(launch, values):
+    total, place = 0, 0
+    while values[place] != 0:
+        if values[place] != 13:
+            total += values[place]
+            if total > 1000:
+                break
+        place += 1
+    got = launch(walrus_while, (1,), np.array(values, np.int32), np.zeros(3, np.int32))[1]
+    np.testing.assert_array_equal(got, [total, place, values[place]])
+
+
+def test_attributes(launch):
+    x = np.array([1, 5, 3, 2], np.float32)
+    assert launch(ask, (1,), x, np.zeros(1, np.float32), FIELD="shape")[1][0] == (11 + 10) * 4 + 5
+
+
+def test_items(launch):
+    x = np.array([1, 5, 3, 2], np.float32)
+    assert launch(items, (1,), x, np.zeros(1, np.float32))[1][0] == 12
+
+
+def test_conditions_of_loops(launch):
+    x = np.arange(10, dtype=np.int32)
+    assert launch(count_down, (1,), x, np.zeros(1, np.int32), 7)[1][0] == 21
+
+
+def test_tuples(launch):
+    assert launch(tuples, (1,), np.array([4, 2], np.int32), np.zeros(1, np.int32))[1][0] == 42
+
+
+@pytest.mark.parametrize(
+    ("kernel", "signature", "said"),
+    [
+        (stores_const, {"x": "*const fp32"}, "cannot store through a const pointer"),
+        (walrus_beside, {"x": "*fp32", "n": "i32"}, "assign in an 'if' statement"),
+        (items_of_many, {"x": "*fp32"}, "needs exactly one element"),
+        (ask_nothing, {"x": "*fp32"}, "no attribute 'nothing'"),
+    ],
+)
+def test_mistakes_are_shown_where_they_are(kernel, signature, said):
+    with pytest.raises(CompilationError) as caught:
+        triton.compile(kernel, signature)
+    assert said in str(caught.value)
+    assert "^" in str(caught.value)
+
+
+def test_const_parameters_are_const_in_launches():
+    with pytest.raises(CompilationError, match="const pointer"):
+        stores_const[(1,)](np.zeros(1, np.float32))
+
+
+def test_missing_attributes_are_unknown_names():
+    with pytest.raises(UnknownName, match="nothing"):
+        triton.compile(ask_nothing, {"x": "*fp32"})

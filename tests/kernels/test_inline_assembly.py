@@ -1,0 +1,208 @@
+"""Inline assembly: simulated and assembled for GPUs, refused elsewhere, and what is wrong with it said in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.compiler.errors import AssemblerError, CompilationError, UnsupportedOp
+
+
+@triton.jit
+def shift(x, y, out, N: tl.constexpr, BY: tl.constexpr):
+    i = tl.arange(0, N)
+    made = tl.inline_asm_elementwise(
+        "shf.l.wrap.b32 $0, $1, $2, $3;",
+        "=r,r, r, r",
+        [tl.load(x + i), tl.load(y + i), BY],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+    tl.store(out + i, made)
+
+
+@triton.jit
+def flip_bits(x, y, out, N: tl.constexpr, PACK: tl.constexpr):
+    """Elements below 32 bits share registers; ``y`` broadcasts."""
+    i = tl.arange(0, N)
+    made = tl.inline_asm_elementwise(
+        "xor.b32 $0, $1, $2;", "=r,r,r", [tl.load(x + i), tl.load(y)], tl.int8, is_pure=True, pack=PACK
+    )
+    tl.store(out + i, made)
+
+
+@triton.jit
+def scale(x, out, N: tl.constexpr):
+    """A register of floats, and one number for all; the result is read twice."""
+    i = tl.arange(0, N)
+    made = tl.inline_asm_elementwise("mul.f32 $0, $1, $2;", "=f,f,f", [tl.load(x + i), 2.5], tl.float32, True, 1)
+    tl.store(out + i, made + made)
+
+
+@triton.jit
+def shift_one(x, out):
+    """Scalars."""
+    v = tl.load(x)
+    tl.store(out, tl.inline_asm_elementwise("shf.l.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", [v, v, 8], tl.int32, True, 1))
+
+
+@triton.jit
+def unpack(x, y, wide, larger, N: tl.constexpr):
+    """Two results of other types, four elements at a time, several instructions."""
+    i = tl.arange(0, N)
+    c, d = tl.inline_asm_elementwise(
+        asm="""
+        {
+            .reg .b8 t<4>;
+            mov.b32 {t0, t1, t2, t3}, $8;
+            cvt.u32.u8 $0, t0;
+            cvt.u32.u8 $1, t1;
+            cvt.u32.u8 $2, t2;
+            cvt.u32.u8 $3, t3;
+        }
+        cvt.rn.f32.s32 $4, $0;
+        cvt.rn.f32.s32 $5, $1;
+        cvt.rn.f32.s32 $6, $2;
+        cvt.rn.f32.s32 $7, $3;
+        max.f32 $4, $4, $9;
+        max.f32 $5, $5, $10;
+        max.f32 $6, $6, $11;
+        max.f32 $7, $7, $12;
+        """,
+        constraints="=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,r,r,r,r,r",
+        args=[tl.load(x + i), tl.load(y + i)],
+        dtype=(tl.int32, tl.float32),
+        is_pure=True,
+        pack=4,
+    )
+    tl.store(wide + i, c)
+    tl.store(larger + i, d)
+
+
+@triton.jit
+def everything(h, s, l, d, p, out, N: tl.constexpr):  # noqa: E741
+    """Each kind of register, a tied operand, a clobber, effects, booleans, pointers and 16 bits in a register of 32."""
+    i = tl.arange(0, N)
+    half = tl.inline_asm_elementwise("add.f16 $0, $1, $1;", "=h,h", [tl.load(h + i)], tl.float16, True, 1)
+    brain = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(s + i)], tl.bfloat16, True, 1)
+    long = tl.inline_asm_elementwise("add.s64 $0, $0, 1;", "=l,0", [tl.load(l + i)], tl.int64, True, 1)
+    double = tl.inline_asm_elementwise("neg.f64 $0, $1;", "=d,d", [tl.load(d + i)], tl.float64, True, 1)
+    flag = tl.inline_asm_elementwise("xor.b32 $0, $1, 1;", "=r,r", [half > 1], tl.int1, True, 1)
+    where = tl.inline_asm_elementwise(
+        "ld.global.b32 $0, [$1];", "=r,l,~{memory}", [p + i], tl.float32, is_pure=False, pack=1
+    )
+    sleep: tl.constexpr = "{ nanosleep.u32 $1; bra.uni $$next; $$next: mov.u32 $0, 0; }"
+    tl.inline_asm_elementwise(sleep, "=r,r", [20], tl.int32, is_pure=False, pack=1)
+    clock = tl.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], tl.int64, is_pure=False, pack=1)
+    tl.device_assert(clock > 0)
+    tl.store(out + i, half + brain + long + double + tl.where(flag, where, 0.0))
+
+
+def simulated(launch: Any, request: pytest.FixtureRequest) -> bool:
+    return request.node.callspec.params["launch"] in ("ptx", "cuda")
+
+
+@pytest.mark.parametrize("size", [8, 256])
+def test_one_element_at_a_time(launch, request, rng, size):
+    x, y = (rng.integers(-(2**31), 2**31, size).astype(np.int32) for _ in range(2))
+    args = x, y, np.zeros_like(x)
+    if not simulated(launch, request):
+        with pytest.raises(UnsupportedOp, match="inline assembly is that of GPUs"):
+            launch(shift, (1,), *args, N=size, BY=5)
+        return
+    whole = y.astype(np.uint32).astype(np.uint64) << np.uint64(32) | x.astype(np.uint32).astype(np.uint64)
+    want = (whole << np.uint64(5) >> np.uint64(32)).astype(np.uint32).view(np.int32)
+    np.testing.assert_array_equal(launch(shift, (1,), *args, N=size, BY=5)[2], want)
+
+
+@pytest.mark.parametrize("pack", [1, 2, 4])
+@pytest.mark.parametrize("size", [2, 32, 512])
+def test_packed_elements(launch, request, rng, pack, size):
+    if not simulated(launch, request):
+        pytest.skip("assembly is that of GPUs")
+    x, y = rng.integers(-128, 128, size).astype(np.int8), np.array([0x5A], np.int8)
+    got = launch(flip_bits, (1,), x, y, np.zeros_like(x), N=size, PACK=pack)[2]
+    np.testing.assert_array_equal(got, x ^ y)
+
+
+def test_floats_and_scalars(launch, request, normal):
+    if not simulated(launch, request):
+        pytest.skip("assembly is that of GPUs")
+    x = normal(64)
+    np.testing.assert_array_equal(launch(scale, (1,), x, np.zeros_like(x), N=64)[1], x * np.float32(5))
+    one = np.array([0x01020304], np.int32)
+    assert launch(shift_one, (1,), one, np.zeros_like(one))[1][0] == 0x02030401
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(rng, normal):
+    import deuteron
+
+    device = deuteron.get_device("cuda:0")
+    x, y = rng.integers(0, 256, 256).astype(np.uint8), normal(256) * 100
+    held = [device.array(a) for a in (x, y, np.zeros(256, np.int32), np.zeros(256, np.float32))]
+    unpack[(1,)](*held, N=256)
+    np.testing.assert_array_equal(held[2].to_numpy(), x)
+    np.testing.assert_array_equal(held[3].to_numpy(), np.maximum(x, y))
+    n = np.arange(64)
+    kinds = np.float16, ml_dtypes.bfloat16, np.int64, np.float64, np.float32
+    held = [device.array(a) for a in (*(n.astype(k) for k in kinds), np.zeros(64, np.float64))]
+    everything[(1,)](*held, N=64)
+    np.testing.assert_array_equal(held[-1].to_numpy(), 2 * n + n + (n + 1) - n + np.where(2 * n > 1, 0, n))
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:100a"])
+def test_every_register_assembles(target):
+    pointers = dict(zip("hsldp", ("*fp16:16", "*bf16:16", "*i64:16", "*fp64:16", "*fp32:16"), strict=True))
+    made = triton.compile(everything, {**pointers, "out": "*fp64:16"}, {"N": 256}, target=target)
+    ptx = str(made.asm["ptx"])
+    assert made.metadata.spills == 0
+    assert ptx.count("nanosleep.u32") == 1
+    assert "ld.global.b32" in ptx
+    assert ptx.count("%globaltimer") == 1
+    signature = {"x": "*u8:16", "y": "*fp32:16", "wide": "*i32:16", "larger": "*fp32:16"}
+    made = triton.compile(unpack, signature, {"N": 512}, target=target)
+    assert str(made.asm["ptx"]).count("cvt.rn.f32.s32") == 4
+    assert len(made.asm["cubin"]) > 0
+
+
+@triton.jit
+def wrong(x, ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr):
+    v = tl.load(x + tl.arange(0, 64))
+    tl.store(x + tl.arange(0, 64), tl.inline_asm_elementwise(ASM, CONSTRAINTS, [v], tl.float32, True, PACK))
+
+
+@pytest.mark.parametrize(
+    ("text", "constraints", "pack", "said"),
+    [
+        ("mov.b32 $0, $1;", "=r", 1, "1 constraints for 1 registers of results and 1 of operands"),
+        ("mov.b32 $0, $1;", "=r,r,r", 1, "3 constraints for 1 registers"),
+        ("mov.b32 $0, $1;", "=r,r", 2, "2 constraints for 2 registers of results and 2"),
+        ("mov.b32 $0, $1;", "r,r", 1, "'r' is no constraint of a result"),
+        ("mov.b32 $0, $1;", "=r,=r", 1, "'=r' is no constraint of an operand"),
+        ("mov.b32 $0, $1;", "=r,x", 1, "'x' is no constraint of an operand"),
+        ("mov.b32 $0, $1;", "=r,1", 1, "'1' is no constraint of an operand"),
+        ("mov.b32 $0, $1;", "=r,r,~memory", 1, "'~memory' is no constraint"),
+        ("mov.b32 $0, $2;", "=r,r", 1, "'$2' in the assembly stands for nothing"),
+        ("mov.b32 $0, ${1:x};", "=r,r", 1, "stands for nothing"),
+        ("mov.b32 $0, $", "=r,r", 1, "'$' in the assembly stands for nothing"),
+        ("mov.b32 $0, $1;", "=r,r", 3, "pack is 3"),
+    ],
+)
+def test_mistakes_are_shown_where_they_are(text, constraints, pack, said):
+    with pytest.raises(CompilationError) as caught:
+        triton.compile(wrong, {"x": "*fp32"}, {"ASM": text, "CONSTRAINTS": constraints, "PACK": pack}, "cuda:90a")
+    assert said in str(caught.value)
+    assert "^" in str(caught.value)
+
+
+def test_what_the_assembler_refuses_is_an_error():
+    with pytest.raises(AssemblerError, match="b33"):
+        options = {"ASM": "mov.b33 $0, $1;", "CONSTRAINTS": "=r,r", "PACK": 1}
+        triton.compile(wrong, {"x": "*fp32"}, options, "cuda:90a")
