@@ -22,6 +22,7 @@ from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.cuda import driver as cuda
+from deuteron.compiler.runtime.launch import launcher
 
 
 def scale(x, n, by, BLOCK: tl.constexpr = 32):
@@ -279,6 +280,44 @@ def test_guards_are_looked_at_in_every_launch(driver: FakeDriver, monkeypatch: p
         kernel[(1,)](Tensor(), n)
         made = driver.launches[-1]
         assert (made.block[0], int.from_bytes(made.parameters[1], "little")) == (128 if n % 8 else 160, n)
+
+
+#: Both, the second alone, or none are kept by 8, 4 and 7.
+BY_EIGHT, BY_FOUR = Guard("n", "multiple", 8), Guard("n", "multiple", 4)
+
+
+@pytest.mark.parametrize(
+    ("values", "choosing"),
+    [
+        ((8, 24, 8), (True, False, False)),
+        ((8, 7, 4, 8, 24), (True, True, True, False, False)),
+        ((7, 4, 7, 9), (True, True, True, True)),
+        ((4, 7, 8, 9, 24), (True, True, True, True, False)),
+    ],
+)
+def test_only_the_first_launch_passes_through_the_launcher(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, values: tuple[int, ...], choosing: tuple[bool, ...]
+) -> None:
+    """Arguments that break guards leave a function too, which chooses a variant; those that keep all need not choose
+    once theirs is known."""
+
+    def recipe(denied: Any) -> LaunchRecipe:
+        return LaunchRecipe(128 + 32 * len(denied), tuple(g for g in (BY_EIGHT, BY_FOUR) if g not in denied))
+
+    give_recipes(monkeypatch, recipe)
+    calls: list[str] = []
+    run, choose = launcher.GuardedLauncher.__call__, launcher.GuardedLauncher.chosen
+    monkeypatch.setattr(launcher.GuardedLauncher, "__call__", lambda *a: calls.append("run") or run(*a))
+    monkeypatch.setattr(launcher.GuardedLauncher, "chosen", lambda *a: calls.append("choose") or choose(*a))
+    kernel = deuteron.JITFunction(number)
+    driver.sizes = [8, 4]
+    for place, (n, chooses) in enumerate(zip(values, choosing, strict=True)):
+        calls.clear()
+        kernel[(1,)](Tensor(), n)
+        made = driver.launches[-1]
+        broken = [guard for guard in (BY_EIGHT, BY_FOUR) if n % guard.value]
+        assert (made.block[0], int.from_bytes(made.parameters[1], "little")) == (128 + 32 * len(broken), n)
+        assert ("run" in calls, "choose" in calls) == (place == 0, chooses)
 
 
 def test_tuples_reach_the_driver_leaf_by_leaf(driver: FakeDriver) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
 
+from ..codec import Scalar, canonical_json
 from ..space import Configuration, Space
 
 if TYPE_CHECKING:
@@ -46,12 +47,19 @@ def _is_idle(
     for family in sorted(families, key=len, reverse=True)[:COMPILED]:
         if len(family) < 2:
             break
-        family.sort(key=lambda config: float(config[name]))  # its ends differ most
+        family.sort(key=lambda config: _place(config[name]))  # its ends differ most
         codes = [made for config in (family[0], family[-1], *family[1:-1][:1]) if (made := code(config)) is not None]
         if len({*codes}) > 1:
             return False
         compared = compared or len(codes) > 1
     return compared
+
+
+def _place(choice: Scalar) -> tuple[bool, float, str]:
+    """Where a choice stands among others, in whatever order a space lists them: numbers first, which have an order of
+    their own, and what has none by its text."""
+    text = canonical_json(choice)
+    return (False, choice, text) if isinstance(choice, int | float) else (True, 0, text)
 
 
 def gpu_code(variant: Variant, scalars: Mapping[str, int | float]) -> str | None:

@@ -72,3 +72,33 @@ def test_a_loop_that_is_entered_by_a_condition_keeps_everything() -> None:
 def test_llvm_takes_what_was_moved() -> None:
     text = f'target triple = "{TRIPLE}"\n' + "\n".join(hoist_invariants(NEST.split("\n")))
     assert b".func f(" in compile_text(text, Machine(TRIPLE, "sm_80"), "assembly", speed=1, brief=True)
+
+
+FORWARD = """define void @f(ptr %a, i32 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [0, %entry], [%ii, %last]
+  br label %second
+first:
+  %late = add i32 %loaded, %n
+  %also = shl i32 %late, 1
+  br label %last
+second:
+  %loaded = load i32, ptr %a
+  br label %first
+last:
+  %ii = add i32 %i, %also
+  %more = icmp slt i32 %ii, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}"""
+
+
+def test_what_needs_a_value_that_is_made_further_down_stays() -> None:
+    """Blocks may stand in another order than they run in."""
+    lines = hoist_invariants(FORWARD.split("\n"))
+    assert lines == FORWARD.split("\n")
+    text = f'target triple = "{TRIPLE}"\n' + "\n".join(lines)
+    assert b".func f(" in compile_text(text, Machine(TRIPLE, "sm_80"), "assembly", speed=1, brief=True)

@@ -167,6 +167,32 @@ def test_reductions(from_text, simulated, rng, shape, axis, warps) -> None:
         np.testing.assert_array_equal(y, getattr(np, name)(x, axis=axis))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "warps", "sums", "shuffles"),
+    [
+        ("fp32", 4, 3, 0),
+        ("fp32", 8, 3 + 1, 1),
+        ("fp32", 16, 3 + 2, 2),
+        ("fp32", 32, 3 + 3, 3),
+        ("fp64", 4, 1 + 1, 2),  # two words each
+        ("fp64", 32, 1 + 4, 8),
+        ("fp16", 32, 7 + 2, 2),
+    ],
+)
+def test_lanes_share_what_warps_bring_together(from_text, dtype, warps, sums, shuffles) -> None:
+    """Each reads 16 bytes at once and adds them up; without sharing it would be all of up to 256 bytes."""
+    sample = from_text(
+        "def k(x_ptr, y_ptr, N: tl.constexpr):\n    tl.store(y_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, N)), 0))\n",
+        {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"},
+        {"N": 4096},
+        warps,
+    )
+    text = sample.program().llvm
+    _, after = text[text.index("define ") :].split("call void @llvm.nvvm.barrier.cta.sync")
+    assert after.count("= load ") == after.count("= load <") == 1
+    assert (after.count("fadd"), after.count("shfl.sync.bfly")) == (sums, shuffles)
+
+
 SCAN = """
 def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
