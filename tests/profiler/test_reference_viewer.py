@@ -8,6 +8,7 @@ names a Python that has it, otherwise that of the tests is tried. DEUTERON_TEST_
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import random
@@ -146,7 +147,15 @@ def files(h200_profile: Path) -> None:
 @pytest.mark.parametrize("arguments", ROWS + CHANGES, ids=" ".join)
 def test_rows_are_identical(arguments: tuple[str, ...], ours: Callable) -> None:
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
-    assert ours(*arguments).splitlines() == recorded[" ".join(arguments)]
+    assert ties_by_name(ours(*arguments).splitlines()) == ties_by_name(recorded[" ".join(arguments)])
+
+
+def ties_by_name(lines: list[str]) -> list[str]:
+    """The lines with equal values of the sorted list in the order of names: Proton's are in the order of numpy's
+    unstable sort, which differs between processors; ours are in that of the tree."""
+    start = next((at for at, line in enumerate(lines, 1) if line.startswith("Sorted kernels by ")), len(lines))
+    groups = itertools.groupby(lines[start:], key=lambda line: line.split(" ")[-1])
+    return lines[:start] + [line for _, group in groups for line in sorted(group)]
 
 
 @pytest.mark.slow
