@@ -39,7 +39,9 @@ def match_available_metrics(
 
 def raw_metric(name: str, inclusive: Sequence[str], exclusive: Sequence[str]) -> str:
     """The metric of the file that is meant by a name in any case, with or without unit. Raises MetricNotFound."""
-    found = next((raw for raw in [*inclusive, *exclusive] if name.lower() in (raw.lower(), base_name(raw))), None)
+    known, wanted = [*inclusive, *exclusive], name.lower()
+    found = next((raw for raw in known if wanted == raw.lower()), None)
+    found = found or next((raw for raw in known if wanted == base_name(raw)), None)
     if found is None:
         listed = sorted({base_name(raw) for raw in [*inclusive, *exclusive]})
         raise MetricNotFound(
@@ -64,6 +66,27 @@ def derive(tree: FrameTree, metrics: Sequence[str]) -> list[Column]:
     return [deriver.derive(metric.strip().lower()) for metric in metrics]
 
 
+def all_columns(tree: FrameTree) -> list[Column]:
+    """The columns of all metrics of the file that hold numbers."""
+    return [raw_column(tree, raw) for raw in [*tree.inclusive, *tree.exclusive] if tree.is_number(raw)]
+
+
+def raw_column(tree: FrameTree, raw: str) -> Column:
+    """The column of a metric of the file that holds numbers, by its name there."""
+    own, unit = tree.own(raw), unit_of(raw)
+    if raw in tree.inclusive:
+        total = tree.totals(raw)
+        return Column(f"{raw} (inc)", raw, unit, total, own, total)
+    if is_quantity(raw):
+        return Column(raw, raw, unit, own, own, tree.totals(raw), inclusive=False)
+    return Column(raw, raw, unit, own, inclusive=False)
+
+
+def is_quantity(raw: str) -> bool:
+    """Is it a metric of kernels or samples, whose values add up even if ROOT does not have it?"""
+    return _QUANTITY.fullmatch(base_name(raw)) is not None
+
+
 class _Deriver:
     """Columns of one tree."""
 
@@ -80,13 +103,7 @@ class _Deriver:
                 f"metric {metric!r} holds {kind}, and only numbers can be shown",
                 hint="choose another metric",
             )
-        own = tree.own(raw)
-        if raw in tree.inclusive:
-            total = tree.totals(raw)
-            return Column(f"{raw} (inc)", base_name(raw), unit_of(raw), total, own, total)
-        if _QUANTITY.fullmatch(base_name(raw)):
-            return Column(raw, base_name(raw), unit_of(raw), own, own, tree.totals(raw), inclusive=False)
-        return Column(raw, base_name(raw), unit_of(raw), own, inclusive=False)
+        return raw_column(tree, raw)
 
     def seconds(self, metric: str) -> Column:
         """A time metric in seconds."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from deuteron.compiler.extras import require_extras
 
+from ..errors import UsageError
 from . import derive as derived
 from .columns import Column
 from .console import tree_text
@@ -67,6 +68,8 @@ def parse(
     first metric. Raises the errors of :func:`read`, :func:`filter_frames` and :func:`derive_metrics`.
     """
     require_extras("viewer", by=_BY)
+    if not metrics:
+        raise UsageError("no metric was asked for", hint="-m time/ms,util, for example; -l lists them")
     view = view_of(filename, Choice(metrics, include, exclude, threshold))
     kept = [False] * len(view.tree)
     for index in view.origin:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
+from ..errors import UsageError
 from .console import tree_text
 from .derive import base_name
 from .diff import subtract
@@ -12,13 +14,23 @@ from .frames import Source, load, tree_of
 from .view import DEFAULT_DEPTH, Choice, View, view_of
 
 
-def show(source: Source, choice: Choice) -> View:
-    """What is asked for of a profile, or of its difference to another, with all levels.
+def views(source: Source, choice: Choice) -> list[View]:
+    """What is asked for of a profile, and of the one it is compared with if there is one, with all levels.
 
     Raises ProfileFileError, MalformedProfile, EmptyProfile, MetricNotFound, MetricError, UsageError.
     """
-    view = view_of(source, choice)
-    return view if choice.diff_profile is None else subtract(view, view_of(choice.diff_profile, choice))
+    first, other = view_of(source, choice), choice.diff_profile
+    if other is None:
+        return [first]
+    if not choice.metrics:
+        # Those of the first file, by name: the second one may have others.
+        choice = replace(choice, metrics=[column.label for column in first.columns])
+    return [first, view_of(other, choice)]
+
+
+def joined(sides: Sequence[View]) -> View:
+    """The one view there is, or the difference of the two."""
+    return sides[0] if len(sides) == 1 else subtract(sides[0], sides[1])
 
 
 def render(
@@ -35,8 +47,10 @@ def render(
     diff_profile: Source | None = None,
 ) -> str:
     """What ``proton-viewer`` prints for a path, the text of a ``.hatchet`` file, or a Profile."""
+    if not metrics:
+        raise UsageError("no metric was asked for", hint="-m time/ms,util, for example; -l lists them")
     choice = Choice(metrics, include, exclude, threshold, depth, format, diff_profile)
-    return tree_text(show(path_or_text, choice), depth, print_sorted, color=color)
+    return tree_text(joined(views(path_or_text, choice)), depth, print_sorted, color=color)
 
 
 def wants_color() -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from ..errors import UsageError
+from ..errors import EmptyProfile, UsageError
 from .columns import Column
-from .derive import derive
+from .derive import all_columns, derive
 from .filters import at_least, filter_tree
 from .frames import FrameTree, Numbers, Source, read_tree
 from .names import shortener
@@ -28,7 +28,8 @@ class Side(IntEnum):
 class Choice:
     """What of a profile is asked for: the options of ``proton-viewer`` that every format knows.
 
-    ``style`` is one of :data:`.names.STYLES`. With ``diff_profile`` the view is this profile minus that one.
+    No ``metrics`` are all that hold numbers. ``style`` is one of :data:`.names.STYLES`. With ``diff_profile`` it is
+    this profile minus that one.
     """
 
     metrics: Sequence[str]
@@ -143,13 +144,16 @@ def view_of(source: Source, choice: Choice) -> View:
 
     Raises the errors of :func:`.frames.read_tree`, :func:`.filters.filter_tree`, :func:`.derive.derive`.
     """
-    if not choice.metrics:
-        raise UsageError("no metric was asked for", hint="-m time/ms,util, for example; -l lists them")
-    tree = filter_tree(read_tree(source), choice.include, choice.exclude)
-    columns = derive(tree, choice.metrics)
+    return _view(filter_tree(read_tree(source), choice.include, choice.exclude), choice)
+
+
+def _view(tree: FrameTree, choice: Choice) -> View:
+    columns = derive(tree, choice.metrics) if choice.metrics else all_columns(tree)
     shorten = shortener(choice.style)
     names = tree.names if choice.style in (None, "full") else [shorten(name) for name in tree.names]
     view = View(tree, list(range(len(tree))), names, tree.parents, tree.depths, columns)
+    if not columns:
+        raise EmptyProfile("no metric of the profile holds numbers", hint="-l lists metrics that do")
     if choice.threshold is not None:
         first = columns[0]
         view = view.keep(at_least(first.values, view.parents, choice.threshold, first.name))
