@@ -55,7 +55,7 @@ def _decode_json(data: bytes, where: str) -> object:
         # The fast reader first; the other one knows nan, halves of surrogate pairs, and what is wrong where.
         try:
             return cast(object, msgspec.json.decode(data))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             return _decode_slowly(data, where)
 
 

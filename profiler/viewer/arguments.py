@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
 
@@ -32,6 +33,7 @@ Derived metrics can be shown when the metrics they come from are there:
 """
 _FORMAT_HELP = f"""What is written:
 - tree (the default), table (the largest names), csv, json
+- html (one page with pictures, search, table and roofline)
 - folded (collapsed stacks), speedscope, dot (Graphviz)
 Or, as in Proton, how Python frames are named: {", ".join(STYLES)}.
 Both may be given: -f table -f function_line
@@ -158,7 +160,9 @@ def _tree(options: argparse.Namespace, choice: Choice) -> str:
 
 def _export(options: argparse.Namespace, choice: Choice, output: str) -> str:
     sides = [view.cut(choice.depth) for view in views(options.file, choice)]
-    titles = [name_of(file) for file in (options.file, options.diff_profile) if file]
+    paths = [name_of(file) for file in (options.file, options.diff_profile) if file]
+    names = [Path(path).name for path in paths]
+    titles = names if len(set(names)) == len(names) else paths
     return FORMATS[output].write(Export(sides, titles, TOP if options.top is None else options.top))
 
 

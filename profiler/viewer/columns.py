@@ -18,7 +18,8 @@ class Column:
 
     ``name`` is Proton's name of the column ("time/ms (inc)"), ``label`` the metric as it was asked for, ``unit`` its
     unit, "" if it has none. ``values`` are what the tree shows: sums over subtrees if ``inclusive``, else the frames'
-    own. ``own`` and ``total`` are there for metrics that add up: of the frame itself, and of its subtree.
+    own. ``own`` and ``total`` are there for metrics that add up: of the frame itself, and of its subtree. ``raw`` is
+    the metric's name in the file, "" if it is computed.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Column:
     own: Numbers | None = None
     total: Numbers | None = None
     inclusive: bool = True
+    raw: str = ""
 
     @property
     def adds_up(self) -> bool:
@@ -42,7 +44,8 @@ class Column:
 
         values = changed(self.values) or []
         total = values if self.total is self.values else changed(self.total)
-        return replace(self, name=name, label=label, unit=unit, values=values, own=changed(self.own), total=total)
+        own = changed(self.own)
+        return replace(self, name=name, label=label, unit=unit, values=values, own=own, total=total, raw="")
 
 
 def unit_of(metric: str) -> str:

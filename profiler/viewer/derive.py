@@ -67,8 +67,9 @@ def derive(tree: FrameTree, metrics: Sequence[str]) -> list[Column]:
 
 
 def all_columns(tree: FrameTree) -> list[Column]:
-    """The columns of all metrics of the file that hold numbers."""
-    return [raw_column(tree, raw) for raw in [*tree.inclusive, *tree.exclusive] if tree.is_number(raw)]
+    """The columns of all metrics of the file that hold numbers, time first."""
+    numbers = [raw for raw in [*tree.inclusive, *tree.exclusive] if tree.is_number(raw)]
+    return [raw_column(tree, raw) for raw in sorted(numbers, key=lambda raw: base_name(raw) != "time")]
 
 
 def raw_column(tree: FrameTree, raw: str) -> Column:
@@ -76,10 +77,10 @@ def raw_column(tree: FrameTree, raw: str) -> Column:
     own, unit = tree.own(raw), unit_of(raw)
     if raw in tree.inclusive:
         total = tree.totals(raw)
-        return Column(f"{raw} (inc)", raw, unit, total, own, total)
+        return Column(f"{raw} (inc)", raw, unit, total, own, total, raw=raw)
     if is_quantity(raw):
-        return Column(raw, raw, unit, own, own, tree.totals(raw), inclusive=False)
-    return Column(raw, raw, unit, own, inclusive=False)
+        return Column(raw, raw, unit, own, own, tree.totals(raw), inclusive=False, raw=raw)
+    return Column(raw, raw, unit, own, inclusive=False, raw=raw)
 
 
 def is_quantity(raw: str) -> bool:

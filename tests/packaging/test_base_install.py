@@ -106,6 +106,8 @@ def test_a_profile_is_shown(base, tuned: Path):
     shown = base.run("proton-viewer", "-m", "time/us,count", tuned / "search.hatchet")
     assert shown.code == 0 and shown.out.splitlines()[0].endswith(" ROOT"), shown.err
     assert "- time\n" in base.run("proton-viewer", "-l", tuned / "search.hatchet").out
+    page = base.run("proton-viewer", "-f", "html", tuned / "search.hatchet")
+    assert page.code == 0 and page.out.startswith("<!doctype html>") and "class Picture" in page.out, page.err
 
 
 def test_a_bundle_answers_offline(base, tuned: Path):

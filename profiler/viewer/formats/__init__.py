@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .document import json_text
 from .exports import Export
 from .graph import dot_text
+from .page import html_text
 from .stacks import folded_text, speedscope_text
 from .tables import csv_text, table_text
 
@@ -29,6 +30,7 @@ FORMATS: Mapping[str, WrittenFormat] = {
     "table": WrittenFormat(table_text),
     "json": WrittenFormat(json_text, all_metrics=True),
     "csv": WrittenFormat(csv_text, all_metrics=True),
+    "html": WrittenFormat(html_text, all_metrics=True),
     "speedscope": WrittenFormat(speedscope_text, differences=False),
     "folded": WrittenFormat(folded_text),
     "dot": WrittenFormat(dot_text),

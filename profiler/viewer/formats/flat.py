@@ -43,9 +43,7 @@ def flattened(view: View) -> View:
 
 def _again(column: Column, tree: FrameTree) -> Column:
     """The column of the same metric for another tree."""
-    if column.label in tree.cells and column.name.removesuffix(" (inc)") == column.label:
-        return raw_column(tree, column.label)
-    return derive(tree, [column.label])[0]
+    return raw_column(tree, column.raw) if column.raw else derive(tree, [column.label])[0]
 
 
 def _outermost(view: View, rows: Sequence[int]) -> list[bool]:
