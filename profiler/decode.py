@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from deuteron.compiler.extras import require_packages
 
@@ -15,6 +20,8 @@ from .metrics import Value
 if TYPE_CHECKING:
     from .tree import DeviceField, ProfileTree
 
+# Levels of JSON: 5,000 frames deep, which take 2 MiB of the thread's stack.
+_RECURSION = 10_000 + 500
 _HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'"
 
 
@@ -44,6 +51,15 @@ def decode(data: bytes, where: str) -> list[dict[str, object]]:
 
 
 def _decode_json(data: bytes, where: str) -> object:
+    with _deep_recursion():
+        # The fast reader first; the other one knows nan, halves of surrogate pairs, and what is wrong where.
+        try:
+            return cast(object, msgspec.json.decode(data))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return _decode_slowly(data, where)
+
+
+def _decode_slowly(data: bytes, where: str) -> object:
     try:
         return cast(object, json.loads(data.decode()))
     except json.JSONDecodeError as error:
@@ -72,6 +88,17 @@ def _decode_json(data: bytes, where: str) -> object:
         ) from error
 
 
+@contextmanager
+def _deep_recursion() -> Iterator[None]:
+    """The JSON reader takes two levels for a frame, and trees of thousands of levels are written."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, _RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def _decode_msgpack(data: bytes, where: str) -> object:
     require_packages("msgpack", by=f"reading MessagePack ({where})")
     import msgpack
@@ -92,36 +119,57 @@ def check_literal(literal: object, where: str) -> list[dict[str, object]]:
             f"{where} does not hold a tree and its devices (a list of two): it holds {shape}",
             hint=_HINT,
         )
-    pending: list[tuple[object, str]] = [(literal[0], "the root")]
+    pending: list[tuple[object, Place]] = [(literal[0], ())]
     while pending:
         node, place = pending.pop()
         children = _check_node(node, place, where)
-        pending.extend((child, f"child {i} of {place}") for i, child in enumerate(children))
+        if children:
+            pending.extend([(child, (i, place)) for i, child in enumerate(children)])
     if len(literal) == 2:
         _check_devices(literal[1], where)
     return literal
 
 
-def _check_node(node: object, place: str, where: str) -> list[object]:
+# Where a node is: its number among its siblings, and where its parent is; the root is nowhere.
+Place = tuple[()] | tuple[int, "Place"]
+
+
+def _named(place: Place) -> str:
+    steps = []
+    while place:
+        steps.append(f"child {place[0]} of ")
+        place = place[1]
+    return "".join(steps) + "the root"
+
+
+def _check_node(node: object, place: Place, where: str) -> list[object]:
     if not isinstance(node, dict):
-        raise MalformedProfile(f"{where}: {place} is {type(node).__name__}, not a frame", hint=_HINT)
+        raise MalformedProfile(f"{where}: {_named(place)} is {type(node).__name__}, not a frame", hint=_HINT)
     frame = node.get("frame")
     if not isinstance(frame, dict) or not isinstance(frame.get("name"), str):
-        raise MalformedProfile(f"{where}: {place} has no frame with a name", hint=_HINT)
-    named = f"{place} ({frame['name']!r})"
+        raise MalformedProfile(f"{where}: {_named(place)} has no frame with a name", hint=_HINT)
     frame.setdefault("type", "function")
     metrics = node.get("metrics")
     if not isinstance(metrics, dict):
-        raise MalformedProfile(f"{where}: {named} has no metrics object", hint=_HINT)
+        raise MalformedProfile(f"{where}: {_named(place)} ({frame['name']!r}) has no metrics object", hint=_HINT)
     for key, value in metrics.items():
+        if type(value) in _PLAIN:
+            continue
         if not _is_value(value):
-            raise MalformedProfile(f"{where}: metric {key!r} of {named} is {type(value).__name__}", hint=_HINT)
+            raise MalformedProfile(
+                f"{where}: metric {key!r} of {_named(place)} ({frame['name']!r}) is {type(value).__name__}", hint=_HINT
+            )
         if value is None:
             metrics[key] = float("nan")  # JSON has no nan; the writers store null
     children = node.setdefault("children", [])
     if not isinstance(children, list):
-        raise MalformedProfile(f"{where}: the children of {named} are not a list", hint=_HINT)
+        raise MalformedProfile(
+            f"{where}: the children of {_named(place)} ({frame['name']!r}) are not a list", hint=_HINT
+        )
     return children
+
+
+_PLAIN = frozenset({int, float, str})
 
 
 def _is_value(value: object) -> bool:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
 
-from .frames import FORMATS
-from .show import DEFAULT_DEPTH, render, show_metrics, wants_color
+from ..errors import UsageError
+from ..output.files import write_atomic
+from .console import tree_text
+from .formats import FORMATS
+from .formats.exports import TOP, Export
+from .frames import name_of
+from .names import STYLES
+from .show import joined, show_metrics, views, wants_color
+from .view import DEFAULT_DEPTH, Choice
 
 _LIST_HELP = """List the metrics of the file. Names are case insensitive and without units.
 Derived metrics can be shown when the metrics they come from are there:
@@ -21,13 +31,20 @@ Derived metrics can be shown when the metrics they come from are there:
 - util: share of the device's peak (the longer of flops / peak rate and bytes / peak bandwidth, / time)
 - <metric>/%%: share of ROOT, or of the sum for an exclusive metric
 """
+_FORMAT_HELP = f"""What is written:
+- tree (the default), table (the largest names), csv, json
+- html (one page with pictures, search, table and roofline)
+- folded (collapsed stacks), speedscope, dot (Graphviz)
+Or, as in Proton, how Python frames are named: {", ".join(STYLES)}.
+Both may be given: -f table -f function_line
+"""
 
 
 def parser() -> argparse.ArgumentParser:
     """The argument parser of ``proton-viewer``."""
     result = argparse.ArgumentParser(
         prog="proton-viewer",
-        description="Print a profile as a tree.",
+        description="Show a profile: as a tree, or in another format.",
         formatter_class=argparse.RawTextHelpFormatter,
     )
     add = result.add_argument
@@ -42,9 +59,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add("-e", "--exclude", metavar="REGEX", help="Drop frames whose name matches and all below them")
     add("-t", "--threshold", type=float, help="Hide frames whose first metric is smaller")
-    add("-d", "--depth", type=int, default=DEFAULT_DEPTH, help="Levels of the tree to show (100)")
-    add("-f", "--format", choices=FORMATS, default="full", help="How Python frames are named")
-    add("--print-sorted", action="store_true", help="Also list all frames by the first metric")
+    add("-d", "--depth", type=int, default=DEFAULT_DEPTH, help=f"Levels of the tree to show ({DEFAULT_DEPTH})")
+    add("-f", "--format", action="append", choices=("tree", *FORMATS, *STYLES), default=[], help=_FORMAT_HELP)
+    add("-o", "--output", metavar="PATH", help="Write to a file, which is complete or not there")
+    add("-n", "--top", type=int, metavar="N", help=f"Rows of the table ({TOP}); 0 for all")
+    add("--print-sorted", action="store_true", help="Below the tree, also list all frames by the first metric")
     add(
         "--diff-profile",
         "-diff",
@@ -55,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="Colours: auto (a terminal, and NO_COLOR is not set), always, never",
+        help="Colours of the tree: auto (a terminal, and NO_COLOR is not set), always, never",
     )
     return result
 
@@ -64,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``proton-viewer``; returns the exit code: 0, or 2 with a message on the standard error."""
     options = parser().parse_args(arguments)
     try:
-        _run(options)
+        with _without_collection():
+            _run(options)
     except DeuteronError as error:
         print(f"proton-viewer: error: {error}", file=sys.stderr)
         return 2
@@ -74,24 +94,83 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No search for garbage meanwhile: a tree has no cycles, and looking for some takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _run(options: argparse.Namespace) -> None:
+    output, style = _last(options.format, ("tree", *FORMATS), "tree"), _last(options.format, STYLES, "full")
+    _refuse(options, output)
     if options.list:
         show_metrics(options.file)
         return
     metrics = [name.strip() for name in (options.metrics or "").split(",") if name.strip()]
-    if not metrics:
-        raise DeuteronError("nothing to show: no metrics are named", hint="-m METRICS shows some, -l lists them")
-    text = render(
-        options.file,
-        metrics,
-        color=options.color == "always" or (options.color == "auto" and wants_color()),
-        include=options.include,
-        exclude=options.exclude,
-        threshold=options.threshold,
-        depth=options.depth,
-        format=options.format,
-        print_sorted=options.print_sorted,
-        diff_profile=options.diff_profile,
+    choice = Choice(
+        metrics or _default_metrics(output),
+        options.include,
+        options.exclude,
+        options.threshold,
+        options.depth,
+        style,
+        options.diff_profile,
     )
-    print(text, end="")
+    _write(_tree(options, choice) if output == "tree" else _export(options, choice, output), options.output)
+
+
+def _last(given: Sequence[str], known: Sequence[str], otherwise: str) -> str:
+    return next((name for name in reversed(given) if name in known), otherwise)
+
+
+def _refuse(options: argparse.Namespace, output: str) -> None:
+    """Raise UsageError for options that have no meaning together."""
+    misplaced = {
+        "--print-sorted": options.print_sorted and output != "tree",
+        "--color always": options.color == "always" and output != "tree",
+        "--top": options.top is not None and output != "table",
+        "--diff-profile": options.diff_profile and output != "tree" and not FORMATS[output].differences,
+    }
+    for option, wrong in misplaced.items():
+        if wrong:
+            raise UsageError(f"{option} has no meaning with --format {output}", hint="leave one of them out")
+    if options.list and options.output:
+        raise UsageError("--output has no meaning with --list", hint="leave one of them out")
+    if options.top is not None and options.top < 0:
+        raise UsageError(f"--top {options.top} is negative", hint="0 shows all rows")
+
+
+def _default_metrics(output: str) -> list[str]:
+    """What is shown without -m; none are all."""
+    if output == "tree":
+        raise UsageError("nothing to show: no metrics are named", hint="-m METRICS shows some, -l lists them")
+    return [] if FORMATS[output].all_metrics else ["time"]
+
+
+def _tree(options: argparse.Namespace, choice: Choice) -> str:
+    color = options.color == "always" or (options.color == "auto" and not options.output and wants_color())
+    return tree_text(joined(views(options.file, choice)), choice.depth, options.print_sorted, color=color)
+
+
+def _export(options: argparse.Namespace, choice: Choice, output: str) -> str:
+    sides = [view.cut(choice.depth) for view in views(options.file, choice)]
+    paths = [name_of(file) for file in (options.file, options.diff_profile) if file]
+    names = [Path(path).name for path in paths]
+    titles = names if len(set(names)) == len(names) else paths
+    return FORMATS[output].write(Export(sides, titles, TOP if options.top is None else options.top))
+
+
+def _write(text: str, path: str | None) -> None:
+    if path:
+        # Halves of surrogate pairs, which no encoding has, become what JSON calls them.
+        write_atomic(path, text.encode("utf-8", "backslashreplace"))
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), end="")
     sys.stdout.flush()

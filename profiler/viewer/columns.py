@@ -1,40 +1,79 @@
-"""Columns of a frame: which can be shown, and sums over subtrees."""
+"""Columns of what is shown, and arithmetic on them that has an answer for everything: nan for no value."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-if TYPE_CHECKING:
-    import hatchet as ht
+from .frames import NAN, Number, Numbers
 
-
-def is_number_column(gf: ht.GraphFrame, name: str) -> bool:
-    """Does the column hold numbers (and not text or lists)?"""
-    from pandas.api.types import is_numeric_dtype
-
-    return bool(is_numeric_dtype(gf.dataframe[name]))
+_PARENTHESES = re.compile(r"\(([^()]*)\)")
 
 
-def sum_inclusive(gf: ht.GraphFrame) -> None:
-    """Fill ``<metric> (inc)`` with the sum over each node's subtree, for the metrics in ``gf.exc_metrics``.
+@dataclass(frozen=True)
+class Column:
+    """One metric of the frames shown.
 
-    Frames without a value do not count; the sum of none is nan. (hatchet's own ``update_inclusive_columns`` gives the
-    same numbers with several data frame look-ups for each node and metric.)
+    ``name`` is Proton's name of the column ("time/ms (inc)"), ``label`` the metric as it was asked for, ``unit`` its
+    unit, "" if it has none. ``values`` are what the tree shows: sums over subtrees if ``inclusive``, else the frames'
+    own. ``own`` and ``total`` are there for metrics that add up: of the frame itself, and of its subtree. ``raw`` is
+    the metric's name in the file, "" if it is computed.
     """
-    order = []
-    pending = list(gf.graph.roots)
-    while pending:
-        node = pending.pop()
-        order.append(node)
-        pending.extend(node.children)
-    for metric in gf.exc_metrics:
-        column = gf.dataframe[metric]
-        sums = dict(zip(map(id, gf.dataframe.index), column.tolist(), strict=True))
-        for node in reversed(order):
-            values = [sums[id(node)], *(sums[id(child)] for child in node.children)]
-            known = [value for value in values if not math.isnan(value)]
-            sums[id(node)] = sum(known) if known else math.nan
-        gf.dataframe[f"{metric} (inc)"] = [sums[id(node)] for node in gf.dataframe.index]
-    added = [f"{metric} (inc)" for metric in gf.exc_metrics]
-    gf.inc_metrics = added + [metric for metric in gf.inc_metrics if metric not in added]
+
+    name: str
+    label: str
+    unit: str
+    values: Numbers
+    own: Numbers | None = None
+    total: Numbers | None = None
+    inclusive: bool = True
+    raw: str = ""
+
+    @property
+    def adds_up(self) -> bool:
+        """Is the metric of a subtree the sum of its frames'?"""
+        return self.own is not None
+
+    def each(self, name: str, label: str, unit: str, change: Callable[[Number], Number]) -> Column:
+        """The column with ``change``, which must be linear, applied to every number."""
+
+        def changed(numbers: Numbers | None) -> Numbers | None:
+            return None if numbers is None else [change(number) for number in numbers]
+
+        values = changed(self.values) or []
+        total = values if self.total is self.values else changed(self.total)
+        own = changed(self.own)
+        return replace(self, name=name, label=label, unit=unit, values=values, own=own, total=total, raw="")
+
+
+def unit_of(metric: str) -> str:
+    """The unit in parentheses behind a metric's name."""
+    found = _PARENTHESES.search(metric)
+    return found[1].strip() if found and found[1] not in ("inc", "exc", "pty") else ""
+
+
+def quotient(over: Number, under: Number) -> float:
+    """``over / under`` as IEEE 754 has it: dividing by zero gives an infinity or nan."""
+    try:
+        return over / under
+    except ZeroDivisionError:
+        return NAN if over == 0 or over != over else math.copysign(math.inf, over)
+    except OverflowError:
+        return NAN
+
+
+def quotients(over: Numbers, under: Numbers) -> Numbers:
+    """Element by element; nan where either has no value."""
+    return [quotient(a, b) for a, b in zip(over, under, strict=True)]
+
+
+def sum_of(values: Numbers) -> Number:
+    """The sum of all that are numbers."""
+    return sum(value for value in values if value == value)
+
+
+def is_set(value: Number) -> bool:
+    """Is there a value (and not nan)?"""
+    return value == value

@@ -2,96 +2,105 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from .frames import Source, recursion_for
-from .parse import parse
+from .columns import Column
+from .frames import NAN, Number, Numbers
+from .view import Side, View
 
-if TYPE_CHECKING:
-    import hatchet as ht
-
-_BOTH, _LEFT_ONLY, _RIGHT_ONLY = (
-    0,
-    1,
-    2,
-)  # what hatchet's renderer looks for in the column _missing_node
+Pair = tuple[int, int]  # a frame on the left and its like on the right; -1 where there is none
 
 
-def apply_diff_profile(
-    gf: ht.GraphFrame,
-    derived_metrics: Sequence[str],
-    diff_file: Source,
-    metrics: Sequence[str],
-    include: str | None = None,
-    exclude: str | None = None,
-    threshold: float | None = None,
-) -> ht.GraphFrame:
-    """``gf`` minus the profile in ``diff_file``, for the same metrics and filters.
+def subtract(left: View, right: View) -> View:
+    """``left`` minus ``right``, two views of the same metrics.
 
-    Frames that only one of the two has are marked: one of ``gf`` keeps its value, one of ``diff_file`` shows nan. A
-    frame that has a value on one side only counts as 0 on the right and as nan on the left.
+    Frames meet by their path; of equal siblings the second meets the second. A value on the left only stays as it is,
+    one on the right only leaves none (nan), as in Proton. What adds up (``own`` and ``total``) counts as 0 where it is
+    missing.
     """
-    other, _ = parse(metrics, diff_file, include, exclude, threshold)
-    return _subtract(gf, other, list(dict.fromkeys(derived_metrics)))
+    pairs, parents, depths = _paired(left, right)
+    sides = [_side(pair) for pair in pairs]
+    ours = [left.names[a] if a >= 0 else right.names[b] for a, b in pairs]
+    before = [_spread(column, [b for _, b in pairs]) for column in right.columns]
+    after = [_spread(column, [a for a, _ in pairs]) for column in left.columns]
+    columns = [_difference(mine, other) for mine, other in zip(after, before, strict=True)]
+    origin = [left.origin[a] if a >= 0 else -1 for a, _ in pairs]
+    return View(left.tree, origin, ours, parents, depths, columns, sides, after, before)
 
 
-def _subtract(left: ht.GraphFrame, right: ht.GraphFrame, columns: list[str]) -> ht.GraphFrame:
-    # hatchet's own sub() does the same, but its compiled part refuses pandas 3's read-only arrays.
-    import pandas as pd
-    from hatchet import GraphFrame
-    from hatchet.graph import Graph
-    from hatchet.node import Node
-
-    left_values, right_values = _rows(left, columns), _rows(right, columns)
-    rows: list[dict[str, object]] = []
-    roots: list[ht.node.Node] = []
-    pending = [(None, pair) for pair in _pairs(left.graph.roots, right.graph.roots)]
+def _paired(left: View, right: View) -> tuple[list[Pair], list[int], list[int]]:
+    """The frames of either view that meet, in the order of the tree, with parents and depths."""
+    ours, theirs = left.children(), right.children()
+    pairs: list[Pair] = []
+    parents: list[int] = []
+    depths: list[int] = []
+    top = _meet(left, _roots(left), right, _roots(right))
+    pending = [(pair, -1, 0) for pair in reversed(top)]
     while pending:
-        parent, (ours, theirs) = pending.pop()
-        node = Node([side for side in (ours, theirs) if side is not None][0].frame, parent)
-        (parent.children if parent is not None else roots).append(node)
-        row: dict[str, object] = {"node": node, "name": node.frame.get("name")}
-        row["_missing_node"] = _RIGHT_ONLY if ours is None else _LEFT_ONLY if theirs is None else _BOTH
-        for column in columns:
-            mine = left_values[id(ours)][column] if ours is not None else math.nan
-            other = right_values[id(theirs)][column] if theirs is not None else math.nan
-            row[column] = mine if math.isnan(other) else mine - other
-        rows.append(row)
-        children = _pairs(ours.children if ours else [], theirs.children if theirs else [])
-        pending.extend((node, pair) for pair in reversed(children))
-    graph = Graph(roots)
-    with recursion_for(len(rows)):
-        graph.enumerate_traverse()
-    frame = pd.DataFrame(rows).set_index("node").sort_index()
-    if not frame["_missing_node"].any():
-        del frame["_missing_node"]
-    inclusive = [column for column in columns if column.endswith("(inc)")]
-    return GraphFrame(graph, frame, [c for c in columns if c not in inclusive], inclusive)
+        (a, b), parent, depth = pending.pop()
+        index = len(pairs)
+        pairs.append((a, b))
+        parents.append(parent)
+        depths.append(depth)
+        below = _meet(left, ours[a] if a >= 0 else (), right, theirs[b] if b >= 0 else ())
+        pending.extend((pair, index, depth + 1) for pair in reversed(below))
+    return pairs, parents, depths
 
 
-def _rows(gf: ht.GraphFrame, columns: list[str]) -> dict[int, dict[str, float]]:
-    values = gf.dataframe[columns].to_dict("records")
-    return {id(node): row for node, row in zip(gf.dataframe.index, values, strict=True)}
+def _roots(view: View) -> list[int]:
+    return [index for index, parent in enumerate(view.parents) if parent < 0]
 
 
-Pair = tuple["ht.node.Node | None", "ht.node.Node | None"]
+def _meet(left: View, mine: Sequence[int], right: View, other: Sequence[int]) -> list[Pair]:
+    """Siblings of both sides by name, in its order; the second of two equal names meets the second."""
+    ours, theirs = _numbered(left.names, mine), _numbered(right.names, other)
+    return [(ours.get(key, -1), theirs.get(key, -1)) for key in sorted(ours.keys() | theirs.keys())]
 
 
-def _pairs(left: Sequence[ht.node.Node], right: Sequence[ht.node.Node]) -> list[Pair]:
-    """Siblings of both sides by frame, in the order of their frames; the second of two equal frames meets the
-    second."""
-    ours, theirs = _numbered(left), _numbered(right)
-    return [(ours.get(key), theirs.get(key)) for key in sorted(ours.keys() | theirs.keys())]
-
-
-def _numbered(nodes: Sequence[ht.node.Node]) -> dict[tuple[str, int], ht.node.Node]:
+def _numbered(names: Sequence[str], siblings: Sequence[int]) -> dict[tuple[str, int], int]:
     seen: Counter[str] = Counter()
     numbered = {}
-    for node in nodes:
-        name = str(node.frame.get("name"))
-        numbered[name, seen[name]] = node
+    for index in siblings:
+        name = names[index]
+        numbered[name, seen[name]] = index
         seen[name] += 1
     return numbered
+
+
+def _side(pair: Pair) -> Side:
+    if pair[0] < 0:
+        return Side.RIGHT
+    return Side.LEFT if pair[1] < 0 else Side.BOTH
+
+
+def _spread(column: Column, rows: Sequence[int]) -> Column:
+    """The column with a row for each of ``rows``, nan for -1."""
+
+    def spread(numbers: Numbers) -> Numbers:
+        return [numbers[row] if row >= 0 else NAN for row in rows]
+
+    own = None if column.own is None else spread(column.own)
+    return replace(column, values=spread(column.values), own=own, total=spread(column.total) if column.total else None)
+
+
+def _difference(ours: Column, theirs: Column) -> Column:
+    values = []
+    for mine, other in zip(ours.values, theirs.values, strict=True):
+        values.append(mine if other != other else mine - other)
+    if ours.own is None or theirs.own is None or ours.total is None or theirs.total is None:
+        return replace(ours, values=values, own=None, total=None)
+    own, total = _minus(ours.own, theirs.own), _minus(ours.total, theirs.total)
+    return replace(ours, values=values, own=own, total=total)
+
+
+def _minus(ours: Numbers, theirs: Numbers) -> Numbers:
+    return [_less(mine, other) for mine, other in zip(ours, theirs, strict=True)]
+
+
+def _less(mine: Number, other: Number) -> Number:
+    """``mine - other``, where a missing one counts as 0 if the other is there."""
+    if other != other:
+        return mine
+    return -other if mine != mine else mine - other

@@ -1,49 +1,125 @@
-"""From a profile to a hatchet ``GraphFrame``: reading, dropping bookkeeping frames, filtering, naming."""
+"""The frames of a profile as columns: reading them, dropping bookkeeping frames, sums over subtrees.
+
+Lists of Python numbers, because they are exact for integers of any size, and because a profile of 100,000 frames is
+read, filtered and printed in the time that importing a library of data frames takes.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
-
-from deuteron.compiler.extras import require_extras
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
 
 from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
-from ..errors import EmptyProfile, MalformedProfile, UsageError
+from ..errors import EmptyProfile, MalformedProfile
 from ..profile import Profile
-from .columns import is_number_column, sum_inclusive
-
-if TYPE_CHECKING:
-    import hatchet as ht
 
 Literal = list[dict[str, object]]
 Source = str | os.PathLike[str] | Profile
 DeviceInfo = dict[str, dict[str, dict[str, object]]]
+Number = int | float
+Numbers = list[Number]
 
-# hatchet keeps these columns beside the metrics.
+NAN = float("nan")
+# What hatchet's data frames keep in columns of these names.
 _TAKEN_COLUMNS = frozenset({"name", "node", "_hatchet_nid", "_missing_node"})
 _WHOLE = 1 << 63
-# file:line@function, and file:function@line of older files.
-_PYTHON_FRAME = re.compile(r"^(?P<file>.+?):(?:(?P<line>\d+)@(?P<function>.+)|.+@\d+)$")
+# Words in names of metrics that say: two values do not add up.
+_NOT_SUMMED = re.compile(
+    r"(?:^|[^a-z])(?:min|max|avg|mean|average|median|ratio|rate|pct|percent|util|utili[sz]ation|efficiency|occupancy"
+    r"|peak|std|stddev)(?:$|[^a-z])|%"
+)
 
 
-def read(filename: Source) -> tuple[ht.GraphFrame, list[str], list[str], DeviceInfo]:
-    """Read a profile (a path, or a :class:`~deuteron.profiler.Profile`).
+@dataclass
+class FrameTree:
+    """Frames in the order in which they are shown: parents before children, siblings by name.
 
-    Returns the frame with inclusive columns filled in, the names of the inclusive and of the exclusive metrics, and
-    the devices. Raises ProfileFileError, MalformedProfile, EmptyProfile.
+    ``frames`` are the descriptions in the file, ``parents`` and ``depths`` number them (a root has the parent -1 and
+    the depth 0). ``cells`` holds, for each metric, the values of the frames that have one. ``inclusive`` names the
+    metrics that are summed over subtrees, ``exclusive`` the others, in the order of the file.
     """
-    where = "the profile" if isinstance(filename, Profile) else os.fspath(filename)
-    database = load(filename)
-    gf, inclusive, exclusive, devices = get_raw_metrics(database)
-    if not inclusive and not exclusive:
-        raise EmptyProfile(f"{where} has no metrics", hint="was anything launched or any metric given?")
-    sum_inclusive(gf)
-    return gf, inclusive, exclusive, devices
+
+    frames: list[dict[str, object]]
+    names: list[str]
+    parents: list[int]
+    depths: list[int]
+    cells: dict[str, dict[int, object]]
+    inclusive: list[str]
+    exclusive: list[str]
+    devices: DeviceInfo = field(default_factory=dict)
+    sums: dict[str, Numbers] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def is_number(self, metric: str) -> bool:
+        """Does every frame that has the metric have a number (and not text or a list)?"""
+        return all(isinstance(value, int | float) for value in self.cells[metric].values())
+
+    def own(self, metric: str) -> Numbers:
+        """The metric of each frame itself, nan where it has none."""
+        column: Numbers = [NAN] * len(self)
+        for index, value in cast(dict[int, Number], self.cells[metric]).items():
+            column[index] = value
+        return column
+
+    def totals(self, metric: str) -> Numbers:
+        """The sum of a metric over each frame's subtree, of those that have a value; nan if none has."""
+        if metric not in self.sums:
+            self.sums[metric] = subtree_sums(self.own(metric), self.parents)
+        return self.sums[metric]
+
+    def keep(self, kept: Sequence[bool]) -> FrameTree:
+        """A tree of the kept frames, with their own values; each kept frame's parent must be kept."""
+        chosen = [index for index, keep in enumerate(kept) if keep]
+        place = {index: new for new, index in enumerate(chosen)}
+        cells = {
+            metric: {place[index]: value for index, value in column.items() if index in place}
+            for metric, column in self.cells.items()
+        }
+        return FrameTree(
+            [self.frames[index] for index in chosen],
+            [self.names[index] for index in chosen],
+            [place.get(self.parents[index], -1) for index in chosen],
+            [self.depths[index] for index in chosen],
+            cells,
+            self.inclusive,
+            self.exclusive,
+            self.devices,
+        )
+
+
+def subtree_sums(values: Numbers, parents: Sequence[int]) -> Numbers:
+    """Sums over subtrees of values, given each one's parent (which comes before it); nan stands for no value."""
+    sums = list(values)
+    for index in range(len(sums) - 1, -1, -1):
+        value, parent = sums[index], parents[index]
+        if parent >= 0 and value == value:
+            above = sums[parent]
+            sums[parent] = value + above if above == above else value
+    return sums
+
+
+def read_tree(source: Source) -> FrameTree:
+    """The frames of a path, of the text of a ``.hatchet`` file, or of a Profile.
+
+    Raises ProfileFileError, MalformedProfile, and EmptyProfile if there are no metrics.
+    """
+    tree = tree_of(load(source))
+    if not tree.cells:
+        raise EmptyProfile(f"{name_of(source)} has no metrics", hint="was anything launched or any metric given?")
+    return tree
+
+
+def name_of(source: Source) -> str:
+    """How messages and titles call a source."""
+    if isinstance(source, Profile) or (isinstance(source, str) and source.lstrip().startswith("[")):
+        return "the profile"
+    return os.fspath(source)
 
 
 def load(source: Source) -> Literal:
@@ -51,269 +127,147 @@ def load(source: Source) -> Literal:
     if isinstance(source, Profile):
         return check_literal(source.to_literal(), "the profile")
     if isinstance(source, str) and source.lstrip().startswith("["):
-        return decode(source.encode(), "the text")
+        return decode(source.encode("utf-8", "surrogatepass"), "the text")
     return read_literal(source)
 
 
-def remove_frames(database: Literal) -> Literal:
-    """Drop what nobody wants to see: launch metadata frames, and frames with neither metrics nor children.
+def tree_of(database: Literal) -> FrameTree:
+    """The frames of a checked literal, without launch metadata frames and those with neither metrics nor children.
 
-    A frame whose children all vanish goes with them unless it has metrics of its own. ROOT stays.
+    A frame whose children all vanish goes with them unless it has metrics of its own. ROOT stays. A metric is inclusive
+    when ROOT has it, all its values are numbers, and its name does not say that they do not add up.
+
+    Raises MalformedProfile for what cannot be shown.
     """
-    root = _pruned(database[0])
-    return [root, *database[1:]]
-
-
-def _pruned(root: dict[str, object]) -> dict[str, object]:
-    copies: list[tuple[dict[str, object], list[dict[str, object]]]] = []
-    top: list[dict[str, object]] = []
-    pending = [(root, top)]
-    while pending:
-        node, siblings = pending.pop()
-        children: list[dict[str, object]] = []
-        copy = {**node, "children": children}
-        siblings.append(copy)
-        copies.append((copy, siblings))
-        visible = [child for child in _children(node) if not _is_metadata(child)]
-        pending.extend((child, children) for child in reversed(visible))
-    for copy, siblings in reversed(copies):
-        if copy is not top[0] and not copy["metrics"] and not copy["children"]:
-            siblings.remove(copy)
-    return top[0]
-
-
-def _children(node: dict[str, object]) -> Literal:
-    return cast(Literal, node.get("children") or [])
-
-
-def _name(node: dict[str, object]) -> str:
-    return cast(dict[str, str], node["frame"])["name"]
-
-
-def _is_metadata(node: dict[str, object]) -> bool:
-    name = _name(node)
-    return name == METADATA_SCOPE or name.startswith(METADATA_SCOPE + ":")
-
-
-def get_raw_metrics(database: Literal) -> tuple[ht.GraphFrame, list[str], list[str], DeviceInfo]:
-    """Build a frame from a checked literal; metrics are as in the file, nothing is summed yet.
-
-    A metric is inclusive when ROOT has it.
-
-    Raises MissingExtra where hatchet or what it is made of is not installed; MalformedProfile, EmptyProfile.
-    """
-    require_extras("viewer", by="the profile viewer")
-    database = remove_frames(database)
+    nodes, parents = _walk(database[0])
+    alive = _alive(nodes, parents)
+    order, above, depths = _arranged(nodes, parents, alive)
+    place = {index: new for new, index in enumerate(order)}
+    cells: dict[str, dict[int, object]] = {}
+    for index, node in enumerate(nodes):
+        if alive[index]:
+            _take_metrics(node, place[index], cells)
+    frames = [cast(dict[str, object], nodes[index]["frame"]) for index in order]
+    names = [cast(str, frame["name"]) for frame in frames]
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
-    depth = _check_frames(database[0])
-    import hatchet as ht
-
-    with recursion_for(depth):
-        gf = ht.GraphFrame.from_literal(database[:1])
-    if not len(gf.dataframe.columns) or "name" not in gf.dataframe.columns:
-        raise EmptyProfile("the profile has no frames")
-    inclusive = [name for name in gf.show_metric_columns() if is_number_column(gf, name)]
-    gf.exc_metrics = list(inclusive)
-    gf.inc_metrics = []
-    exclusive = [name for name in gf.dataframe.columns if name not in inclusive and name != "name"]
-    return gf, inclusive, exclusive, devices
+    tree = FrameTree(frames, names, above, depths, cells, [], [], devices)
+    root = cast(dict[str, object], database[0]["metrics"])
+    tree.inclusive = [metric for metric in root if is_summed(metric) and tree.is_number(metric)]
+    tree.exclusive = [metric for metric in cells if metric not in tree.inclusive]
+    return tree
 
 
-def _check_frames(root: dict[str, object]) -> int:
-    """Refuse what hatchet cannot hold, and make numbers beyond 64 bits floats; returns the depth of the tree."""
-    deepest = 0
-    pending = [(root, 1)]
+def is_summed(metric: str) -> bool:
+    """May values of the metric be added up, as far as its name says? Not if it speaks of a minimum, a mean, a ratio."""
+    return _NOT_SUMMED.search(metric.lower()) is None
+
+
+def is_metadata(node: dict[str, object]) -> bool:
+    """Is it a frame of work done while launch metadata were evaluated?"""
+    name = cast(dict[str, str], node["frame"])["name"]
+    return name.startswith(METADATA_SCOPE) and name[len(METADATA_SCOPE) :][:1] in ("", ":")
+
+
+def _walk(root: dict[str, object]) -> tuple[Literal, list[int]]:
+    """All frames in the order of the file but those of launch metadata, and the parent of each."""
+    nodes: Literal = []
+    parents: list[int] = []
+    pending: list[tuple[dict[str, object], int]] = [(root, -1)]
     while pending:
-        node, depth = pending.pop()
-        deepest = max(deepest, depth)
-        _check_description(node)
-        metrics = cast(dict[str, object], node["metrics"])
-        clash = _TAKEN_COLUMNS & metrics.keys()
-        if clash:
-            raise MalformedProfile(
-                f"frame {_name(node)!r} has a metric called {sorted(clash)[0]!r}, a name the viewer uses itself",
-                hint="rename the metric",
-            )
-        node["metrics"] = {name: _shown(node, name, value) for name, value in metrics.items()}
-        pending.extend((child, depth + 1) for child in _children(node))
-    return deepest
+        node, parent = pending.pop()
+        index = len(nodes)
+        nodes.append(node)
+        parents.append(parent)
+        children = cast(Literal, node.get("children"))
+        if children:
+            pending.extend([(child, index) for child in reversed(children) if not is_metadata(child)])
+    return nodes, parents
 
 
-def _check_description(node: dict[str, object]) -> None:
+def _alive(nodes: Literal, parents: Sequence[int]) -> list[bool]:
+    """Which frames have metrics, or something below them that has; the root is always among them."""
+    alive = [bool(node["metrics"]) for node in nodes]
+    for index in range(len(nodes) - 1, 0, -1):
+        if alive[index]:
+            alive[parents[index]] = True
+    alive[0] = True
+    return alive
+
+
+def _arranged(nodes: Literal, parents: Sequence[int], alive: Sequence[bool]) -> tuple[list[int], list[int], list[int]]:
+    """The living frames in the order of the tree, siblings by name; the parents (in that order) and depths of each."""
+    children: list[list[int]] = [[] for _ in nodes]
+    for index in range(1, len(nodes)):
+        if alive[index]:
+            children[parents[index]].append(index)
+    names = [_checked_name(node) if alive[index] else "" for index, node in enumerate(nodes)]
+    order: list[int] = []
+    above: list[int] = []
+    depths: list[int] = []
+    pending = [(0, -1, 0)]
+    while pending:
+        index, parent, depth = pending.pop()
+        new = len(order)
+        order.append(index)
+        above.append(parent)
+        depths.append(depth)
+        below = children[index]
+        if len(below) > 1:
+            below.sort(key=names.__getitem__)
+        if below:
+            pending.extend([(child, new, depth + 1) for child in reversed(below)])
+    return order, above, depths
+
+
+def _checked_name(node: dict[str, object]) -> str:
     frame = cast(dict[str, object], node["frame"])
-    if not frame["name"]:
+    name = cast(str, frame["name"])
+    if not name:
         raise MalformedProfile("a frame has an empty name", hint="give every scope a name")
     for key, value in frame.items():
-        if not isinstance(value, str | int | float | None):
+        if type(value) is not str and not isinstance(value, str | int | float | None):
             raise MalformedProfile(
-                f"frame {_name(node)!r} has the {key} {value!r}, which is no text", hint='write "type": "function"'
+                f"frame {name!r} has the {key} {value!r}, which is no text", hint='write "type": "function"'
             )
+    return name
 
 
-def _shown(node: dict[str, object], name: str, value: object) -> object:
-    """A column takes integers of 64 bits; a larger one is shown as the nearest float."""
-    if not isinstance(value, int) or -_WHOLE <= value < _WHOLE:
+def _take_metrics(node: dict[str, object], index: int, cells: dict[str, dict[int, object]]) -> None:
+    metrics = cast(dict[str, object], node["metrics"])
+    for metric, value in metrics.items():
+        column = cells.get(metric)
+        if column is None:
+            column = cells[metric] = {}
+            if metric in _TAKEN_COLUMNS:
+                raise MalformedProfile(
+                    f"frame {_checked_name(node)!r} has a metric called {metric!r}, a name the viewer uses itself",
+                    hint="rename the metric",
+                )
+        if type(value) is not float and not (type(value) is int and -_WHOLE <= value < _WHOLE):
+            value = _shown(node, metric, value)
+        column[index] = value
+
+
+def _shown(node: dict[str, object], metric: str, value: object) -> object:
+    """Integers of 64 bits are exact; a larger one is shown as the nearest float."""
+    if not isinstance(value, int):
         return value
+    if isinstance(value, bool):
+        return int(value)
     try:
         return float(value)
     except OverflowError:
         raise MalformedProfile(
-            f"metric {name!r} of frame {_name(node)!r} is a number of more than 308 digits",
+            f"metric {metric!r} of frame {_checked_name(node)!r} is a number of more than 308 digits",
             hint="metrics are numbers up to 1.8e308",
         ) from None
 
 
-@contextmanager
-def recursion_for(depth: int) -> Iterator[None]:
-    """hatchet walks trees recursively; allow it to go this deep."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 1000 + 10 * depth))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
-
-
-def filter_frames(
-    gf: ht.GraphFrame,
-    include: str | None = None,
-    exclude: str | None = None,
-    threshold: float | None = None,
-    metric: str | None = None,
-) -> ht.GraphFrame:
-    """Keep whole paths only.
-
-    ``include``: paths through frames whose name matches; ``exclude``: drop matching frames and all below them. Both
-    are regular expressions matched from the start of the name, and inclusive sums are computed anew. ``threshold``:
-    hide frames whose ``metric`` is smaller, without changing what the others show.
-
-    Raises UsageError for a bad regular expression, EmptyProfile when nothing is left.
-    """
-    if include:
-        gf = _keep(gf, _matching_paths(gf, _pattern(include)), f"no frame matches --include {include!r}")
-        sum_inclusive(gf)
-    if exclude:
-        kept = _unmatched(gf, _pattern(exclude))
-        gf = _keep(gf, kept, f"every frame matches --exclude {exclude!r}")
-        sum_inclusive(gf)
-    if threshold is not None and metric is not None:
-        kept = _at_least(gf, metric, threshold)
-        gf = _keep(gf, kept, f"no frame has {metric} of {threshold:g} or more")
-    return gf
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise UsageError(
-            f"{text!r} is not a regular expression: {error}",
-            hint="matching starts at the beginning of a name: use '.*word' to find a word anywhere",
-        ) from error
-
-
-def _walk(gf: ht.GraphFrame) -> list[ht.node.Node]:
-    """All nodes, parents before children."""
-    order: list[ht.node.Node] = []
-    pending = list(reversed(gf.graph.roots))
-    while pending:
-        node = pending.pop()
-        order.append(node)
-        pending.extend(reversed(node.children))
-    return order
-
-
-def _names(gf: ht.GraphFrame) -> dict[int, str]:
-    names = gf.dataframe["name"].tolist()
-    return {id(node): name for node, name in zip(gf.dataframe.index, names, strict=True)}
-
-
-def _matching_paths(gf: ht.GraphFrame, pattern: re.Pattern[str]) -> set[int]:
-    names, order = _names(gf), _walk(gf)
-    hit = {id(node) for node in order if pattern.match(names[id(node)])}
-    below = set(hit)
-    for node in order:
-        if id(node) in below:
-            below.update(id(child) for child in node.children)
-    return below | _ancestors(order, hit)
-
-
-def _ancestors(order: list[ht.node.Node], wanted: set[int]) -> set[int]:
-    kept = set(wanted)
-    for node in reversed(order):
-        if any(id(child) in kept for child in node.children):
-            kept.add(id(node))
+def ancestors_too(wanted: Iterable[int], parents: Sequence[int]) -> list[bool]:
+    """Which frames are wanted, or have a wanted one below them."""
+    kept = [False] * len(parents)
+    for index in wanted:
+        while index >= 0 and not kept[index]:
+            kept[index] = True
+            index = parents[index]
     return kept
-
-
-def _unmatched(gf: ht.GraphFrame, pattern: re.Pattern[str]) -> set[int]:
-    names, order = _names(gf), _walk(gf)
-    dropped = {id(node) for node in order if pattern.match(names[id(node)])}
-    for node in order:
-        if id(node) in dropped:
-            dropped.update(id(child) for child in node.children)
-    return {id(node) for node in order} - dropped
-
-
-def _at_least(gf: ht.GraphFrame, metric: str, threshold: float) -> set[int]:
-    values = gf.dataframe[metric].tolist()
-    wanted = {id(node) for node, value in zip(gf.dataframe.index, values, strict=True) if value >= threshold}
-    return _ancestors(_walk(gf), wanted)
-
-
-def _keep(gf: ht.GraphFrame, kept: set[int], otherwise: str) -> ht.GraphFrame:
-    """A frame with the kept nodes only; every kept node's parent is kept too."""
-    if not kept:
-        raise EmptyProfile(otherwise, hint="nothing is left to show: loosen the filter")
-    from hatchet import GraphFrame
-    from hatchet.graph import Graph
-    from hatchet.node import Node
-
-    order = [node for node in _walk(gf) if id(node) in kept]
-    copies: dict[int, Node] = {}
-    for node in order:
-        parent = copies.get(id(node.parents[0])) if node.parents else None
-        copy = copies[id(node)] = Node(node.frame, parent)
-        if parent is not None:
-            parent.add_child(copy)
-    graph = Graph([copies[id(root)] for root in gf.graph.roots if id(root) in kept])
-    with recursion_for(len(order)):
-        graph.enumerate_traverse()
-    frame = gf.dataframe.loc[[id(node) in kept for node in gf.dataframe.index]].copy()
-    frame.index = frame.index.map(lambda node: copies[id(node)]).rename("node")
-    return GraphFrame(graph, frame.sort_index(), list(gf.exc_metrics), list(gf.inc_metrics))
-
-
-def format_frames(gf: ht.GraphFrame, format: str | None) -> ht.GraphFrame:
-    """Shorten the names of Python frames: "file_function_line", "function_line" or "file_function"; others stay."""
-    shorten = _FORMATS.get(format or "full")
-    if shorten is None:
-        raise UsageError(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
-    if format not in (None, "full"):
-        names = [shorten(name) if _PYTHON_FRAME.match(name) else name for name in gf.dataframe["name"]]
-        gf.dataframe["name"] = names
-    return gf
-
-
-def _file_function_line(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
-
-
-def _function_line(name: str) -> str:
-    return name.rsplit(":", 1)[-1]
-
-
-def _file_function(name: str) -> str:
-    file = _file_function_line(name).split(":")[0]
-    last = name.rsplit("@", 1)[-1]
-    function = name.rsplit(":", 1)[-1].split("@")[0] if last.isdigit() else last.split(":")[0]
-    return f"{file}@{function}"
-
-
-_FORMATS: dict[str, Callable[[str], str]] = {
-    "full": str,
-    "file_function_line": _file_function_line,
-    "function_line": _function_line,
-    "file_function": _file_function,
-}
-FORMATS = tuple(_FORMATS)

@@ -102,6 +102,14 @@ def test_a_search_leaves_journal_bundle_and_profile(tuned: Path):
     assert (tuned / "records.bundle").is_file()
 
 
+def test_a_profile_is_shown(base, tuned: Path):
+    shown = base.run("proton-viewer", "-m", "time/us,count", tuned / "search.hatchet")
+    assert shown.code == 0 and shown.out.splitlines()[0].endswith(" ROOT"), shown.err
+    assert "- time\n" in base.run("proton-viewer", "-l", tuned / "search.hatchet").out
+    page = base.run("proton-viewer", "-f", "html", tuned / "search.hatchet")
+    assert page.code == 0 and page.out.startswith("<!doctype html>") and "class Picture" in page.out, page.err
+
+
 def test_a_bundle_answers_offline(base, tuned: Path):
     bundle = tuned / "records.bundle"
     shown = base.run("deuteron", "cache", "show", bundle)
@@ -149,9 +157,7 @@ def test_every_help_text_is_there(base):
         ("deuteron db upgrade", "deuteron db", "server"),
         ("deuteron db current", "deuteron db", "server"),
         ("deuteron token list", "deuteron token", "server"),
-        ("deuteron demo", "deuteron demo", "server,viewer"),
-        ("proton-viewer -m time/us tuned/search.hatchet", "the profile viewer", "viewer"),
-        ("proton-viewer -l tuned/search.hatchet", "the profile viewer", "viewer"),
+        ("deuteron demo", "deuteron demo", "server"),
         ("proton -m periodic_flushing:format=hatchet_msgpack launch.py", "the format hatchet_msgpack", "viewer"),
         (f"{SEARCH} optuna", "the strategy optuna", "optuna"),
         (f"{SEARCH} optuna:nsgaii", "the strategy optuna:nsgaii", "optuna"),

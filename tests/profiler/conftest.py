@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from deuteron.compiler.runtime.launch.hooks import LaunchEvent, launch_with_hook
 from deuteron.profiler.recorder import recorder
 from deuteron.profiler.session import registry
 from deuteron.profiler.sources import records
+
+# Beside this file: profiles that several test modules make up.
+sys.path.insert(0, str(Path(__file__).parent))
 
 DATA = Path(__file__).parent / "data"
 

@@ -8,6 +8,7 @@ names a Python that has it, otherwise that of the tests is tried. DEUTERON_TEST_
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import random
@@ -79,15 +80,11 @@ def generated(seed: int) -> Profile:
     draw = random.Random(seed)
     profile = Profile()
     for index in range(2):
-        profile.device(
-            "CUDA",
-            index,
-            arch=draw.choice(["80", "89", "90", "100"]),
-            bus_width=5120,
-            clock_rate=1_755_000,
-            memory_clock_rate=2_619_000,
-            num_sms=132,
-        )
+        arch = draw.choice(["80", "89", "90", "100"])
+        # Proton has constants for 80 and 89; with these records ours are the same.
+        count, clock = {"80": (108, 1_410_590), "89": (64, 2_520_000)}.get(arch, (132, 1_755_000))
+        memory = {"bus_width": 5120, "memory_clock_rate": 2_619_000}
+        profile.device("CUDA", index, arch=arch, num_sms=count, clock_rate=clock, **memory)
     for _ in range(40):
         path = tuple(draw.choice("abcdef") + str(draw.randint(0, 2)) for _ in range(draw.randint(0, 4)))
         node = profile.node((*path, draw.choice(["kern", "gemm", "void at::foo<int>(float)", 'q"'])))
@@ -146,7 +143,15 @@ def files(h200_profile: Path) -> None:
 @pytest.mark.parametrize("arguments", ROWS + CHANGES, ids=" ".join)
 def test_rows_are_identical(arguments: tuple[str, ...], ours: Callable) -> None:
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
-    assert ours(*arguments).splitlines() == recorded[" ".join(arguments)]
+    assert ties_by_name(ours(*arguments).splitlines()) == ties_by_name(recorded[" ".join(arguments)])
+
+
+def ties_by_name(lines: list[str]) -> list[str]:
+    """The lines with equal values of the sorted list in the order of names: Proton's are in the order of numpy's
+    unstable sort, which differs between processors; ours are in that of the tree."""
+    start = next((at for at, line in enumerate(lines, 1) if line.startswith("Sorted kernels by ")), len(lines))
+    groups = itertools.groupby(lines[start:], key=lambda line: line.split(" ")[-1])
+    return lines[:start] + [line for _, group in groups for line in sorted(group)]
 
 
 @pytest.mark.slow

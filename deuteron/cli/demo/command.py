@@ -38,7 +38,7 @@ def demo(
 
     Example: `deuteron demo --seconds 30`
     """
-    require_extras("server", "viewer", by="deuteron demo")
+    require_extras("server", by="deuteron demo")
     from deuteron.compiler import get_device  # lazy: help starts without the compiler
 
     steps = Steps()

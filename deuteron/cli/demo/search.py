@@ -93,7 +93,7 @@ def watch(client: Client, jobs: list[Submitted]) -> list[ConfigRecord]:
 
 def print_profile(client: Client, job: Submitted, path: Path) -> None:
     """Save a job's profile and print race and final of its tree, as ``proton-viewer`` does."""
-    from deuteron.profiler import viewer  # lazy: the viewer needs hatchet
+    from deuteron.profiler import viewer  # lazy: help starts without the profiler
 
     client.profile(job.id, path)
     metrics = ["time/us", "gflop/s"]

@@ -1,0 +1,409 @@
+"""The HTML page: its data and scripts without a browser, and what a person does with it in Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generated_profiles import literals, walk
+from hypothesis import given, settings
+from test_formats import by_name, export, summed  # type: ignore[import-not-found]
+
+import deuteron.profiler.viewer
+from deuteron.profiler import Profile, specs
+from deuteron.profiler.cli import viewer_main
+
+PAGE = Path(deuteron.profiler.viewer.__file__).parent / "page"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+NODE = shutil.which("node")
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+H100 = {"arch": "90", "bus_width": 5120, "clock_rate": 1755000, "memory_clock_rate": 2619000, "num_sms": 114}
+
+
+class Elements(HTMLParser):
+    """The elements of a page, and the text of its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1][0] == "script" and self.scripts:
+            self.scripts[-1] += data
+
+
+def data_of(page: str) -> dict[str, Any]:
+    return json.loads(Elements(page).scripts[0])
+
+
+# -- without a browser
+
+
+@settings(max_examples=40)
+@given(literals())
+def test_the_page_has_the_numbers_of_the_profile(literal: list) -> None:
+    data = data_of(export("html", literal, "time", "count"))
+    time = data["metrics"][0]
+    nodes = sum(1 for _ in walk(literal[0]))
+    assert len(data["parent"]) == len(data["name"]) == len(time["own"]) == nodes
+    assert time["total"][0] == summed(literal[0], "time (ns)") == sum(value or 0 for value in time["own"])
+    assert sorted({data["names"][at] for at in data["name"]}) == sorted(data["names"])
+
+
+def test_a_page_is_one_file_and_names_run_nothing() -> None:
+    child = {"frame": {"name": EVIL}, "metrics": {"time (ns)": 1, EVIL: 2}, "children": []}
+    page = export("html", [{"frame": {"name": "ROOT"}, "metrics": {"time (ns)": 0, EVIL: 0}, "children": [child]}, {}])
+    found = Elements(page)
+    assert [attributes for tag, attributes in found.tags if tag == "script"] == [
+        {"type": "application/json", "id": "profile"},
+        {},
+    ]
+    assert not [tag for tag, attributes in found.tags if tag in ("img", "link", "iframe", "base")]
+    assert not any({"src", "href", "style"} & attributes.keys() for _, attributes in found.tags)
+    assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
+    assert EVIL in data_of(page)["names"]
+    assert "http:" not in page.replace("http://www.w3.org/2000/svg", "") and "https:" not in page
+    (policy,) = [
+        attributes["content"] for tag, attributes in found.tags if tag == "meta" and "http-equiv" in attributes
+    ]
+    assert re.fullmatch(
+        r"default-src 'none'; script-src 'sha256-[\w+/]+=*'; style-src 'sha256-[\w+/]+=*'", policy or ""
+    )
+
+
+def test_ten_thousand_frames_fit_three_megabytes() -> None:
+    profile = Profile()
+    for number in range(10_000):
+        node = profile.node((f"module_{number % 10}", f"layer_{number % 100}", f"kernel_{number}_of_some_length"))
+        profile.add_launches(node, count=number, time_ns=10**6 + 7919 * number, device_type="CUDA", device_id=0)
+        profile.add_to(node, {"flops16": 1e12 / (number + 1), "bytes": 12_345_678 + number, "loss (pty)": number / 7})
+    page = export("html", profile.to_literal())
+    assert len(data_of(page)["parent"]) > 10_000
+    assert len(page.encode()) < 3_000_000
+
+
+def test_the_roofline_in_numbers() -> None:
+    profile = Profile()
+    profile.device("CUDA", 0, **H100)
+    for scope in ("a", "b"):
+        node = profile.node((scope, "gemm"))
+        profile.add_launches(node, count=1, time_ns=1_000_000, device_type="CUDA", device_id=0)
+        profile.add_to(node, {"flops16": 3e11, "flops32": 1e11, "bytes": 10**9})
+    profile.add_launches(profile.node(("copy",)), count=1, time_ns=5, device_type="CUDA", device_id=0)
+    (device,) = data_of(export("html", profile.to_literal()))["roofline"]["devices"]
+    (point,) = device["points"]
+    peak = specs.max_flops("CUDA", "90", 16, 114, 1755000)
+    assert (point["name"], point["intensity"], point["flops"]) == ("gemm", 400.0, pytest.approx(4e14))
+    assert point["peak"] == pytest.approx(peak) == pytest.approx(756.5e12)
+    assert device["bandwidth"] == pytest.approx(3352.32e9) and "H100" in device["source"]
+    assert {ceiling["name"] for ceiling in device["ceilings"]} >= {"fp16 tensor", "tf32 tensor", "fp32", "fp64"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "arch", "message"),
+    [
+        ({}, "90", "no flops and no bytes"),
+        ({"bytes": 1}, "90", "has no flops"),
+        ({"flops8": 1.0}, "90", "has no bytes"),
+        ({"flops8": 1.0, "bytes": 1}, "61", "peaks are known"),
+    ],
+)
+def test_without_a_roofline_the_page_says_why(metrics: dict, arch: str, message: str) -> None:
+    profile = Profile()
+    profile.device("CUDA", 0, **{**H100, "arch": arch})
+    profile.add_launches(profile.node(("k",)), count=1, time_ns=9, device_type="CUDA", device_id=0)
+    profile.add(("k",), metrics)
+    roofline = data_of(export("html", profile.to_literal()))["roofline"]
+    assert roofline["devices"] == [] and message in roofline["missing"]
+
+
+NODE_PROGRAM = """
+const vm = require("vm"), fs = require("fs");
+const source = fs.readFileSync(process.argv[1], "utf8");
+const context = vm.createContext({});
+vm.runInContext(source, context);
+const data = JSON.parse(fs.readFileSync(0, "utf8"));
+context.data = data;
+console.log(vm.runInContext(`
+  const tree = makeTree(data), metric = tree.metrics[0];
+  const sizes = sizesOf(tree, metric), starts = startsOf(tree, sizes);
+  const inside = [...Array(tree.count).keys()].slice(1).every((i) => {
+    const parent = tree.parent[i], end = starts[i] + sizes[i] - 1e-3, next = tree.end[i];
+    return starts[i] >= starts[parent] - 1e-3 && end <= starts[parent] + sizes[parent] + 1e-3
+      && (next >= tree.count || tree.parent[next] !== parent || starts[next] >= end);
+  });
+  const found = findFrames(tree, sizes, "kern");
+  JSON.stringify({sizes: [...sizes], inside, share: found.share, count: found.count,
+    rows: rowsByName(tree, metric).map((row) => [row.name, row.own, row.total]),
+    broken: findFrames(tree, sizes, "/(/").active,
+    read: [readable(1500, "ns"), readable(-2.5e-7, "s", true), readable(12345678, ""), readable(null, "")]});
+`, context));
+"""
+
+
+@pytest.fixture(scope="module")
+def node() -> Callable[[dict], dict]:
+    """Runs tree.js on the data of a page."""
+    if NODE is None:
+        pytest.skip("needs a JavaScript engine: Node.js (Debian: apt-get install nodejs)")
+
+    def run(data: dict) -> dict:
+        command = [NODE, "-e", NODE_PROGRAM, str(PAGE / "tree.js")]
+        done = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@settings(max_examples=15)
+@given(literals())
+def test_the_scripts_compute_what_python_does(node: Callable[[dict], dict], literal: list) -> None:
+    data = data_of(export("html", literal, "time"))
+    result = node(data)
+    assert result["sizes"] == [value or 0 for value in data["metrics"][0]["total"]]
+    assert result["inside"] and result["broken"] is False
+    assert result["read"] == ["1.5 us", "-250 ns", "12.35 M", "no value"]
+    assert {name: (own or 0, total or 0) for name, own, total in result["rows"]} == by_name(literal[0])
+
+    def matching(current: dict) -> float:
+        if "kern" in current["frame"]["name"]:
+            return summed(current, "time (ns)")
+        return sum(matching(child) for child in current["children"])
+
+    whole = summed(literal[0], "time (ns)")
+    assert result["share"] == pytest.approx(matching(literal[0]) / whole if whole else 0)
+    assert result["count"] == sum("kern" in current["frame"]["name"] for current in walk(literal[0]))
+
+
+# -- in a browser
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip("needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)")
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="needs selenium, which the extra dev brings: pip install selenium"
+    )
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--window-size=1100,760",
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of profiles; at the end nothing was thrown, blocked or loaded."""
+
+    def show(*profiles: Profile | Path, arguments: tuple[str, ...] = ()) -> Any:
+        paths = []
+        for number, profile in enumerate(profiles):
+            path = profile if isinstance(profile, Path) else profile.write(tmp_path / f"{number}.hatchet")
+            paths.append(str(path))
+        compared = ["-diff", paths[1]] if len(paths) > 1 else []
+        out = tmp_path / "page.html"
+        assert viewer_main(["-f", "html", "-o", str(out), *arguments, *compared, paths[0]]) == 0
+        chromium.get(out.as_uri())
+        assert chromium.execute_script("return document.documentElement.dataset.ready") is not None
+        return chromium
+
+    yield show
+    loaded = chromium.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert loaded == []
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    chromium.get("about:blank")
+
+
+def text(browser: Any, selector: str) -> str:
+    return browser.find_element("css selector", selector).text
+
+
+def press(browser: Any, *keys: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    for key in keys:
+        browser.switch_to.active_element.send_keys(getattr(Keys, key, key))
+
+
+@pytest.fixture
+def profile() -> Profile:
+    """ROOT > train > {forward > {gemm 60, relu 10}, backward > gemm 30}, in microseconds."""
+    profile = Profile()
+    profile.device("CUDA", 0, **H100)
+    for path, time, flops in (
+        (("train", "forward", "gemm"), 60_000, 2e10),
+        (("train", "forward", "relu"), 10_000, 1e6),
+        (("train", "backward", "gemm"), 30_000, 1e10),
+    ):
+        node = profile.node(path)
+        profile.add_launches(node, count=len(path[1]), time_ns=time, device_type="CUDA", device_id=0)
+        profile.add_to(node, {"flops16": flops, "bytes": 1_000_000})
+    return profile
+
+
+def test_searching_zooming_and_keys(open_page: Callable, profile: Profile) -> None:
+    browser = open_page(profile)
+    assert "ROOT · time (ns) 100 us, 100.0 %" in text(browser, "#details")
+    browser.execute_script("document.activeElement.blur()")
+    press_body(browser, "/")
+    assert browser.switch_to.active_element.get_attribute("id") == "search"
+    press(browser, *"gemm")
+    assert text(browser, "#found") == "2 found, 90.0 %"
+    press(browser, "ENTER")
+    assert browser.switch_to.active_element.get_attribute("id") == "canvas"
+    # Down to train and to its largest child, right to nothing, left to backward.
+    press(browser, "ARROW_DOWN", "ARROW_DOWN")
+    assert text(browser, "#details").startswith("forward · time (ns) 70 us, 70.0 %")
+    press(browser, "ARROW_LEFT")
+    assert text(browser, "#details").startswith("backward · time (ns) 30 us")
+    press(browser, "ENTER")
+    crumbs = [button.text for button in browser.find_elements("css selector", "#crumbs button")]
+    assert crumbs == ["ROOT", "train", "backward"]
+    assert browser.find_element("css selector", "#crumbs [aria-current]").text == "backward"
+    press(browser, "ESCAPE")
+    assert text(browser, "#crumbs") == "ROOT"
+    click_on_canvas(browser, 0.5, 3)
+    assert browser.find_element("css selector", "#crumbs [aria-current]").text == "gemm"
+    browser.find_element("css selector", "#crumbs button").click()
+    assert text(browser, "#crumbs") == "ROOT"
+
+
+def press_body(browser: Any, key: str) -> None:
+    browser.find_element("css selector", "body").send_keys(key)
+
+
+def click_on_canvas(browser: Any, across: float, level: int) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    canvas = browser.find_element("css selector", "#canvas")
+    width, height = canvas.size["width"], canvas.size["height"]
+    x, y = width * (across - 0.5), level * 22 + 11 - height / 2
+    ActionChains(browser).move_to_element_with_offset(canvas, int(x), int(y)).click().perform()
+
+
+def pixels(browser: Any) -> str:
+    return str(browser.execute_script("return document.getElementById('canvas').toDataURL()"))
+
+
+def test_metrics_and_views(open_page: Callable, profile: Profile) -> None:
+    browser = open_page(profile)
+    icicle = pixels(browser)
+    choose(browser, "flops16")
+    assert pixels(browser) != icicle and "30 GFLOP" not in text(browser, "#details")
+    assert "flops16 30 G" in text(browser, "#details")
+    choose(browser, "time (ns)")
+    assert pixels(browser) == icicle
+    browser.find_element("css selector", "#tab-flame").click()
+    assert pixels(browser) != icicle
+    click_on_canvas(browser, 0.5, 0)  # in a flame the leaves are on top
+    assert browser.find_element("css selector", "#crumbs [aria-current]").text == "gemm"
+    light = pixels(browser)
+    browser.find_element("css selector", "#theme").click()
+    assert pixels(browser) != light
+    background = "return getComputedStyle(document.body).backgroundColor"
+    dark = browser.execute_script(background)
+    browser.find_element("css selector", "#theme").click()
+    assert {dark, browser.execute_script(background)} == {"rgb(22, 23, 27)", "rgb(255, 255, 255)"}
+
+
+def choose(browser: Any, label: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("css selector", "#metric")).select_by_visible_text(label)
+
+
+def test_the_table_sorts_and_the_roofline_has_points(open_page: Callable, profile: Profile) -> None:
+    browser = open_page(profile)
+    browser.find_element("css selector", "#tab-icicle").click()
+    press(browser, "ARROW_RIGHT", "ARROW_RIGHT")
+    rows = [row.text for row in browser.find_elements("css selector", "#table tbody tr")]
+    assert rows[0] == "90 us (90.0 %) 90 us (90.0 %) 2 gemm"
+    browser.find_element("css selector", '#table [data-column="total"]').click()
+    assert text(browser, "#table tbody td:last-child") == "ROOT"
+    assert browser.find_element("css selector", '[aria-sort="descending"]').text.startswith("total")
+    browser.find_element("css selector", '#table [data-column="total"]').click()
+    assert text(browser, "#table tbody td:last-child") == "relu"
+    browser.find_element("css selector", "#tab-roofline").click()
+    labels = [dot.get_attribute("aria-label") for dot in browser.find_elements("css selector", "circle.point")]
+    assert len(labels) == 2 and any(label.startswith("gemm: 333.3 TFLOP/s at 15000 ") for label in labels), labels
+    assert "fp16 tensor 756.5 TFLOP/s" in text(browser, "#roofline svg")
+    assert "H100" in text(browser, "#roofline p")
+
+
+def test_a_difference_says_by_signs_what_colours_say(open_page: Callable, profile: Profile) -> None:
+    other = Profile()
+    for path, time in (
+        (("train", "forward", "gemm"), 20_000),
+        (("train", "backward", "gemm"), 50_000),
+        (("new",), 7_000),
+    ):
+        other.add_launches(other.node(path), count=1, time_ns=time, device_type="CUDA", device_id=0)
+    browser = open_page(profile, other, arguments=("-m", "time"))
+    assert "ROOT · time (ns) +23 us · self 0 ns · 100 us after 77 us" in text(browser, "#details")
+    assert "slower" in text(browser, "#legend") and "faster" in text(browser, "#legend")
+    click_on_canvas(browser, 0.01, 1)
+    assert "only in" in text(browser, "#details") and text(browser, "#details").startswith("new")
+    browser.find_element("css selector", "#tab-table").click()
+    cells = {row.text.split()[-1]: row for row in browser.find_elements("css selector", "#table tbody tr")}
+    assert cells["gemm"].find_element("css selector", "td").get_attribute("class") == "more"
+    assert cells["gemm"].text.startswith("+20 us") and cells["new"].text.startswith("-7 us")
+
+
+def test_hostile_names_do_nothing(open_page: Callable) -> None:
+    profile = Profile()
+    profile.add_launches(profile.node((EVIL, "k")), count=1, time_ns=5, device_type="CUDA", device_id=0)
+    browser = open_page(profile)
+    for tab in ("flame", "table", "roofline", "icicle"):
+        browser.find_element("css selector", f"#tab-{tab}").click()
+    browser.find_element("css selector", "#canvas").click()
+    assert browser.execute_script("return document.querySelectorAll('script, img').length") == 2
+    assert EVIL in browser.execute_script("return document.getElementById('crumbs').textContent")
+
+
+def test_everything_can_be_reached_and_has_a_name(open_page: Callable, profile: Profile) -> None:
+    browser = open_page(profile)
+    reached = []
+    press_body(browser, "")
+    for _ in range(8):
+        press(browser, "TAB")
+        element = browser.switch_to.active_element
+        reached.append((element.get_attribute("id"), element.accessible_name))
+    assert [identity for identity, _ in reached][:5] == ["metric", "search", "theme", "tab-icicle", ""]
+    assert reached[5][0] == "canvas" and all(name for identity, name in reached[:6]), reached
+
+
+def test_ten_thousand_frames_are_drawn_within_a_second(open_page: Callable) -> None:
+    profile = Profile()
+    for number in range(10_000):
+        node = profile.node((f"module_{number % 10}", f"layer_{number % 100}", f"kernel_{number}"))
+        profile.add_launches(node, count=1, time_ns=1000 + number, device_type="CUDA", device_id=0)
+    browser = open_page(profile)
+    assert browser.execute_script("return Number(document.documentElement.dataset.drawn)") > 100
+    # Milliseconds from reading the data to the last frame drawn. The bound is one that a busy machine keeps, too.
+    assert browser.execute_script("return Number(document.documentElement.dataset.ready)") < 5000
