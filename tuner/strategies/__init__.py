@@ -13,6 +13,7 @@ from .base import Outcome, Strategy
 from .exhaustive import ExhaustiveStrategy
 from .optuna_sampler import SAMPLERS, OptunaStrategy
 from .random_search import RandomStrategy
+from .surrogate import SurrogateStrategy
 
 __all__ = [
     "STRATEGIES",
@@ -21,6 +22,7 @@ __all__ = [
     "Outcome",
     "RandomStrategy",
     "Strategy",
+    "SurrogateStrategy",
     "check_strategy",
     "make_strategy",
 ]
@@ -33,6 +35,7 @@ def _optuna_with(sampler: str) -> StrategyFactory:
 
 
 STRATEGIES: dict[str, StrategyFactory] = {
+    "surrogate": SurrogateStrategy,
     "exhaustive": ExhaustiveStrategy,
     "random": RandomStrategy,
     "optuna": OptunaStrategy,

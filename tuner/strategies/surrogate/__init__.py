@@ -1,0 +1,8 @@
+"""The tuner's own search: a Gaussian process learns from every time and failure where the fast configurations are."""
+
+from __future__ import annotations
+
+from .prior import LogTimes, Prior
+from .strategy import SurrogateStrategy
+
+__all__ = ["LogTimes", "Prior", "SurrogateStrategy"]
