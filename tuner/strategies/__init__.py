@@ -22,6 +22,7 @@ __all__ = [
     "Outcome",
     "RandomStrategy",
     "Strategy",
+    "StrategyFactory",
     "SurrogateStrategy",
     "check_strategy",
     "make_strategy",

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .prior import LogTimes, Prior
 from .strategy import SurrogateStrategy
+from .warm_start import prior_from_log
 
-__all__ = ["LogTimes", "Prior", "SurrogateStrategy"]
+__all__ = ["LogTimes", "Prior", "SurrogateStrategy", "prior_from_log"]

@@ -80,10 +80,14 @@ class PoolPosterior:
         covariance = self.kernel.between(self._points[: self.size], point[None])[:, 0]
         return float((self._factor @ values) @ (self._factor @ covariance))
 
+    def weights(self, values: Vector) -> Vector:
+        """What the covariances with the points are multiplied by to give a mean, given the values at the points."""
+        result: Vector = self._factor.T @ (self._factor @ values)
+        return result
+
     def smoothed(self, values: Vector) -> Vector:
         """Means at the points themselves: the values with their noise taken off."""
-        result: Vector = values - self.kernel.noise * (self._factor.T @ (self._factor @ values))
-        return result
+        return values - self.kernel.noise * self.weights(values)
 
     def _grow(self) -> None:
         more = len(self._points) + max(ROOM, len(self._points) // 2)
