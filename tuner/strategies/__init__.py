@@ -16,6 +16,7 @@ from .random_search import RandomStrategy
 from .surrogate import SurrogateStrategy
 
 __all__ = [
+    "DEFAULT_STRATEGY",
     "STRATEGIES",
     "ExhaustiveStrategy",
     "OptunaStrategy",
@@ -34,6 +35,8 @@ StrategyFactory: TypeAlias = Callable[[Space, int], Strategy]
 def _optuna_with(sampler: str) -> StrategyFactory:
     return lambda space, seed: OptunaStrategy(space, seed, sampler)
 
+
+DEFAULT_STRATEGY = "surrogate"
 
 STRATEGIES: dict[str, StrategyFactory] = {
     "surrogate": SurrogateStrategy,
