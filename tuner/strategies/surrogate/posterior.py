@@ -56,7 +56,6 @@ class PoolPosterior:
 
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` observations."""
-        self._inverse[size : self.size] = 0.0
         self.size = size
 
     def select(self, candidates: NDArray[np.intp]) -> None:
