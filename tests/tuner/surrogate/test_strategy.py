@@ -63,12 +63,16 @@ def test_finds_the_minimum_of_a_bowl_among_hundreds(ahead: int) -> None:
 
 
 def test_open_proposals_keep_away_from_each_other() -> None:
-    strategy = SurrogateStrategy(SPACE, 0)
-    search(strategy, 20)
-    open_ones = [strategy.ask() for _ in range(12)]
-    assert len({config_key(c) for c in open_ones if c is not None}) == 12
-    # What the model thinks best is one configuration and its neighbours: told apart, they spread.
-    assert len({(c["M"], c["N"], c["K"]) for c in open_ones if c is not None}) > 3
+    """Around a minimum at 120 six of them lie on both sides; six that know nothing of each other were all above it."""
+    space = Space((Parameter("x", tuple(range(1, 201))), Parameter("y", (1, 2))))
+    strategy = SurrogateStrategy(space, 0)
+    for _ in range(10):
+        config = strategy.ask()
+        assert config is not None
+        strategy.tell(config, Outcome(1000 + abs(int(config["x"]) - 120) ** 1.5 + 10 * int(config["y"])))
+    proposed = [strategy.ask() for _ in range(6)]
+    places = [int(config["x"]) for config in proposed if config is not None]
+    assert len(places) == 6 and min(places) <= 120 < max(places)
 
 
 def test_what_keeps_failing_is_left_alone() -> None:
@@ -83,7 +87,7 @@ def test_what_keeps_failing_is_left_alone() -> None:
             100.0 + (values[0] - 5) ** 2 + (values[1] - 1) ** 2 + (values[2] - 2) ** 2 + (values[3] - 6) ** 2
         )
 
-    strategy = SurrogateStrategy(space, 1)
+    strategy = SurrogateStrategy(space, 0)
     outcomes = []
     for _ in range(60):
         config = strategy.ask()
@@ -91,7 +95,8 @@ def test_what_keeps_failing_is_left_alone() -> None:
         outcomes.append(outcome(config))
         strategy.tell(config, outcomes[-1])
     failed = [o.value is None for o in outcomes]
-    assert sum(failed[30:]) <= 8  # chance: 17 of 30
+    # Chance: 17 of 30 each time. A pool without the hopeless, unweighted: 15 of the first 30.
+    assert sum(failed[:30]) <= 10 and sum(failed[30:]) <= 8
     assert min(o.value for o in outcomes if o.value is not None) <= 101
 
 
@@ -147,7 +152,7 @@ def test_the_unit_of_time_changes_nothing(prior: Prior | None) -> None:
             strategy.tell(config, Outcome(unit * cost(config)))
         return found
 
-    assert of(1.0) == of(1024.0)
+    assert of(1.0) == of(2.0**-20)  # logarithms above and below 0
 
 
 def test_a_changed_outcome_counts() -> None:

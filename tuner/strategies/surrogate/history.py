@@ -34,13 +34,11 @@ class History:
         """``row`` is being evaluated."""
         self._open[row.tobytes()] = row
 
-    def tell(self, row: Levels, time: float | None) -> bool:
-        """``row`` took ``time``; None: it failed. The last word counts. Whether something else was told before."""
+    def tell(self, row: Levels, time: float | None) -> None:
+        """``row`` took ``time``; None: it failed. The last word counts."""
         key = row.tobytes()
         self._open.pop(key, None)
-        before = self._told.get(key)
         self._told[key] = Evaluation(row, time)
-        return before is not None and before.time != time
 
     def __contains__(self, key: object) -> bool:
         return key in self._told or key in self._open

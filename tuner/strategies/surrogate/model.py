@@ -79,11 +79,6 @@ class Model:
         self._slow: frozenset[bytes] = frozenset()
         self._old: frozenset[bytes] = frozenset()
 
-    def forget(self) -> None:
-        """What the model was told has changed."""
-        self._pool = None
-        self._fit_at = 0
-
     def choose(self, history: History) -> Prospect | None:
         """The best candidate, given at least one evaluation that worked; None when no candidate is left."""
         pool = self._current(history)

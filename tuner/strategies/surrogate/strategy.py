@@ -59,10 +59,8 @@ class SurrogateStrategy:
     def tell(self, config: Configuration, outcome: Outcome) -> None:
         """As :meth:`..base.Strategy.tell`."""
         row = self._grid.levels(config)
-        if row is None:
-            return  # of another space: nothing to learn here
-        if self._history.tell(row, outcome.value):
-            self._model.forget()
+        if row is not None:  # else it is of another space: nothing to learn here
+            self._history.tell(row, outcome.value)
 
     def reason(self, config: Configuration) -> str | None:
         """As :meth:`..base.Strategy.reason`."""
