@@ -27,6 +27,15 @@ class Results(Document, frozen=True):
     comparison: StrategyComparison
 
 
+def rounded(value: object) -> object:
+    """Numbers to five decimal places: what differs beyond them is noise, and files are half as large."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return round(value, 5) if isinstance(value, float) else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("spaces", nargs="+", type=Path)
@@ -51,7 +60,7 @@ def main() -> None:
                 names = tuple(path.name for path in options.spaces)
                 arguments = (f"--protocol={options.protocol}", f"--seeds={options.seeds}", *names)
                 results = Results(arguments, StrategyComparison(tuple(scores)))
-                options.json.write_text(json.dumps(results.to_json()) + "\n")
+                options.json.write_text(json.dumps(rounded(results.to_json())) + "\n")
     comparison = StrategyComparison(tuple(scores))
     for name in comparison.strategies:
         means = [comparison.over_recordings(name, n) for n in comparison.checkpoints]

@@ -156,14 +156,18 @@ def test_the_unit_of_time_changes_nothing(prior: Prior | None) -> None:
 
 
 def test_a_changed_outcome_counts() -> None:
+    """What was slowest turns out to be by far the fastest: the search goes on beside it."""
     strategy = SurrogateStrategy(SPACE, 0)
-    first = search(strategy, 20)
-    best = min(first, key=cost)
-    strategy.tell(best, Outcome(None, "wrong_result"))
+    slowest = max(search(strategy, 20), key=cost)
+    strategy.tell(slowest, Outcome(0.2 * cost(BEST)))
+    for _ in range(3):
+        config = strategy.ask()
+        assert config is not None
+        assert sum(config[name] != slowest[name] for name in config) <= 2
+        strategy.tell(config, Outcome(cost(config)))
+    strategy.tell(slowest, Outcome(None, "wrong_result"))
     following = strategy.ask()
-    assert following is not None and following != best
-    reason = strategy.reason(following)
-    assert reason is not None and reason.startswith("expected")
+    assert following is not None and sum(following[name] != slowest[name] for name in following) > 2
 
 
 def test_a_product_too_large_to_list_is_drawn_from() -> None:
