@@ -23,7 +23,6 @@ import json
 import math
 import random
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,8 +172,7 @@ def read_sample(path: Path = SAMPLE) -> dict[str, Repeats]:
 
 def read_recordings(folder: Path) -> dict[str, Repeats]:
     """The same of the fastest tenth of all recorded configurations in a folder's Kernel Tuner cache files."""
-    sys.path.append(str(Path(__file__).resolve().parents[1] / "development"))
-    from replay import read_kernel_tuner
+    from deuteron.tuner.replay import read_kernel_tuner
 
     spaces: dict[str, Repeats] = {}
     for path in sorted(folder.glob("*.json.gz")):

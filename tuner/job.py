@@ -9,6 +9,7 @@ from msgspec import field
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
+from .strategies import DEFAULT_STRATEGY
 from .workloads import Problem, WorkloadSpec, workload_from_json
 
 MAX_SHAPES = 256
@@ -49,7 +50,7 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
     dtypes: tuple[str, ...]
     device: str = "cpu"
     budget: Budget = field(default_factory=Budget)
-    strategy: str = "random"
+    strategy: str = DEFAULT_STRATEGY
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -73,6 +73,8 @@ def trial_text(trial: Trial) -> str:
     if twin is not None:
         outcome += f" (same code as #{twin:.0f})"
     line = f"#{trial.number} {trial.phase} {outcome}  {config_label(trial.config)}"
+    if trial.reason is not None:
+        line += f"  [{trial.reason}]"
     return line if trial.error is None else f"{line}  ({trial.error.splitlines()[0][:100]})"
 
 
@@ -192,15 +194,15 @@ class LiveProgress:
         from rich.table import Table
 
         table = Table(box=None, padding=(0, 1))
-        for heading in ("trial", "phase", "time", "configuration"):
-            table.add_column(heading)
+        for heading in ("trial", "phase", "time", "configuration", "why"):
+            table.add_column(heading, no_wrap=heading == "why")
         screened = [t for t in self._trials if t.time_ns is not None and t.phase == "screen"]
         best = min(screened, key=_median, default=None)
         for trial in ([best] if best else []) + self._trials[-RECENT:]:
             outcome = trial.status if trial.time_ns is None else time_text(trial.time_ns.median)
             style = "bold green" if trial is best else "red" if trial.status != "ok" else ""
             number = f"best #{trial.number}" if trial is best else f"#{trial.number}"
-            table.add_row(number, trial.phase, outcome, config_label(trial.config), style=style)
+            table.add_row(number, trial.phase, outcome, config_label(trial.config), trial.reason or "", style=style)
         return Group(self._progress, table)
 
 

@@ -30,6 +30,8 @@ FINAL_ROUNDS = 20_000
 SCREEN_SHARE, RACE_SHARE = 0.75, 0.6
 RACE_SECONDS, FINAL_SECONDS = 3.0, 12.0
 
+DEFAULT_REASON = "the default"
+
 # Proposals in flight per compile process.
 AHEAD = 2
 AHEAD_EXCLUSIVE = 4
@@ -135,6 +137,7 @@ class ShapeSearch:
             time_ns=screened.time_ns,
             error=screened.error,
             reference=screened.reference,
+            reason=self._reason(config),
             metrics=metrics,
             duration_s=time.monotonic() - began,
             started_at=started_at,
@@ -144,6 +147,10 @@ class ShapeSearch:
         self._screened[config_key(config)] = trial
         self.strategy.tell(config, _outcome(trial))
         self._add(trial)
+
+    def _reason(self, config: Configuration) -> str | None:
+        is_default = config_key(config) == config_key(self.default)
+        return DEFAULT_REASON if is_default else self.strategy.reason(config)
 
     def _metrics(self, compiled: Compiled, screened: Screened) -> dict[str, float]:
         metrics = dict(compiled.metrics)

@@ -8,7 +8,7 @@ import typer
 
 from deuteron import __version__
 
-from . import bench, cache, compile, database, demo, devices, jobs, serve, submit, token, tune
+from . import bench, cache, compile, database, demo, devices, jobs, replay, serve, submit, token, tune
 from . import watch as watching
 from . import worker as working
 
@@ -49,6 +49,7 @@ for name, function in (
     ("watch", watching.watch),
     ("cancel", jobs.cancel),
     ("devices", devices.devices),
+    ("replay", replay.replay),
     ("bench", bench.bench),
 ):
     app.command(name)(function)

@@ -33,7 +33,9 @@ Dtype = Annotated[list[str] | None, typer.Option(help="May be repeated. Default:
 DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
 Trials = Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")]
 Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole job.")]
-Strategy = Annotated[str, typer.Option(help="random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")]
+Strategy = Annotated[
+    str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
+]
 Description = Annotated[
     Path | None,
     typer.Option(

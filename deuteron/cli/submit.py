@@ -36,7 +36,7 @@ def submit(
     device: DeviceOption = "cpu",
     trials: Trials = None,
     seconds: Seconds = None,
-    strategy: Strategy = "random",
+    strategy: Strategy = "surrogate",
     seed: Seed = 0,
     description: Description = None,
     tensor: TensorOption = None,

@@ -36,7 +36,7 @@ def tune(
     device: DeviceOption = "cpu",
     trials: Trials = None,
     seconds: Seconds = None,
-    strategy: Strategy = "random",
+    strategy: Strategy = "surrogate",
     seed: Seed = 0,
     out: Annotated[
         Path | None,

@@ -8,6 +8,7 @@ import pytest
 
 MATMUL = "{examples}/matmul.py:matmul_kernel"
 ADD = "{examples}/vector_add.py:add_kernel"
+SPACE = str(Path(__file__).parents[1] / "tuner" / "data" / "convolution-A4000-sample.json")
 GPU = ["--target", "cuda:90a", "--emit", "ptx"]
 
 #: Arguments, then texts that stderr must have: what is wrong, and what would work.
@@ -32,6 +33,13 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["tune", "softmax", "--shape", "M:512"], ["'M:512'", "M=512"]),
     (["tune", "softmax", "--dtype", "f31"], ["f31", "f32"]),
     (["tune", "softmax", "--strategy", "magic"], ["unknown strategy 'magic'", "random"]),
+    (["replay", "missing.json"], ["missing.json: cannot be read"]),
+    (["replay", "{examples}/matmul.py"], ["matmul.py: not a file of Kernel Tuner", "tune_params_keys"]),
+    (["replay", "missing.jsonl"], ["missing.jsonl: cannot be read"]),
+    (["replay", SPACE, "--strategy", "magic"], ["unknown strategy 'magic'", "surrogate"]),
+    (["replay", SPACE, "--strategy", ","], ["no strategy is named", "--strategy surrogate"]),
+    (["replay", SPACE, "--protocol", "free"], ["'free'", "charged"]),
+    (["replay", SPACE, "--json", "/nonexistent/x.json"], ["cannot write /nonexistent/x.json"]),
     (["tune", "softmax", "--seconds", "0"], ["0", "more than 0"]),
     (["tune", "softmax", "--trials", "0"], ["--trials"]),
     (["tune", "softmax", "--device", "cuda:77"], ["cuda:77", "devices here: cpu"]),

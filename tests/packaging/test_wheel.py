@@ -30,7 +30,7 @@ def test_only_the_package_is_in_it(wheel: Path):
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"deuteron"}
     rooms = {name.split("/")[1] for name in names if name.startswith("deuteron/") and name.count("/") > 1}
     assert rooms == {"cli", "compat", "compiler", "language", "migrations", "profiler", "server", "tools", "tuner"}
-    assert not [name for name in names if Path(name).stem in ("simulator", "minimax", "replay")]
+    assert not [name for name in names if Path(name).stem in ("simulator", "minimax", "peers")]
 
 
 @pytest.mark.slow

@@ -55,6 +55,8 @@ def test_what_is_tried_once_is_said() -> None:
     ]
     twin = replace(trial(3, 9.0), metrics={"duplicate_of": 1.0})
     assert trial_text(twin) == "#3 screen 9 us (same code as #1)  BLOCK=8"
+    reasoned = replace(trial(3, 9.0), reason="spread-out start")
+    assert trial_text(reasoned) == "#3 screen 9 us  BLOCK=8  [spread-out start]"
 
 
 def test_plain_lines_where_there_is_no_terminal(events: list[TuneEvent]) -> None:

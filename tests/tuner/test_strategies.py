@@ -134,6 +134,10 @@ class TestRandom(StrategyConformance):
         assert drain(resumed) == whole[10:]
 
 
+class TestSurrogate(StrategyConformance):
+    name = "surrogate"
+
+
 needs_optuna = pytest.mark.skipif(
     importlib.util.find_spec("optuna") is None, reason="needs the extra optuna: pip install optuna"
 )
@@ -177,7 +181,7 @@ def test_every_strategy_has_a_conformance_class() -> None:
 
 
 def test_unknown_strategy_names_the_known_ones() -> None:
-    with pytest.raises(StrategyError, match="exhaustive, random, optuna"):
+    with pytest.raises(StrategyError, match="surrogate, exhaustive, random, optuna"):
         make_strategy("hillclimb", SPACE, 0)
 
 

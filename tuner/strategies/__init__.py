@@ -13,14 +13,18 @@ from .base import Outcome, Strategy
 from .exhaustive import ExhaustiveStrategy
 from .optuna_sampler import SAMPLERS, OptunaStrategy
 from .random_search import RandomStrategy
+from .surrogate import SurrogateStrategy
 
 __all__ = [
+    "DEFAULT_STRATEGY",
     "STRATEGIES",
     "ExhaustiveStrategy",
     "OptunaStrategy",
     "Outcome",
     "RandomStrategy",
     "Strategy",
+    "StrategyFactory",
+    "SurrogateStrategy",
     "check_strategy",
     "make_strategy",
 ]
@@ -32,7 +36,10 @@ def _optuna_with(sampler: str) -> StrategyFactory:
     return lambda space, seed: OptunaStrategy(space, seed, sampler)
 
 
+DEFAULT_STRATEGY = "surrogate"
+
 STRATEGIES: dict[str, StrategyFactory] = {
+    "surrogate": SurrogateStrategy,
     "exhaustive": ExhaustiveStrategy,
     "random": RandomStrategy,
     "optuna": OptunaStrategy,

@@ -40,3 +40,7 @@ class Strategy(Protocol):
     def tell(self, config: Configuration, outcome: Outcome) -> None:
         """Learn what ``config`` gave: its time in ns, or the label of its failure."""
         ...
+
+    def reason(self, config: Configuration) -> str | None:
+        """Why ``config`` was proposed, in a few words for people; None where it was not, or for no special reason."""
+        ...

@@ -24,3 +24,7 @@ class ExhaustiveStrategy:
 
     def tell(self, config: Configuration, outcome: Outcome) -> None:
         self._seen.add(config_key(config))
+
+    def reason(self, config: Configuration) -> str | None:
+        """None: it has no reasons of its own."""
+        return None

@@ -78,6 +78,10 @@ class OptunaStrategy:
                 )
             )
 
+    def reason(self, config: Configuration) -> str | None:
+        """None: it has no reasons of its own."""
+        return None
+
     def _create_study(self, sampler: str, seed: int) -> Study:
         import optuna
 

@@ -21,3 +21,7 @@ class RandomStrategy:
 
     def tell(self, config: Configuration, outcome: Outcome) -> None:
         self._unseen.mark(config)
+
+    def reason(self, config: Configuration) -> str | None:
+        """None: it has no reasons of its own."""
+        return None

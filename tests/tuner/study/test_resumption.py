@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from deuteron.tuner.events import JobCancelled
+from deuteron.tuner.journal import Journal
 from deuteron.tuner.space import config_key
 
 
@@ -24,6 +25,23 @@ def test_cancelled_job_resumes_without_measuring_again(fakes: ModuleType, tmp_pa
     assert len(before) + len(evaluator.screened) == 25
     assert second.records[0].config == whole.records[0].config
     assert second.records[0].trials == 25
+
+
+def test_a_surrogate_search_goes_on_from_its_journal(fakes: ModuleType, tmp_path: Path) -> None:
+    spec = fakes.job(trials=20, strategy="surrogate")
+    first = fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path, cancel_after=12)
+    with Journal(tmp_path / "kept", spec) as journal:
+        for event in first.events:
+            journal.append(event)
+    with Journal(tmp_path / "kept", spec) as journal:
+        assert [trial.reason for _, _, trial in journal.trials] == [trial.reason for trial in first.trials]
+        second = fakes.Run(spec, evaluator := fakes.FakeEvaluator(fakes.bowl), tmp_path, finished=journal.trials)
+    before = {config_key(trial.config) for trial in first.trials}
+    assert len(before) == 12 and not before & set(evaluator.screened)
+    assert len(evaluator.screened) == 8
+    resumed = [trial.reason for trial in second.trials if trial.phase == "screen"]
+    assert all(reason is not None and reason.startswith("expected") for reason in resumed)
+    assert second.records[0].config == {"ROWS": 4, "TILES": 2}
 
 
 def test_finished_job_is_rebuilt_from_its_trials(fakes: ModuleType, tmp_path: Path) -> None:

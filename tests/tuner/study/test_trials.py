@@ -17,10 +17,26 @@ from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload
 
 
-@pytest.mark.parametrize("strategy", ["exhaustive", "random"])
+@pytest.mark.parametrize("strategy", ["exhaustive", "random", "surrogate"])
 def test_every_strategy_drives_a_job(fakes: ModuleType, tmp_path: Path, strategy: str) -> None:
     run = fakes.Run(fakes.job(trials=None, strategy=strategy), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert run.records[0].config == {"ROWS": 4, "TILES": 2}
+
+
+def test_screened_trials_say_why_they_were_tried(fakes: ModuleType, tmp_path: Path) -> None:
+    run = fakes.Run(fakes.job(strategy="surrogate"), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    screened = [trial for trial in run.trials if trial.phase == "screen"]
+    assert screened[0].reason == "the default"
+    assert {trial.reason for trial in screened[1:8]} == {"spread-out start"}
+    assert any("better (p=" in (trial.reason or "") for trial in screened[8:])
+    assert all(trial.reason is None for trial in run.trials if trial.phase != "screen")
+    without = fakes.Run(fakes.job(strategy="random"), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert {trial.reason for trial in without.trials} == {"the default", None}
+
+
+def test_the_default_strategy_is_the_surrogate() -> None:
+    spec = JobSpec(builtin_workload("softmax"), ({"M": 64, "N": 64},), ("f32",))
+    assert spec.strategy == "surrogate"
 
 
 def test_budget_counts_the_default(fakes: ModuleType, tmp_path: Path) -> None:

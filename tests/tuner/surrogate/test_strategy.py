@@ -1,0 +1,226 @@
+"""The search itself, on functions made up: what every strategy must do is in tests/tuner/test_strategies.py."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from deuteron.tuner.codec import Scalar
+from deuteron.tuner.space import Parameter, Space, config_key
+from deuteron.tuner.strategies import Outcome, make_strategy
+from deuteron.tuner.strategies.surrogate import Prior, SurrogateStrategy
+from deuteron.tuner.strategies.surrogate import domain as domains
+
+BLOCKS = (16, 32, 64, 128, 256)
+SPACE = Space(
+    (
+        Parameter("M", BLOCKS),
+        Parameter("N", BLOCKS),
+        Parameter("K", (16, 32, 64)),
+        Parameter("stages", (1, 2, 3, 4, 5)),
+        Parameter("order", ("row", "column", "blocked")),
+        Parameter("fused", (False, True)),
+        Parameter("fixed", (7,)),
+    ),
+    ("M * N <= 16384", "M * K * stages <= 32768"),
+)
+BEST = {"M": 128, "N": 64, "K": 32, "stages": 4, "order": "blocked", "fused": True, "fixed": 7}
+
+
+def cost(config: dict[str, Scalar]) -> float:
+    """A bowl in the logarithms with its minimum of 1000 ns at BEST."""
+    off = sum(abs(math.log2(float(config[n]) / float(BEST[n]))) ** 1.5 for n in ("M", "N", "K"))  # type: ignore[arg-type]
+    off += 0.3 * abs(int(config["stages"]) - 4) + (config["order"] != "blocked") + 0.5 * (not config["fused"])
+    return 1000 * math.exp(0.25 * off)
+
+
+def search(
+    strategy: SurrogateStrategy, evaluations: int, outcome: type[Outcome] = Outcome, ahead: int = 1
+) -> list[dict[str, Scalar]]:
+    """Proposals in order, with ``ahead`` of them open at a time."""
+    proposed: list[dict[str, Scalar]] = []
+    told = 0
+    while told < evaluations:
+        while len(proposed) < min(told + ahead, evaluations):
+            config = strategy.ask()
+            assert config is not None
+            proposed.append(config)
+        strategy.tell(proposed[told], outcome(cost(proposed[told])))
+        told += 1
+    return proposed
+
+
+def fraction(configs: list[dict[str, Scalar]]) -> float:
+    return 1000 / min(map(cost, configs))
+
+
+@pytest.mark.parametrize("ahead", [1, 4])
+def test_finds_the_minimum_of_a_bowl_among_hundreds(ahead: int) -> None:
+    """Chance finds one of the three best of 1,590 in 45 evaluations in one search of twelve."""
+    for seed in range(3):
+        assert fraction(search(SurrogateStrategy(SPACE, seed), 45, ahead=ahead)) > 0.95
+
+
+def test_open_proposals_keep_away_from_each_other() -> None:
+    """Around a minimum at 120 six of them lie on both sides; six that know nothing of each other were all above it."""
+    space = Space((Parameter("x", tuple(range(1, 201))), Parameter("y", (1, 2))))
+    strategy = SurrogateStrategy(space, 0)
+    for _ in range(10):
+        config = strategy.ask()
+        assert config is not None
+        strategy.tell(config, Outcome(1000 + abs(int(config["x"]) - 120) ** 1.5 + 10 * int(config["y"])))
+    proposed = [strategy.ask() for _ in range(6)]
+    places = [int(config["x"]) for config in proposed if config is not None]
+    assert len(places) == 6 and min(places) <= 120 < max(places)
+
+
+def test_what_keeps_failing_is_left_alone() -> None:
+    """Half of the product fails for a reason that no constraint says, the centre of it included."""
+    space = Space(tuple(Parameter(f"p{i}", tuple(range(8))) for i in range(4)))
+
+    def outcome(config: dict[str, Scalar]) -> Outcome:
+        values = [int(v) for v in config.values()]
+        if values[0] + values[1] >= 7:
+            return Outcome(None, "compile_error")
+        return Outcome(
+            100.0 + (values[0] - 5) ** 2 + (values[1] - 1) ** 2 + (values[2] - 2) ** 2 + (values[3] - 6) ** 2
+        )
+
+    strategy = SurrogateStrategy(space, 0)
+    outcomes = []
+    for _ in range(60):
+        config = strategy.ask()
+        assert config is not None
+        outcomes.append(outcome(config))
+        strategy.tell(config, outcomes[-1])
+    failed = [o.value is None for o in outcomes]
+    # Chance: 17 of 30 each time. A pool without the hopeless, unweighted: 15 of the first 30.
+    assert sum(failed[:30]) <= 10 and sum(failed[30:]) <= 8
+    assert min(o.value for o in outcomes if o.value is not None) <= 101
+
+
+def test_noise_does_not_hold_it_at_a_lucky_measurement() -> None:
+    """A configuration that once looked 30 % faster than it is must not end the search."""
+    strategy = SurrogateStrategy(SPACE, 3)
+    lucky = {**BEST, "M": 16, "N": 16}
+    strategy.tell(lucky, Outcome(0.7 * cost(lucky)))
+    assert fraction(search(strategy, 60)) > 0.95
+
+
+def test_reasons_say_what_is_tried() -> None:
+    strategy = SurrogateStrategy(SPACE, 0)
+    configs = search(strategy, 40)
+    reasons = [strategy.reason(config) for config in configs]
+    assert reasons[0] == "centre of the space"
+    assert set(reasons[1:8]) == {"spread-out start"}
+    assert all(reason is not None and reason.startswith("expected ") for reason in reasons[8:])
+    assert any(reason is not None and "->" in reason and reason.endswith("beside the best") for reason in reasons)
+    assert strategy.reason(next(c for c in SPACE.configurations() if c not in configs)) is None
+    assert strategy.reason({"block": 1}) is None
+
+
+def test_an_interrupted_search_goes_on_with_what_it_learnt() -> None:
+    whole = SurrogateStrategy(SPACE, 5)
+    first = search(whole, 30)
+    resumed = SurrogateStrategy(SPACE, 5)
+    for config in first:
+        resumed.tell(config, Outcome(cost(config)))
+    rest = search(resumed, 12)
+    assert not {config_key(c) for c in rest} & {config_key(c) for c in first}
+    reasons = [resumed.reason(c) for c in rest]
+    assert all(reason is not None and reason.startswith("expected") for reason in reasons)  # no second start
+    assert fraction(first + rest) > 0.95
+
+
+def test_same_seed_same_search_and_others_differ() -> None:
+    def of(seed: int) -> list[str]:
+        return [config_key(c) for c in search(SurrogateStrategy(SPACE, seed), 25, ahead=3)]
+
+    assert of(1) == of(1)
+    assert of(1) != of(2)
+
+
+@pytest.mark.parametrize("prior", [None, Prior(lambda configs: [0.1 * float(c["M"]) ** 0.5 for c in configs])])
+def test_the_unit_of_time_changes_nothing(prior: Prior | None) -> None:
+    def of(unit: float) -> list[str]:
+        strategy, found = SurrogateStrategy(SPACE, 4, prior), []
+        for _ in range(25):
+            config = strategy.ask()
+            assert config is not None
+            found.append(config_key(config))
+            strategy.tell(config, Outcome(unit * cost(config)))
+        return found
+
+    assert of(1.0) == of(2.0**-20)  # logarithms above and below 0
+
+
+def test_a_changed_outcome_counts() -> None:
+    """What was slowest turns out to be by far the fastest: the search goes on beside it."""
+    strategy = SurrogateStrategy(SPACE, 0)
+    slowest = max(search(strategy, 20), key=cost)
+    strategy.tell(slowest, Outcome(0.2 * cost(BEST)))
+    for _ in range(3):
+        config = strategy.ask()
+        assert config is not None
+        assert sum(config[name] != slowest[name] for name in config) <= 2
+        strategy.tell(config, Outcome(cost(config)))
+    strategy.tell(slowest, Outcome(None, "wrong_result"))
+    following = strategy.ask()
+    assert following is not None and sum(following[name] != slowest[name] for name in following) > 2
+
+
+def test_a_product_too_large_to_list_is_drawn_from() -> None:
+    space = Space(tuple(Parameter(f"p{i}", tuple(range(64))) for i in range(8)))  # 2.8e14
+    strategy = SurrogateStrategy(space, 0)
+    best = math.inf
+    for _ in range(60):
+        config = strategy.ask()
+        assert config is not None
+        value = 100.0 + sum(abs(int(v) - 40) for v in config.values())
+        best = min(best, value)
+        strategy.tell(config, Outcome(value))
+    assert best < 130  # chance: 165 at best in 60 draws
+
+
+def test_a_constrained_space_too_large_to_list_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "LISTED", 100)
+    configs = search(SurrogateStrategy(SPACE, 2), 45)
+    assert all(SPACE.contains(config) for config in configs)
+    assert len({config_key(c) for c in configs}) == 45
+    assert fraction(configs) > 0.9
+
+
+def test_long_searches_keep_the_fastest_and_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deuteron.tuner.strategies.surrogate import model
+
+    monkeypatch.setattr(model, "MODELLED", 20)
+    configs = search(SurrogateStrategy(SPACE, 0), 70)
+    assert len({config_key(c) for c in configs}) == 70
+    assert fraction(configs) > 0.9
+
+
+def test_a_prior_is_followed_as_far_as_it_holds() -> None:
+    """One that knows the bowl finds its bottom at once; one that says the opposite is overruled."""
+
+    def known(configs: object) -> list[float]:
+        return [0.5 * math.log(cost(c)) for c in configs]  # type: ignore[attr-defined]
+
+    def contrary(configs: object) -> list[float]:
+        return [-math.log(cost(c)) for c in configs]  # type: ignore[attr-defined]
+
+    assert fraction(search(SurrogateStrategy(SPACE, 0, Prior(known)), 15)) > 0.97
+    assert fraction(search(SurrogateStrategy(SPACE, 0, Prior(contrary)), 60)) > 0.9
+
+
+def test_what_was_good_before_is_tried_first() -> None:
+    good = [BEST, {**BEST, "stages": 3}, {"of another": "space"}, {**BEST, "M": 256, "N": 256}]
+    strategy = SurrogateStrategy(SPACE, 0, Prior(lambda configs: [0.0] * len(configs), tuple(good)))
+    configs = search(strategy, 3)
+    assert configs[:2] == good[:2]  # the others are not in the space
+    assert strategy.reason(configs[0]) == "among the best known before"
+    assert SPACE.contains(configs[2])
+
+
+def test_the_registry_has_it() -> None:
+    assert isinstance(make_strategy("surrogate", SPACE, 0), SurrogateStrategy)

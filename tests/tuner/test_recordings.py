@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import statistics
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from deuteron.tuner.codec import decode
+from deuteron.tuner.replay import (
+    PROTOCOLS,
+    Protocol,
+    Recording,
+    RecordingError,
+    StrategyComparison,
+    StrategyScore,
+    compare,
+    plot_svg,
+    read_journal,
+    read_kernel_tuner,
+    search,
+    warm_surrogate,
+)
+from deuteron.tuner.replay.search import convention, pick
+from deuteron.tuner.strategies import STRATEGIES, make_strategy
+
+DATA = Path(__file__).parent / "data"
+SAMPLE = DATA / "convolution-A4000-sample.json"
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return read_kernel_tuner(SAMPLE)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.json"
+    cache = {
+        "1,a": {"x": 1, "mode": "a", "time": 9.0, "times": [3.0, 5.0]},
+        "2,a": {"x": 2, "mode": "a", "time": "RuntimeFailedConfig"},
+        "2,b": {"x": 2, "mode": "b", "time": 2.0},
+    }
+    data = {
+        "device_name": "some GPU",
+        "kernel_name": "k",
+        "tune_params_keys": ["x", "mode"],
+        "tune_params": {"x": [1, 2], "mode": ["a", "b"]},
+        "cache": cache,
+    }
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_reads_values_failures_and_absent_points(tiny: Path) -> None:
+    recording = read_kernel_tuner(tiny)
+    assert recording.best_ns == 2e6
+    assert recording.outcome({"x": 1, "mode": "a"}).value == 4e6  # the mean of times, not the field time
+    assert recording.outcome({"x": 2, "mode": "a"}).label == "failed"
+    assert recording.outcome({"x": 1, "mode": "b"}).label == "invalid"
+    assert recording.space("charged").count() == 4
+    assert recording.space("constrained").count() == 3
+
+
+def curve(recording: Recording, strategy: str, seed: int, evaluations: int, protocol: Protocol) -> list[float]:
+    made = make_strategy(strategy, recording.space(convention(protocol)), seed)
+    return list(search(recording, made, evaluations, protocol, seed).fractions.values())
+
+
+def score_of(recording: Recording, name: str, protocol: Protocol, budget: int, seeds: int) -> StrategyScore:
+    (score,) = compare([recording], {name: STRATEGIES[name]}, protocol=protocol, budget=budget, seeds=range(seeds))
+    return score
+
+
+def mean_fractions(recording: Recording, name: str, protocol: Protocol, budget: int, seeds: int) -> dict[int, float]:
+    score = score_of(recording, name, protocol, budget, seeds)
+    return {n: score.at(n).mean for n in score.fractions}
+
+
+def test_curves_in_both_conventions(tiny: Path) -> None:
+    recording = read_kernel_tuner(tiny)
+    assert curve(recording, "exhaustive", 0, 4, "charged") == [0.5, 0.5, 0.5, 1.0]
+    assert curve(recording, "exhaustive", 0, 4, "constrained") == [0.5, 0.5, 1.0, 1.0]  # three are all there are
+
+
+def test_unfinished_and_gzipped_files(tiny: Path) -> None:
+    text = tiny.read_text()
+    tiny.write_text(text[: text.index(', "2,b"')] + ",\n")
+    assert len(read_kernel_tuner(tiny).trials) == 2
+    packed = tiny.with_suffix(".json.gz")
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert len(read_kernel_tuner(packed).trials) == 3
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cache": {}}', "not json"])
+def test_malformed_file_is_a_message(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    with pytest.raises(RecordingError, match="bad.json"):
+        read_kernel_tuner(path)
+    with pytest.raises(RecordingError, match="cannot be read"):
+        read_kernel_tuner(tmp_path / "absent.json")
+
+
+def test_sample_of_a_real_recording(recording: Recording) -> None:
+    assert recording.device_name == "NVIDIA RTX A4000"
+    raw = json.loads(SAMPLE.read_text())["cache"]
+    assert len(recording.trials) == len(raw) > 300
+    measured = [statistics.fmean(e["times"]) for e in raw.values() if "times" in e]
+    assert recording.best_ns == pytest.approx(1e6 * min(measured))
+    assert sum(t.error == "RuntimeFailedConfig" for t in recording.trials) == len(raw) - len(measured)
+
+
+def test_random_search_scores_what_drawing_without_replacement_must(recording: Recording) -> None:
+    """An independent simulation with random.sample on the raw table."""
+    raw = json.loads(SAMPLE.read_text())["cache"]
+    times = [statistics.fmean(e["times"]) if "times" in e else float("inf") for e in raw.values()]
+    rng = random.Random(0)
+    expected = statistics.fmean(min(times) / min(rng.sample(times, 25)) for _ in range(4000))
+    scores = mean_fractions(recording, "random", "constrained", 100, 200)
+    assert scores[25] == pytest.approx(expected, abs=0.02)
+    assert scores[100] > scores[25]
+    assert mean_fractions(recording, "random", "charged", 25, 60)[25] < scores[25]
+
+
+T4 = {
+    "schema_version": "1.0.0",
+    "metadata": {"timeunit": "microseconds", "device": "some GPU"},
+    "results": [
+        {"configuration": {"x": 2, "m": "b"}, "times": {"runtimes": [3.0, 5.0]}, "invalidity": "correct"},
+        {
+            "configuration": {"x": 1, "m": "a"},
+            "times": {},
+            "invalidity": "correct",
+            "measurements": [{"name": "time", "value": 7.5, "unit": ""}],
+        },
+        {"configuration": {"x": 1, "m": "b"}, "times": {}, "invalidity": "compile"},
+    ],
+}
+
+
+def test_reads_t4(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps(T4))
+    recording = read_kernel_tuner(path)
+    assert recording.name == "space" and recording.device_name == "some GPU"
+    assert [(p.name, p.choices) for p in recording.parameters] == [("x", (1, 2)), ("m", ("b", "a"))]
+    assert recording.time_ns({"x": 2, "m": "b"}) == 4000.0
+    assert recording.time_ns({"x": 1, "m": "a"}) == 7500.0
+    assert recording.outcome({"x": 1, "m": "b"}).label == "failed"
+    assert recording.outcome({"x": 2, "m": "a"}).label == "invalid"
+
+
+def test_t4_in_an_unknown_unit_or_without_times_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps({**T4, "metadata": {"timeunit": "fortnights"}}))
+    with pytest.raises(RecordingError, match="fortnights"):
+        read_kernel_tuner(path)
+    path.write_text(json.dumps({**T4, "results": [{"configuration": {"x": 1}}]}))
+    with pytest.raises(RecordingError, match="neither runtimes nor"):
+        read_kernel_tuner(path)
+
+
+def test_reads_our_own_journals() -> None:
+    (recording,) = read_journal(DATA / "stored" / "journal.jsonl")
+    assert recording.name == "scale n=4099 f32"
+    assert recording.space("constrained").count() == 3
+    assert {p.name: p.choices for p in recording.parameters} == {"BLOCK": (256, 512, 1024), "num_warps": (4,)}
+    assert recording.time_ns({"BLOCK": 512, "num_warps": 4}) == 8889.565217391304
+    assert curve(recording, "exhaustive", 0, 3, "constrained")[-1] == 1.0
+
+
+def test_what_is_no_journal_is_a_message(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="cannot be read"):
+        read_journal(tmp_path)
+    (tmp_path / "journal.jsonl").write_text('{"job":"x","journal":1}\n{"kind":"nonsense"}\n')
+    with pytest.raises(RecordingError, match="not a journal"):
+        read_journal(tmp_path)
+    (tmp_path / "journal.jsonl").write_text('{"job":"x","journal":1}\n')
+    with pytest.raises(RecordingError, match="no shape"):
+        read_journal(tmp_path)
+
+
+def test_a_lucky_timing_is_not_picked(tmp_path: Path) -> None:
+    """Of ten configurations nine have one timing in twenty that is half of what is usual; the tenth is fastest."""
+    cache = {str(i): {"x": i, "time": 1.0, "times": [5.0] + [10.0] * 19} for i in range(9)}
+    cache["9"] = {"x": 9, "time": 1.0, "times": [7.0] * 20}
+    path = tmp_path / "noise.json"
+    path.write_text(json.dumps({"tune_params_keys": ["x"], "tune_params": {"x": list(range(10))}, "cache": cache}))
+    recording = read_kernel_tuner(path)
+    picks, lucky = [], 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        configs = recording.space("constrained").configurations()
+        timings = [(config, time) for config in configs if (time := recording.sample_ns(config, rng)) is not None]
+        lucky += min(timings, key=lambda pair: pair[1])[0] != {"x": 9}
+        picks.append(pick(recording, timings, 20, rng) == {"x": 9})
+    assert lucky > 12
+    assert sum(picks) > 54
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_scores_every_checkpoint(recording: Recording, protocol: Protocol) -> None:
+    score = score_of(recording, "random", protocol, 60, 4)
+    assert set(score.fractions) == {25, 50, 60}
+    values = [value for fractions in score.fractions.values() for value in fractions]
+    assert all(0 <= value <= 1 for value in values) and max(values) > 0.5
+    curves = score.quartiles
+    assert len(curves.evaluations) == len(curves.median)
+    assert all(a <= b <= c for a, b, c in zip(curves.low, curves.median, curves.high, strict=True))
+    comparison = StrategyComparison((score,))
+    assert decode(json.dumps(comparison.to_json()), StrategyComparison, "scores") == comparison
+
+
+def test_errors_are_those_of_a_mean(recording: Recording) -> None:
+    (score,) = compare([recording], {"random": STRATEGIES["random"]}, protocol="charged", budget=25, seeds=range(9))
+    mean = score.at(25)
+    assert mean.mean == pytest.approx(statistics.fmean(score.fractions[25]))
+    assert mean.error == pytest.approx(statistics.stdev(score.fractions[25]) / 3)
+    both = StrategyComparison((score, score))
+    assert both.over_recordings("random", 25).error == pytest.approx(mean.error / 2**0.5)
+
+
+def test_the_plot_has_a_panel_a_recording_and_a_line_a_strategy(recording: Recording, tiny: Path) -> None:
+    spaces = [recording, read_kernel_tuner(tiny)]
+    chosen = {name: STRATEGIES[name] for name in ("random", "exhaustive")}
+    comparison = StrategyComparison(tuple(compare(spaces, chosen, protocol="charged", budget=30, seeds=range(3))))
+    root = ElementTree.fromstring(plot_svg(comparison))
+    lines = root.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 4 and len({line.get("stroke") for line in lines}) == 2
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"convolution-A4000-sample", "tiny", "random", "exhaustive"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"), [("gemm-RTX2080Ti-SA1-SB1", "constrained"), ("convolution-A4000", "charged")]
+)
+def test_the_surrogate_beats_chance_on_recorded_spaces(name: str, protocol: Protocol) -> None:
+    """The mean of four searches is ahead of that of chance by three standard errors of four random ones and more."""
+    recording = read_kernel_tuner(DATA / f"{name}.json.gz")
+    ours = mean_fractions(recording, "surrogate", protocol, 40, 4)
+    chance = score_of(recording, "random", protocol, 40, 40)
+    assert ours[40] > chance.at(40).mean + 3 * statistics.stdev(chance.fractions[40]) / 4**0.5
+
+
+def test_a_warm_start_is_ahead_from_the_first_evaluations() -> None:
+    """The A4000 knows something about the W6600: another vendor, the same kernel."""
+    here, there = (read_kernel_tuner(DATA / f"convolution-{device}.json.gz") for device in ("W6600", "A4000"))
+    make = warm_surrogate(there, evaluations=60)
+    space = here.space("constrained")
+    warm, cold = [], []
+    for seed in range(3):
+        warm.append(search(here, make(space, seed), 10, "constrained", seed).fractions[10])
+        cold.append(search(here, make_strategy("surrogate", space, seed), 10, "constrained", seed).fractions[10])
+    assert statistics.fmean(warm) > statistics.fmean(cold) + 0.1
+
+
+def test_a_warm_start_from_another_kernel_is_refused(tiny: Path) -> None:
+    here = read_kernel_tuner(DATA / "convolution-W6600.json.gz")
+    with pytest.raises(RecordingError, match="tiny has no configurations"):
+        warm_surrogate(read_kernel_tuner(tiny))(here.space("constrained"), 0)

@@ -1,0 +1,154 @@
+"""Files of Kernel Tuner: caches of searches, and the T4 format that other tuners write, too.
+
+A cache has ``tune_params_keys``, ``tune_params {name: [values]}`` and ``cache {"v1,v2,...": {name: value ..., "time":
+ms or the name of an error, "times": [ms ...]}}``; its keys join the values in the order of ``tune_params_keys``. What
+is absent from it was rejected by the constraints of the recorded space. T4 has a list ``results``, each with
+``configuration``, ``invalidity``, ``times.runtimes`` and ``measurements``; choices are what occurs in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import field
+
+from ..codec import Document, Finite, JsonObject, Scalar, convert, decode
+from ..errors import SchemaError
+from ..space import Parameter, config_key
+from .recording import RecordedTrial, Recording, RecordingError
+
+NS_PER_MS = 1e6
+#: What T4 files say of the unit of their times; a file that says nothing means milliseconds.
+NS_PER_UNIT = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "miliseconds": 1e6, "seconds": 1e9}
+
+
+class _CacheFile(Document, frozen=True):
+    """The part of a cache file that is read."""
+
+    tune_params_keys: tuple[str, ...]
+    tune_params: dict[str, tuple[Scalar, ...]]
+    cache: dict[str, JsonObject]
+    device_name: str = ""
+    kernel_name: str = ""
+
+
+class _CacheEntry(Document, frozen=True):
+    """One measurement: a time in ms, or the name of an error."""
+
+    time: Finite | str
+    times: tuple[Finite, ...] | None = None
+
+
+class _T4Metadata(Document, frozen=True):
+    timeunit: str = "milliseconds"
+    device: str = ""
+
+
+class _T4Times(Document, frozen=True):
+    runtimes: tuple[Finite, ...] = ()
+
+
+class _T4Measurement(Document, frozen=True):
+    name: str
+    value: Finite | str | list[object]
+
+
+class _T4Result(Document, frozen=True):
+    configuration: dict[str, Scalar]
+    invalidity: str = "correct"
+    times: _T4Times = field(default_factory=_T4Times)
+    measurements: tuple[_T4Measurement, ...] = ()
+
+
+class _T4File(Document, frozen=True):
+    results: tuple[_T4Result, ...]
+    metadata: _T4Metadata = field(default_factory=_T4Metadata)
+
+
+def read_kernel_tuner(path: Path) -> Recording:
+    """Read a cache or a T4 file, gzipped or not; a cache may be cut off after an entry. Raises
+    :class:`RecordingError`."""
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = _closed(raw)
+        recording = _read_t4(text, path) if b'"results"' in raw[:100_000] else _read_cache(text, path)
+    except (OSError, EOFError) as error:
+        raise RecordingError(f"{path}: cannot be read: {error}") from None
+    except (SchemaError, KeyError) as error:
+        raise RecordingError(
+            f"{path}: not a file of Kernel Tuner: {error}",
+            hint="expected the keys tune_params_keys, tune_params and cache, or a list of results (T4)",
+        ) from None
+    if all(trial.time_ns is None for trial in recording.trials):
+        raise RecordingError(f"{path}: no configuration in it was measured")
+    return recording
+
+
+def recording_name(path: Path) -> str:
+    """The file's name without its endings."""
+    return path.name.removesuffix(".gz").removesuffix(".json")
+
+
+def observed_parameters(configs: Sequence[Mapping[str, Scalar]]) -> tuple[Parameter, ...]:
+    """Parameters whose choices are the values that occur: numbers ascending, others as they come."""
+    parameters = []
+    for name in configs[0] if configs else ():
+        found: dict[str, Scalar] = {config_key({name: config[name]}): config[name] for config in configs}
+        values = list(found.values())
+        if all(not isinstance(value, str) for value in values):
+            values.sort(key=lambda value: float(value))
+        parameters.append(Parameter(name, tuple(values)))
+    return tuple(parameters)
+
+
+def _read_cache(text: bytes, path: Path) -> Recording:
+    file = decode(text, _CacheFile, str(path))
+    names = file.tune_params_keys
+    parameters = tuple(Parameter(name, file.tune_params[name]) for name in names)
+    trials = tuple(_read_trial(value, f"{path}.cache.{key}", names) for key, value in file.cache.items())
+    return Recording(recording_name(path), file.device_name, file.kernel_name, parameters, trials)
+
+
+def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> RecordedTrial:
+    config = convert({name: value[name] for name in names}, dict[str, Scalar], where)
+    entry = _CacheEntry.from_json(value, where)
+    if isinstance(entry.time, str):
+        return RecordedTrial(config, None, error=entry.time)
+    mean_ms = statistics.fmean(entry.times) if entry.times else entry.time
+    return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(ms * NS_PER_MS for ms in entry.times or ()))
+
+
+def _read_t4(text: bytes, path: Path) -> Recording:
+    file = decode(text, _T4File, str(path))
+    unit = NS_PER_UNIT.get(file.metadata.timeunit)
+    if unit is None:
+        raise SchemaError(f"{path}.metadata.timeunit: {file.metadata.timeunit!r} is none of {', '.join(NS_PER_UNIT)}")
+    parameters = observed_parameters([result.configuration for result in file.results])
+    trials = tuple(_read_result(result, unit, str(path)) for result in file.results)
+    return Recording(recording_name(path), file.metadata.device, "", parameters, trials)
+
+
+def _read_result(result: _T4Result, unit: float, where: str) -> RecordedTrial:
+    if result.invalidity != "correct":
+        return RecordedTrial(result.configuration, None, error=result.invalidity)
+    samples = tuple(unit * time for time in result.times.runtimes)
+    if samples:
+        return RecordedTrial(result.configuration, statistics.fmean(samples), samples)
+    for measurement in result.measurements:
+        if measurement.name == "time" and isinstance(measurement.value, float | int):
+            return RecordedTrial(result.configuration, unit * measurement.value)
+    raise SchemaError(f"{where}: a result that is correct has neither runtimes nor a measurement of time")
+
+
+def _closed(raw: bytes) -> bytes:
+    """The text with its closing braces: a search that was interrupted leaves ``{..., "cache": {..., `` behind."""
+    text = raw.rstrip()
+    whole = text.endswith(b"}") and text[:-1].rstrip().endswith((b"}", b"]", b'"')) and _balanced(text)
+    return text if whole else text.rstrip(b",") + b"}}"
+
+
+def _balanced(text: bytes) -> bool:
+    return text.count(b"{") == text.count(b"}")

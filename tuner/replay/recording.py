@@ -1,0 +1,106 @@
+"""Searches that somebody recorded: what every configuration of a space took, on a device that need not be there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from ..codec import Scalar
+from ..errors import TunerError
+from ..space import Configuration, Parameter, Space, config_key
+from ..strategies import Outcome
+
+Convention: TypeAlias = Literal["charged", "constrained"]
+
+
+class RecordingError(TunerError):
+    """A recorded search cannot be read, or does not have what a replay needs."""
+
+
+@dataclass(frozen=True)
+class RecordedTrial:
+    """One recorded configuration. ``time_ns`` is the mean of ``samples_ns``, None if it failed with ``error``."""
+
+    config: Mapping[str, Scalar]
+    time_ns: float | None
+    samples_ns: tuple[float, ...] = ()
+    error: str | None = None
+
+
+class RecordedSpace(Space, frozen=True):
+    """A space whose constraints are not known as expressions: a configuration is valid if it was recorded."""
+
+    recorded: tuple[Mapping[str, Scalar], ...] = ()
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(map(config_key, self.recorded))
+
+    def count(self, limit: int | None = None) -> int | None:
+        """Number of recorded configurations; None when above ``limit``."""
+        return None if limit is not None and len(self.recorded) > limit else len(self.recorded)
+
+    def configurations(self) -> Iterator[dict[str, Scalar]]:
+        """The recorded configurations, in the order of the file."""
+        return (dict(config) for config in self.recorded)
+
+    def violations(self, config: Configuration) -> list[str]:
+        """One reason when ``config`` was not recorded, else none."""
+        return [] if config_key(config) in self._keys else ["not in the recording"]
+
+    def sample(self, rng: random.Random) -> dict[str, Scalar]:
+        """A recorded configuration, uniformly."""
+        return dict(rng.choice(self.recorded))
+
+    def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
+        """``preferred`` if it was recorded, else the first of the file."""
+        return dict(preferred if self.contains(preferred) else self.recorded[0])
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded search, exhaustive or not: what is not in it counts as invalid. ``name`` identifies it."""
+
+    name: str
+    device_name: str
+    kernel_name: str
+    parameters: tuple[Parameter, ...]
+    trials: tuple[RecordedTrial, ...]
+
+    @cached_property
+    def best_ns(self) -> float:
+        """The best mean time of all configurations, in ns."""
+        return min(trial.time_ns for trial in self.trials if trial.time_ns is not None)
+
+    @cached_property
+    def _by_key(self) -> dict[str, RecordedTrial]:
+        return {config_key(trial.config): trial for trial in self.trials}
+
+    def space(self, convention: Convention) -> Space:
+        """What a strategy may propose: the whole product ("charged": an invalid point costs an evaluation) or only
+        what was recorded ("constrained"). Scores of the two conventions must never be mixed."""
+        if convention == "charged":
+            return Space(self.parameters)
+        return RecordedSpace(self.parameters, recorded=tuple(t.config for t in self.trials))
+
+    def time_ns(self, config: Configuration) -> float | None:
+        """The mean time of ``config``; None if it is not recorded or failed."""
+        trial = self._by_key.get(config_key(config))
+        return None if trial is None else trial.time_ns
+
+    def sample_ns(self, config: Configuration, rng: random.Random) -> float | None:
+        """One of the recorded timings of ``config`` at random; its mean where only that is recorded."""
+        trial = self._by_key.get(config_key(config))
+        if trial is None or trial.time_ns is None:
+            return None
+        return rng.choice(trial.samples_ns) if trial.samples_ns else trial.time_ns
+
+    def outcome(self, config: Configuration) -> Outcome:
+        """What measuring ``config`` gave."""
+        trial = self._by_key.get(config_key(config))
+        if trial is None:
+            return Outcome(None, "invalid")
+        return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")

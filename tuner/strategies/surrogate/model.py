@@ -1,0 +1,198 @@
+"""The model of a search: from what was measured to the candidate with the greatest expected improvement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .acquisition import expected_improvement, probability_of_improvement
+from .candidates import KEPT, candidates
+from .domain import Domain
+from .encoding import Levels, Matrix, Vector, keys, stacked
+from .gaussian_process import MaternPrior
+from .history import Evaluation, History, logs
+from .prior import Predictions, scale
+from .process import Process
+from .targets import standardised
+from .validity import Validity
+
+#: Evaluations in the model; beyond it, the fastest half and the latest others. A proposal takes some 30 ms then.
+MODELLED = 400
+#: Kernels are fitted again when the evaluations have grown by this part.
+GROWTH = 0.1
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A row, and what the model says of it: ``improvement`` of the logarithm of the time that is expected of it, the
+    ``probability`` that it is faster than the best, and its ``variance``, 1 where nothing is known."""
+
+    row: Levels
+    improvement: float
+    probability: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Candidates, and the state of the search in which they were drawn: its fastest evaluation, whether there were
+    failures. ``predicted``: the prior's logarithms of their times."""
+
+    rows: Levels
+    keys: list[bytes]
+    predicted: Vector
+    best: bytes
+    doubtful: bool
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """Evaluations as the process sees them: logarithms of times are ``unit * values + level + shift``, the last being
+    ``scale`` times what the prior predicts."""
+
+    keys: list[bytes]
+    points: Matrix
+    values: Vector
+    unit: float
+    level: float
+    shift: Vector
+    scale: float
+
+
+class Model:
+    """Processes for times and for failures, and a pool of candidates.
+
+    Kernels are fitted anew when the evaluations have grown by a tenth; the pool is renewed then, when there is a new
+    best, and at the first failure. Between, a proposal costs a row of the Cholesky factors.
+    """
+
+    def __init__(self, domain: Domain, predictions: Predictions | None, rng: np.random.Generator) -> None:
+        self._domain, self._grid, self._rng = domain, domain.grid, rng
+        self._predictions = predictions
+        self._times = Process(MaternPrior())
+        self._validity = Validity()
+        self._pool: _Pool | None = None
+        self._fit_at = 0
+        self._slow: frozenset[bytes] = frozenset()
+        self._old: frozenset[bytes] = frozenset()
+
+    def choose(self, history: History) -> Prospect | None:
+        """The best candidate, given at least one evaluation that worked; None when no candidate is left."""
+        pool = self._current(history)
+        fresh = _fresh(pool, history)
+        if not fresh.any():
+            self._fit_at = 0
+            pool = self._current(history)
+            fresh = _fresh(pool, history)
+        if not fresh.any():
+            return None
+        observed = self._observed(history)
+        posterior = self._times.posterior
+        mean = observed.unit * posterior.mean(observed.values) + observed.level + observed.scale * pool.predicted
+        smoothed = observed.unit * posterior.smoothed(observed.values) + observed.level + observed.shift
+        best = float(smoothed.min())
+        self._times.follow(*self._with_open(observed, history))
+        variance = posterior.variance()
+        spread = variance * observed.unit**2
+        gain = expected_improvement(mean, spread, best)
+        weight = gain * self._validity.probability(_worked(self._labelled(history))) if pool.doubtful else gain
+        at = int(np.argmax(np.where(fresh, weight, -1.0)))
+        probability = probability_of_improvement(mean[at : at + 1], spread[at : at + 1], best)
+        return Prospect(pool.rows[at], float(gain[at]), float(probability[0]), float(variance[at]))
+
+    # -- what is known -----------------------------------------------------------------------------------------
+
+    def _observed(self, history: History) -> _Observed:
+        evaluations = [e for e in history.worked if e.key not in self._slow]
+        rows = self._rows(evaluations)
+        times = logs(evaluations)
+        if self._predictions is None:
+            targets, shift, factor = standardised(times), np.zeros(len(rows)), 0.0
+        else:
+            predicted = self._predictions.of(rows)
+            factor = scale(predicted, times)
+            shift = factor * predicted
+            targets = standardised(times - shift, compress=False)
+        points = self._grid.points(rows)
+        return _Observed(keys(rows), points, targets.values, targets.unit, targets.mean, shift, factor)
+
+    def _with_open(self, observed: _Observed, history: History) -> tuple[list[bytes], Matrix]:
+        """Observations and open proposals. As these count as having the mean that is expected of them, they change
+        no mean: they only take away variance."""
+        rows = stacked(history.open, len(self._grid.sizes))
+        return observed.keys + keys(rows), np.concatenate([observed.points, self._grid.points(rows)])
+
+    def _labelled(self, history: History) -> list[Evaluation]:
+        return [e for e in history.told if e.key not in self._old]
+
+    def _rows(self, evaluations: Sequence[Evaluation]) -> Levels:
+        return stacked((e.row for e in evaluations), len(self._grid.sizes))
+
+    # -- kernels and pool --------------------------------------------------------------------------------------
+
+    def _current(self, history: History) -> _Pool:
+        """The pool, renewed if need be, with both processes brought up to date."""
+        fastest = sorted(history.worked, key=lambda e: e.time or 0.0)
+        doubtful = history.failures > 0
+        told = len(history.told)
+        if told >= self._fit_at:
+            self._fit(history, fastest, doubtful)
+            self._fit_at = told + max(1, int(GROWTH * told))
+        elif self._pool is not None and (self._pool.best, self._pool.doubtful) == (fastest[0].key, doubtful):
+            self._follow(history, doubtful)
+            return self._pool
+        self._pool = self._renewed(history, fastest, doubtful)
+        return self._pool
+
+    def _fit(self, history: History, fastest: list[Evaluation], doubtful: bool) -> None:
+        latest = history.worked[MODELLED // 2 - MODELLED :]
+        kept = {e.key for e in fastest[: MODELLED // 2]} | {e.key for e in latest}
+        self._slow = frozenset(e.key for e in fastest if e.key not in kept)
+        self._old = frozenset(e.key for e in history.told[:-MODELLED])
+        observed = self._observed(history)
+        self._times.fit(observed.points, observed.values)
+        if doubtful:
+            labelled = self._labelled(history)
+            self._validity.fit(self._grid.points(self._rows(labelled)), _worked(labelled))
+
+    def _follow(self, history: History, doubtful: bool) -> None:
+        observed = self._observed(history)
+        self._times.follow(observed.keys, observed.points)
+        if doubtful:
+            labelled = self._rows(self._labelled(history))
+            self._validity.follow(keys(labelled), self._grid.points(labelled))
+
+    def _renewed(self, history: History, fastest: list[Evaluation], doubtful: bool) -> _Pool:
+        best = [e.row for e in fastest]
+        rows = candidates(self._domain, best, history, self._rng, doubtful=doubtful)
+        if doubtful:
+            rows = self._most_probable(rows, history)
+        observed = self._observed(history)
+        self._times.attach(observed.keys, observed.points, self._grid.points(rows))
+        predicted = np.zeros(len(rows)) if self._predictions is None else self._predictions.of(rows)
+        return _Pool(rows, keys(rows), predicted, fastest[0].key, doubtful)
+
+    def _most_probable(self, rows: Levels, history: History) -> Levels:
+        """Those most likely to work, to which the validity is attached."""
+        labelled = self._labelled(history)
+        told = self._rows(labelled)
+        worked = _worked(labelled)
+        if not self._validity.fitted:
+            self._validity.fit(self._grid.points(told), worked)
+        self._validity.attach(keys(told), self._grid.points(told), self._grid.points(rows))
+        if len(rows) > KEPT:
+            probable = np.argsort(-self._validity.probability(worked), kind="stable")[:KEPT]
+            self._validity.select(probable)
+            rows = rows[probable]
+        return rows
+
+
+def _fresh(pool: _Pool, history: History) -> NDArray[np.bool_]:
+    return np.array([key not in history for key in pool.keys], bool)
+
+
+def _worked(evaluations: Sequence[Evaluation]) -> list[bool]:
+    return [e.time is not None for e in evaluations]

@@ -1,0 +1,51 @@
+"""What is known of a space before anything is measured in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from ...space import Configuration
+from .encoding import Grid, Levels, Vector, keys
+
+#: Natural logarithms of predicted times, one a configuration. Only differences count: units and constant factors drop
+#: out, and how far the prediction is to be trusted is fitted to what is measured.
+LogTimes: TypeAlias = Callable[[Sequence[Configuration]], Sequence[float]]
+
+#: The factor of a prediction lies between these.
+LEAST_SCALE, GREATEST_SCALE = 0.2, 2.0
+
+
+@dataclass(frozen=True)
+class Prior:
+    """``log_times`` predicts; the configurations ``first`` are tried before all others, in their order."""
+
+    log_times: LogTimes
+    first: tuple[Configuration, ...] = ()
+
+
+class Predictions:
+    """The predictions of a prior for rows, each asked for once."""
+
+    def __init__(self, prior: Prior, grid: Grid) -> None:
+        self._log_times, self._grid = prior.log_times, grid
+        self._known: dict[bytes, float] = {}
+
+    def of(self, rows: Levels) -> Vector:
+        """Predicted logarithms of times, one a row."""
+        wanted = dict(zip(keys(rows), rows, strict=True))
+        missing = {key: row for key, row in wanted.items() if key not in self._known}
+        if missing:
+            predicted = self._log_times([self._grid.configuration(row) for row in missing.values()])
+            self._known |= dict(zip(missing, map(float, predicted), strict=True))
+        return np.array([self._known[key] for key in keys(rows)], float)
+
+
+def scale(predicted: Vector, logs: Vector) -> float:
+    """The factor of the predicted logarithms that fits the measured ones best, by least squares, within bounds."""
+    predicted, logs = predicted - predicted.mean(), logs - logs.mean()
+    fitted = float(predicted @ logs) / max(1e-9, float(predicted @ predicted))
+    return float(np.clip(fitted, LEAST_SCALE, GREATEST_SCALE))

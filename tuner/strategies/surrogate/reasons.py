@@ -1,0 +1,36 @@
+"""Why a configuration is proposed, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...codec import Scalar
+from .model import Prospect
+
+START = "spread-out start"
+CENTRE = "centre of the space"
+KNOWN_BEFORE = "among the best known before"
+UNMODELLED = "not tried yet"
+
+#: Differences from the best that are named one by one.
+NAMED = 3
+#: Variance, 1 where nothing is known, above which a region counts as unexplored.
+UNEXPLORED = 0.6
+
+
+def improvement(candidate: Prospect, difference: Sequence[tuple[str, Scalar, Scalar]]) -> str:
+    """Why the model chose ``candidate``: how probable it is that it is faster than the best so far, by how much it then
+    is on average, and what it changes. ``difference``: parameters, their values in the best and in the candidate."""
+    if candidate.probability > 0:
+        gain = -100 * math.expm1(-candidate.improvement / candidate.probability)
+    else:
+        gain = 0.0
+    digits = 0 if gain >= 10 else 1
+    hope = f"expected {gain:.{digits}f} % better (p={candidate.probability:.2g})"
+    if len(difference) <= NAMED:
+        changes = ", ".join(f"{name} {before}->{after}" for name, before, after in difference)
+        return f"{hope}: {changes} beside the best"
+    if candidate.variance > UNEXPLORED:
+        return f"{hope}: unexplored region"
+    return f"{hope}: {len(difference)} changes from the best"

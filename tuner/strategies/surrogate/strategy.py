@@ -1,0 +1,88 @@
+"""The strategy: a spread-out start, then what the model expects most of."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...codec import Scalar
+from ...space import Configuration, Space
+from ..base import Outcome
+from . import reasons
+from .design import EVALUATIONS, is_complete, next_row
+from .domain import domain_of
+from .encoding import Levels
+from .history import History
+from .model import Model
+from .prior import Predictions, Prior
+
+#: After configurations that were known to be good, so many others make a start.
+START_AFTER_KNOWN = 2
+
+
+class SurrogateStrategy:
+    """Bayesian optimisation over a finite space with a Gaussian process.
+
+    A spread-out start, then always the candidate with the greatest expected improvement under a process on the
+    logarithms of the times; once something failed, weighted by the probability that it works. Proposals whose outcome
+    is not known yet count as having the mean that is expected of them, so that parallel ones go to different places.
+    With a ``prior`` (the log of another device, a model of the hardware) the process explains what the prior, scaled to
+    what is measured, does not.
+
+    ``expected_gain`` is by how much, relative to the best time so far, the model expected the last proposal to be
+    faster; None where no model was asked.
+    """
+
+    def __init__(self, space: Space, seed: int, prior: Prior | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._domain = domain_of(space, seed)
+        self._grid = self._domain.grid
+        self._history = History()
+        self._model = Model(self._domain, None if prior is None else Predictions(prior, self._grid), self._rng)
+        self._known = [row for row in map(self._grid.levels, prior.first if prior else ()) if row is not None]
+        self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
+        self._reasons: dict[bytes, str] = {}
+        self._exhausted = False
+        self.expected_gain: float | None = None
+
+    def ask(self) -> dict[str, Scalar] | None:
+        """As :meth:`..base.Strategy.ask`."""
+        self.expected_gain = None
+        chosen = None if self._exhausted else self._choose()
+        if chosen is None:
+            self._exhausted = True
+            return None
+        row, reason = chosen
+        self._history.propose(row)
+        self._reasons[row.tobytes()] = reason
+        return self._grid.configuration(row)
+
+    def tell(self, config: Configuration, outcome: Outcome) -> None:
+        """As :meth:`..base.Strategy.tell`."""
+        row = self._grid.levels(config)
+        if row is not None:  # else it is of another space: nothing to learn here
+            self._history.tell(row, outcome.value)
+
+    def reason(self, config: Configuration) -> str | None:
+        """As :meth:`..base.Strategy.reason`."""
+        row = self._grid.levels(config)
+        return None if row is None else self._reasons.get(row.tobytes())
+
+    def _choose(self) -> tuple[Levels, str] | None:
+        """The next row and why; None when nothing is left."""
+        while self._known:
+            row = self._known.pop(0)
+            if row.tobytes() not in self._history and self._domain.valid(row[None])[0]:
+                return row, reasons.KNOWN_BEFORE
+        if not is_complete(self._history, self._start):
+            reason = reasons.START if len(self._history) else reasons.CENTRE
+            found = next_row(self._domain, self._history, self._rng)
+            if found is not None:
+                return found, reason
+        elif self._history.worked:
+            candidate = self._model.choose(self._history)
+            if candidate is not None:
+                self.expected_gain = candidate.improvement
+                difference = self._grid.difference(self._history.best.row, candidate.row)
+                return candidate.row, reasons.improvement(candidate, difference)
+        left = self._domain.unseen(self._history, self._rng)
+        return None if left is None else (left, reasons.UNMODELLED)

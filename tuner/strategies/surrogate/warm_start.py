@@ -1,0 +1,66 @@
+"""A prior from the log of an earlier search: the same kernel on another device, or for another shape.
+
+What is fast on one device is often fast on the next, so the logarithms of the earlier times are the mean of the process
+here. How much of them holds is fitted to what is measured: see :func:`.prior.scale`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...space import Configuration, Space
+from ..base import Outcome
+from .encoding import Grid, Levels, stacked
+from .gaussian_process import MaternPrior, fit
+from .history import Evaluation, logs
+from .posterior import PoolPosterior
+from .prior import Prior
+from .process import FIRST_STEPS
+from .targets import standardised
+
+#: The fastest configurations of the log, which are tried first.
+TRIED_FIRST = 4
+#: Evaluations of the log that are used: the fastest ones.
+USED = 400
+#: Fewer evaluations than this say too little.
+LEAST = 5
+
+
+def prior_from_log(space: Space, log: Sequence[tuple[Configuration, Outcome]]) -> Prior | None:
+    """What a search of a space with the same parameters found, as a prior for ``space``.
+
+    Configurations with other parameters or with values that are no choice here are left out; None if fewer than five of
+    those that worked remain.
+    """
+    grid = Grid(space.parameters)
+    found: dict[bytes, Evaluation] = {}
+    for config, outcome in log:
+        row = grid.levels(config)
+        if row is not None and outcome.value is not None:
+            found[row.tobytes()] = Evaluation(row, outcome.value)
+    evaluations = sorted(found.values(), key=lambda evaluation: evaluation.time or 0.0)[:USED]
+    if len(evaluations) < LEAST:
+        return None
+    rows = stacked((e.row for e in evaluations), len(grid.sizes))
+    targets = standardised(logs(evaluations))
+    matern = fit(grid.points(rows), targets.values, None, MaternPrior(), FIRST_STEPS)
+    known = PoolPosterior(matern, grid.points(rows), np.zeros((0, grid.dimensions)))
+    weights = known.weights(targets.values)
+
+    def log_times(configs: Sequence[Configuration]) -> list[float]:
+        wanted = [_row(grid, config) for config in configs]
+        covariance = matern.between(grid.points(stacked(wanted, len(grid.sizes))), grid.points(rows))
+        predicted: list[float] = (targets.unit * (covariance @ weights)).tolist()
+        return predicted
+
+    best = tuple(grid.configuration(row) for row in rows if space.contains(grid.configuration(row)))
+    return Prior(log_times, best[:TRIED_FIRST])
+
+
+def _row(grid: Grid, config: Configuration) -> Levels:
+    row = grid.levels(config)
+    if row is None:
+        raise KeyError(f"{dict(config)} is not of the space that the prior was made for")
+    return row
