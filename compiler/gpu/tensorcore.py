@@ -39,8 +39,8 @@ class WarpGroupCore:
 
 
 _EIGHT_BIT_FLOATS = (F8E4M3, F8E5M2)
-#: Rows of one wgmma instruction, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
-WGMMA_ROWS, WGMMA_DEPTH_BYTES = 64, 32
+#: Rows of one wgmma instruction, fewest columns, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
+WGMMA_ROWS, WGMMA_LEAST_N, WGMMA_DEPTH_BYTES = 64, 8, 32
 
 
 def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
@@ -82,9 +82,10 @@ def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroup
     counts = wgmma_warps((m, n), warps)
     columns = min(WGMMA_MAX_N, n // counts[1])
     registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // (32 * warps))
-    while columns // 2 + _MORE_REGISTERS > registers:  # 64 rows of 128 threads: columns / 2 a thread
+    # 64 rows of 128 threads: columns / 2 a thread
+    while columns >= WGMMA_LEAST_N and columns // 2 + _MORE_REGISTERS > registers:
         columns //= 2
-    if not fits or columns < 8 or depth * elem.bytes < WGMMA_DEPTH_BYTES:
+    if not fits or columns < WGMMA_LEAST_N or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
     accumulator = wgmma_accumulator((m, n), counts, columns)
     return WarpGroupCore(columns, accumulator, dot_operand((m, depth), 0, counts, elem.bits))

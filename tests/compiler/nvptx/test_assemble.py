@@ -73,6 +73,29 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
     assert "cp.async.bulk.tensor.2d.global.shared::cta" in ptx_of("matmul_bf16")
 
 
+PRODUCT = """
+def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, 64)
+    a, b = tl.load(a_ptr + m[:, None] * 64 + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b))
+"""
+
+
+def product_ptx(from_text, shape: tuple[int, int], warps: int = 4, maxnreg: int | None = None) -> tuple[str, set[str]]:
+    """PTX of a product of depth 64, and how many columns its instructions for warp groups have."""
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    sample = from_text(PRODUCT, types, dict(zip("MN", shape, strict=True)), warps, maxnreg=maxnreg)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    return ptx, set(re.findall(r"wgmma\.mma_async\S+\.m64n(\d+)k16", ptx))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("maxnreg", [16, 24, 29, 30, 32])
+def test_warps_multiply_each_for_itself_where_registers_do_not_do_for_groups(from_text, maxnreg: int) -> None:
+    ptx, columns = product_ptx(from_text, (64, 64), maxnreg=maxnreg)
+    assert not columns and "mma.sync.aligned.m16n8k16" in ptx
+
+
 def test_producers_copy_by_an_elected_thread(ptx_of) -> None:
     """All of the warp elects, before it is the producer: another thread each time would wait for copies not its own."""
     ptx = ptx_of("matmul_f16")
