@@ -44,8 +44,8 @@ class Descriptors:
 
     @property
     def guards(self) -> tuple[Guard, ...]:
-        """Sizes and strides of a descriptor are positive, offsets that nothing checks are not negative, and rows that
-        are written end with a whole chunk."""
+        """Sizes and strides of a descriptor are positive, offsets that nothing checks are not negative, rows that are
+        written end with a whole chunk, and boxes are filled along the axes for which that was asked."""
         return tuple(dict.fromkeys([*self._promises, *(guard for made in self.maps for guard in _positive(made))]))
 
     def add(

@@ -83,14 +83,14 @@ def allocate(function: Function, target: Target) -> Allocation:
     used, lifetimes, taken = uses(function), Lifetimes(function), TakenBytes()
     places = _lasting(function, lifetimes, taken)
     sizes = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
+    places |= _pipes(function, lifetimes, taken, _end_on_rings(sizes, lifetimes, taken))
     scratch = _Scratch(sizes, lifetimes, taken)
-    places |= _pipes(function, lifetimes, taken, scratch.end_on_rings())
     places |= scratch.places(target)
     return Allocation(places, max([scratch.floor, *(found.end for found in places.values())]))
 
 
 class _Scratch:
-    """The scratch of operations, each of which needs it only while it runs.
+    """The scratch of operations, each of which needs it only while it runs. ``taken``: by all that lasts.
 
     Scratch that follows other scratch in the same place needs a barrier before it, so it goes round in a part of memory
     that is larger than it has to be, as far as that costs no other program its place on the processor.
@@ -100,17 +100,8 @@ class _Scratch:
         self._sizes = sizes
         self._lifetimes = lifetimes
         self._taken = taken
-
-    @property
-    def floor(self) -> int:
-        """Behind all that lasts."""
-        return -(-self._taken.end // ALIGNMENT) * ALIGNMENT
-
-    def end_on_rings(self) -> int:
-        """Behind all that lasts and the scratch that begins among it: large scratch may lie on rings and reach beyond
-        them, where things that are needed all the time would be in its way."""
-        end = self._taken.end
-        return max([end, *(place.end for op in self._sizes if (place := self._from(op)).start < end)])
+        #: Behind all that lasts.
+        self.floor = -(-taken.end // ALIGNMENT) * ALIGNMENT
 
     def places(self, target: Target) -> dict[Op, ByteRange]:
         """A place for each; raises OutOfResources."""
@@ -150,6 +141,13 @@ def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dic
     for op in results:
         taken.take(places[op], spans[op])
     return places
+
+
+def _end_on_rings(sizes: dict[Op, int], lifetimes: Lifetimes, taken: TakenBytes) -> int:
+    """Behind what ``taken`` holds and the scratch that begins among it: large scratch may lie on rings and reach beyond
+    them, where things that are needed all the time would be in its way."""
+    places = [taken.lowest(size, lifetimes.during(op), ALIGNMENT) for op, size in sizes.items()]
+    return max([taken.end, *(place.end for place in places if place.start < taken.end)])
 
 
 def _pipes(function: Function, lifetimes: Lifetimes, taken: TakenBytes, first: int) -> dict[Op, ByteRange]:

@@ -12,8 +12,10 @@ from ..target import Target
 from ..tile.matmul import Dot
 from .legality import REGISTER_FILE
 
-#: Registers of a thread that wgmma needs beside its accumulators, or ptxas 13 refuses it (C7602).
-_MORE_REGISTERS = 30
+#: Registers of a thread that wgmma needs beside the accumulators of one instruction, or ptxas 13 refuses it (C7602);
+#: and where an accumulator takes several instructions, each with its own part of it (C7600: the most that was needed of
+#: 64x64 to 512x128 and 8 to 128 columns).
+_MORE_REGISTERS, _MORE_IN_TURN = 30, 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class WarpGroupCore:
 
 
 _EIGHT_BIT_FLOATS = (F8E4M3, F8E5M2)
-#: Rows of one wgmma instruction, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
-WGMMA_ROWS, WGMMA_DEPTH_BYTES = 64, 32
+#: Rows of one wgmma instruction, fewest columns, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
+WGMMA_ROWS, WGMMA_LEAST_N, WGMMA_DEPTH_BYTES = 64, 8, 32
 
 
 def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
@@ -80,14 +82,24 @@ def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroup
         return None
     fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
     counts = wgmma_warps((m, n), warps)
-    columns = min(WGMMA_MAX_N, n // counts[1])
-    registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // (32 * warps))
-    while columns // 2 + _MORE_REGISTERS > registers:  # 64 rows of 128 threads: columns / 2 a thread
-        columns //= 2
-    if not fits or columns < 8 or depth * elem.bytes < WGMMA_DEPTH_BYTES:
+    columns = _columns(n // counts[1], m * n // (32 * warps), schedule)
+    if not fits or columns < WGMMA_LEAST_N or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
     accumulator = wgmma_accumulator((m, n), counts, columns)
     return WarpGroupCore(columns, accumulator, dot_operand((m, depth), 0, counts, elem.bits))
+
+
+def _columns(most: int, held: int, schedule: Schedule) -> int:
+    """Columns of an instruction, ``most`` at most, for which there are registers; below the fewest that it can have
+    where there are none. ``held``: what a thread has of the accumulator."""
+    registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // (32 * schedule.num_warps))
+    columns = min(WGMMA_MAX_N, most)
+    while columns >= WGMMA_LEAST_N:
+        own = columns // 2  # 64 rows of 128 threads
+        if own + (_MORE_REGISTERS if own == held else _MORE_IN_TURN) <= registers:
+            break
+        columns //= 2
+    return columns
 
 
 def _spread(m: int, n: int, warps: int) -> tuple[int, int]:

@@ -80,6 +80,60 @@ def test_descriptors_are_fetched_first(ptx_of) -> None:
     assert "prefetch" not in ptx_of("matmul_f16", "cuda:80")
 
 
+PRODUCT = """
+def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, 64)
+    a, b = tl.load(a_ptr + m[:, None] * 64 + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b))
+"""
+
+
+def product_ptx(from_text, shape: tuple[int, int], warps: int = 4, maxnreg: int | None = None) -> tuple[str, set[str]]:
+    """PTX of a product of depth 64, and how many columns its instructions for warp groups have."""
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    sample = from_text(PRODUCT, types, dict(zip("MN", shape, strict=True)), warps, maxnreg=maxnreg)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    return ptx, set(re.findall(r"wgmma\.mma_async\S+\.m64n(\d+)k16", ptx))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("maxnreg", [16, 24, 29, 30, 32])
+def test_warps_multiply_each_for_itself_where_registers_do_not_do_for_groups(from_text, maxnreg: int) -> None:
+    ptx, columns = product_ptx(from_text, (64, 64), maxnreg=maxnreg)
+    assert not columns and "mma.sync.aligned.m16n8k16" in ptx
+
+
+@pytest.mark.parametrize(
+    ("shape", "warps", "maxnreg", "columns"),
+    [
+        ((64, 64), 4, None, 64),
+        ((64, 64), 4, 62, 64),  # one instruction
+        ((64, 64), 4, 61, 32),  # two in turn
+        ((64, 64), 4, 54, 32),
+        ((64, 64), 4, 53, 16),
+        ((64, 64), 4, 42, 8),
+        ((64, 64), 4, 41, 0),
+        ((64, 64), 4, 32, 0),
+        ((64, 64), 4, 28, 0),
+        ((128, 128), 4, 102, 128),
+        ((128, 128), 4, 101, 64),
+        ((128, 128), 4, 70, 64),
+        ((128, 128), 4, 64, 32),
+        ((512, 64), 32, None, 64),
+        ((512, 128), 32, None, 32),
+    ],
+)
+def test_products_of_warp_groups_are_as_wide_as_registers_allow(
+    from_text, shape: tuple[int, int], warps: int, maxnreg: int | None, columns: int
+) -> None:
+    """64 rows of a group hold half a register a thread for each column. ptxas refuses instructions that leave too few
+    for the rest, and the more so several that take turns."""
+    ptx, found = product_ptx(from_text, shape, warps, maxnreg)
+    assert found == ({str(columns)} if columns else set())
+    target = Target.parse("cuda:90a")
+    assert assemble(ptx, target, Schedule(num_warps=warps, maxnreg=maxnreg)).image[:4] == b"\x7fELF"
+
+
 def test_producers_copy_by_an_elected_thread(ptx_of) -> None:
     """All of the warp elects, before it is the producer: another thread each time would wait for copies not its own."""
     ptx = ptx_of("matmul_f16")
