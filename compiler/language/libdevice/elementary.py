@@ -1,22 +1,20 @@
-"""The functions of CUDA's libdevice that kernels use, written in the language: no bitcode library is needed."""
+"""Exponentials, logarithms, circular and hyperbolic functions, rounding to integers."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
-from ..ir.types import I64
-from .arithmetic import mod as fmod
-from .arithmetic import mul as mul_rn
-from .arithmetic import to_tensor, where
-from .inline import library
-from .maths import (
+from ...ir.types import I64
+from ..arithmetic import mod as fmod
+from ..arithmetic import to_tensor, where
+from ..inline import library
+from ..maths import (
     abs,
     atan,
     atan2,
     ceil,
     copysign,
     cos,
-    div_rn,
     erf,
     exp2,
     exp10,
@@ -34,12 +32,11 @@ from .maths import (
     rsqrt,
     sin,
     sqrt,
-    sqrt_rn,
     tanh,
     trunc,
 )
-from .maths import exp as fast_expf
-from .maths import exp_rn as exp
+from ..maths import exp as fast_expf
+from ..maths import exp_rn as exp
 
 
 @library
@@ -134,7 +131,6 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
-    "div_rn",
     "erf",
     "exp",
     "exp10",
@@ -166,7 +162,6 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
-    "mul_rn",
     "pow",
     "rint",
     "round",
@@ -174,7 +169,6 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
-    "sqrt_rn",
     "tanh",
     "trunc",
 ]
