@@ -1,5 +1,5 @@
 """Where the polynomials of compiler/llvm/coefficients.py come from: ``python development/minimax.py`` prints that
-module.
+module, and ``python development/minimax.py libdevice`` compiler/language/libdevice/coefficients.py.
 
 For f32 each is a minimax fit in the relative error of the function that it is used in, found by Lawson's iteration
 (least squares on a dense Chebyshev grid, reweighted by the error until it is level), in f64. The coefficients are then
@@ -10,6 +10,7 @@ summed in extended precision where the function's own series is known.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -202,6 +203,16 @@ SERIES: dict[str, Series] = {
 }
 
 
+def _asin_term(k: int) -> np.longdouble:
+    """Of (asin(r) - r) / r**3 in z = r**2."""
+    n = k + 1
+    return _factorial(2 * n) / (np.longdouble(4) ** n * _factorial(n) ** 2 * (2 * n + 1))
+
+
+#: Of compiler/language/libdevice.
+LIBDEVICE: dict[str, Series] = {"ASIN_TAIL": Series(0.0, 0.25, 14, _asin_term)}
+
+
 def expand(problem: Series) -> tuple[float, ...]:
     """The coefficients of ``problem``, lowest power first."""
     count = 96
@@ -233,17 +244,31 @@ def _monomials(chebyshev: list[np.longdouble], middle: np.longdouble, half: np.l
     return list(total)
 
 
-def main() -> None:
-    """Print the module of coefficients."""
-    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""\n')
-    print("from __future__ import annotations\n")
-    made = {name: fit(problem) for name, problem in FITS.items()}
-    made |= {name: expand(problem) for name, problem in SERIES.items()}
+def _print_coefficients(made: dict[str, tuple[float, ...]]) -> None:
     for name, values in made.items():
         print(f"{name} = (")
         for value in values:
             print(f"    {value!r},")
         print(")")
+
+
+def print_libdevice() -> None:
+    """Print the coefficients of libdevice."""
+    print('"""Polynomials of libdevice, lowest power first. Made by development/minimax.py; do not edit."""\n')
+    print("from __future__ import annotations\n")
+    _print_coefficients({name: expand(problem) for name, problem in LIBDEVICE.items()})
+
+
+def main() -> None:
+    """Print the module of coefficients."""
+    if sys.argv[1:] == ["libdevice"]:
+        print_libdevice()
+        return
+    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""\n')
+    print("from __future__ import annotations\n")
+    made = {name: fit(problem) for name, problem in FITS.items()}
+    made |= {name: expand(problem) for name, problem in SERIES.items()}
+    _print_coefficients(made)
     digits = two_over_pi()
     print("# 2/pi in 64-bit digits, most significant first.")
     print("TWO_OVER_PI = (")

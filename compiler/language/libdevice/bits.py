@@ -53,6 +53,13 @@ def sum_rn(x: tensor, y: Operand) -> tensor:
     return fma(x, 1.0, y)
 
 
+def two_sum(x: tensor, y: tensor) -> tuple[tensor, tensor]:
+    """The rounded sum and its error (Knuth)."""
+    total = sum_rn(x, y)
+    part = sum_rn(total, -x)
+    return total, sum_rn(sum_rn(x, -sum_rn(total, -part)), sum_rn(y, -part))
+
+
 def next_up(x: tensor) -> tensor:
     """The least number above ``x``, which is neither NaN nor +inf."""
     i = bits_of(x)

@@ -17,7 +17,7 @@ from ..maths import div_rn as quotient
 from ..maths import fma, isinf, maximum, minimum
 from ..maths import sqrt_rn as root
 from ..tensor import Operand, tensor
-from .bits import bits_of, given, is_finite, next_down, next_up, power_of_two, real, split, sum_rn
+from .bits import bits_of, given, is_finite, next_down, next_up, power_of_two, real, split, sum_rn, two_sum
 
 
 def directed(near: tensor, error: tensor, rounding: str) -> tensor:
@@ -32,13 +32,6 @@ def directed(near: tensor, error: tensor, rounding: str) -> tensor:
     return near if rounding == "rd" else where(up, next_up(near), near)
 
 
-def _two_sum(x: tensor, y: tensor) -> tuple[tensor, tensor]:
-    """The rounded sum and its error (Knuth)."""
-    total = sum_rn(x, y)
-    part = sum_rn(total, -x)
-    return total, sum_rn(sum_rn(x, -sum_rn(total, -part)), sum_rn(y, -part))
-
-
 def _scaled(m: tensor, e: tensor, top: tensor) -> tensor:
     """m * 2**(e - top), or with its sign far below everything that matters."""
     return m * power_of_two(minimum(maximum(e - top, -400), 400))
@@ -51,13 +44,13 @@ def _error(x: tensor, y: tensor, z: tensor, near: tensor) -> tensor:
     x, y, z, near = _scaled(mx, ex + ey, top), my, _scaled(mz, ez, top), _scaled(mr, er, top)
     rounded = fma(x, y, z)
     product = fma(x, y, -0.0)
-    a, a_rest = _two_sum(z, fma(x, y, -product))
-    b, b_rest = _two_sum(product, a)
+    a, a_rest = two_sum(z, fma(x, y, -product))
+    b, b_rest = two_sum(product, a)
     rest = sum_rn(sum_rn(sum_rn(b, -rounded), b_rest), a_rest)
     return where(rounded != near, sum_rn(rounded, -near), rest)
 
 
-def _operands(*operands: Operand, function: str) -> list[tensor]:
+def operands(*operands: Operand, function: str) -> list[tensor]:
     """All in the common float type, f32 or f64, and shape."""
     tensors = [real(x, function) for x in operands if isinstance(x, tensor)]
     type = F64 if any(x.dtype == F64 for x in tensors) else F32
@@ -132,7 +125,7 @@ def _named(function: _Function, name: str, rounding: str, what: str) -> _Functio
 
 def _add(rounding: str) -> _Function:
     def add(x: Operand, y: Operand) -> tensor:
-        a, b = _operands(x, y, function=name)
+        a, b = operands(x, y, function=name)
         return _sum_of_product(a, _filled(a, 1.0), b, rounding)
 
     name = f"add_{rounding}"
@@ -141,7 +134,7 @@ def _add(rounding: str) -> _Function:
 
 def _sub(rounding: str) -> _Function:
     def sub(x: Operand, y: Operand) -> tensor:
-        a, b = _operands(x, y, function=name)
+        a, b = operands(x, y, function=name)
         return _sum_of_product(a, _filled(a, 1.0), -b, rounding)
 
     name = f"sub_{rounding}"
@@ -150,7 +143,7 @@ def _sub(rounding: str) -> _Function:
 
 def _mul(rounding: str) -> _Function:
     def mul(x: Operand, y: Operand) -> tensor:
-        return _product(*_operands(x, y, function=name), rounding)
+        return _product(*operands(x, y, function=name), rounding)
 
     name = f"mul_{rounding}"
     return _named(mul, name, rounding, "x * y, never fused with a sum,")
@@ -158,7 +151,7 @@ def _mul(rounding: str) -> _Function:
 
 def _div(rounding: str) -> _Function:
     def div(x: Operand, y: Operand) -> tensor:
-        return _quotient(*_operands(x, y, function=name), rounding)
+        return _quotient(*operands(x, y, function=name), rounding)
 
     name = f"div_{rounding}"
     return _named(div, name, rounding, "x / y")
@@ -166,7 +159,7 @@ def _div(rounding: str) -> _Function:
 
 def _rcp(rounding: str) -> _Function:
     def rcp(x: Operand) -> tensor:
-        (a,) = _operands(x, function=name)
+        (a,) = operands(x, function=name)
         return _quotient(_filled(a, 1.0), a, rounding)
 
     name = f"rcp_{rounding}"
@@ -175,7 +168,7 @@ def _rcp(rounding: str) -> _Function:
 
 def _sqrt(rounding: str) -> _Function:
     def sqrt(x: Operand) -> tensor:
-        return _root(*_operands(x, function=name), rounding)
+        return _root(*operands(x, function=name), rounding)
 
     name = f"sqrt_{rounding}"
     return _named(sqrt, name, rounding, "The square root of x")
@@ -183,7 +176,7 @@ def _sqrt(rounding: str) -> _Function:
 
 def _fma(rounding: str) -> _Function:
     def multiply_add(x: Operand, y: Operand, z: Operand) -> tensor:
-        return _sum_of_product(*_operands(x, y, z, function=name), rounding)
+        return _sum_of_product(*operands(x, y, z, function=name), rounding)
 
     name = f"fma_{rounding}"
     return _named(multiply_add, name, rounding, "x * y + z")
