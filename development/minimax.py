@@ -153,13 +153,16 @@ Extended = NDArray[np.longdouble]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A function for f64: its power series terms(k), or values where it has none; kept up to ``degree``."""
+    """A function for f64: its power series terms(k), or values where it has none, ``extended`` ones if they can be had;
+    kept up to ``degree``.
+    """
 
     low: float
     high: float
     degree: int
     term: Callable[[int], np.longdouble] | None = None
     values: Callable[[Array], Array] | None = None
+    extended: Callable[[Extended], Extended] | None = None
 
 
 def _factorial(n: int) -> np.longdouble:
@@ -209,8 +212,31 @@ def _asin_term(k: int) -> np.longdouble:
     return _factorial(2 * n) / (np.longdouble(4) ** n * _factorial(n) ** 2 * (2 * n + 1))
 
 
+def _erfcx(x: Extended) -> Extended:
+    """exp(x**2) erfc(x) of x >= 0: Kummer's series below 2, the continued fraction of Laplace above."""
+    low, high = np.minimum(x, 2), np.maximum(x, 2)
+    term, total = low, low.copy()
+    for n in range(1, 200):
+        term = term * (2 * low * low / (2 * n + 1))
+        total = total + term
+    near = np.exp(low * low) - _TWO_OVER_ROOT_PI * total
+    below = high
+    for n in range(400, 0, -1):
+        below = high + np.longdouble(n) / 2 / below
+    return np.where(x < 2, near, _TWO_OVER_ROOT_PI / 2 / below)
+
+
+def _scaled_erfcx(t: Extended) -> Extended:
+    """(1/2 + x) erfcx(x) with x = 4 (1 + t) / (1 - t) (Shepherd and Laframboise, Mathematics of Computation 36)."""
+    x = 4 * (1 + t) / (1 - t)
+    return (x + np.longdouble(0.5)) * _erfcx(x)
+
+
 #: Of compiler/language/libdevice.
-LIBDEVICE: dict[str, Series] = {"ASIN_TAIL": Series(0.0, 0.25, 14, _asin_term)}
+LIBDEVICE: dict[str, Series] = {
+    "ASIN_TAIL": Series(0.0, 0.25, 14, _asin_term),
+    "SCALED_ERFCX": Series(-1.0, 1.0, 25, extended=_scaled_erfcx),
+}
 
 
 def expand(problem: Series) -> tuple[float, ...]:
@@ -222,6 +248,8 @@ def expand(problem: Series) -> tuple[float, ...]:
     x = middle + half * nodes
     if problem.term is not None:
         values = sum((problem.term(k) * x**k for k in range(40)), np.zeros_like(x))
+    elif problem.extended is not None:
+        values = problem.extended(x)
     elif problem.values is not None:
         values = problem.values(x.astype(np.float64)).astype(np.longdouble)
     chebyshev = [2 * np.sum(values * np.cos(k * angles)) / count for k in range(problem.degree + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import TypeMismatch
 from ...ir.types import F32, F64, I16, I32, I64, U32, U64, Scalar
 from ...tile import elementwise as ew
-from ..arithmetic import as_tensor, cast_to, where
+from ..arithmetic import as_tensor, cast_to, constant, where
 from ..maths import fma
 from ..tensor import Operand, emit, tensor
 
@@ -88,3 +88,11 @@ def split(x: tensor) -> tuple[tensor, tensor]:
 def power_of_two(e: tensor) -> tensor:
     """2**e as f64 of an int64 ``e`` in [-1022, 1023]."""
     return reinterpret((e + 1023) << 52, F64)
+
+
+def polynomial(x: tensor, coefficients: tuple[float, ...]) -> tensor:
+    """sum(c[i] * x**i) of f64 ``x``."""
+    total = constant(coefficients[-1], F64, x.shape)
+    for c in reversed(coefficients[:-1]):
+        total = fma(total, x, c)
+    return total

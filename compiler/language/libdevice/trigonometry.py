@@ -12,7 +12,7 @@ from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
 from ..maths import abs, copysign, cos, div_rn, floor, fma, isinf, log, rint, sin, sqrt_rn
 from ..tensor import Operand, tensor
-from .bits import real, two_sum
+from .bits import polynomial, real, two_sum
 from .coefficients import ASIN_TAIL
 
 _PI, _PI_REST = 3.141592653589793, 1.2246467991473532e-16
@@ -75,14 +75,7 @@ def tan(x: Operand) -> tensor:
 def _arc(x: tensor) -> tuple[tensor, tensor]:
     """(asin(x) - x) / x and x**2 of |x| <= 1/2."""
     z = x * x
-    return z * _polynomial(z, ASIN_TAIL), z
-
-
-def _polynomial(x: tensor, coefficients: tuple[float, ...]) -> tensor:
-    total = constant(coefficients[-1], F64, x.shape)
-    for c in reversed(coefficients[:-1]):
-        total = fma(total, x, c)
-    return total
+    return z * polynomial(z, ASIN_TAIL), z
 
 
 def _half_angle(a: tensor) -> tuple[tensor, tensor]:
@@ -90,7 +83,7 @@ def _half_angle(a: tensor) -> tuple[tensor, tensor]:
     w = 0.5 * (1.0 - a)
     s = sqrt_rn(w)
     rest = where(s == 0, 0.0, div_rn(fma(-s, s, w), 2.0 * s))
-    return s, fma(s, w * _polynomial(w, ASIN_TAIL), rest)
+    return s, fma(s, w * polynomial(w, ASIN_TAIL), rest)
 
 
 def _difference(high: float, low: float, x: tensor, rest: tensor) -> tensor:

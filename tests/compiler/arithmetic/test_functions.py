@@ -27,6 +27,32 @@ def erf(x):
     return np.copysign(np.where(np.isnan(x), x, np.minimum(2 / np.sqrt(_PI) * np.exp(-a * a) * total, 1)), x)
 
 
+def erfcx(x):
+    """exp(x**2) erfc(x): by the series of erf below 2, above by the continued fraction of Laplace (DLMF 7.9.2)."""
+    a = np.abs(x)
+    low, high = np.minimum(a, 2), np.maximum(a, 2)
+    below = high
+    for n in range(400, 0, -1):
+        below = high + Wide(n) / 2 / below
+    right = np.where(a < 2, np.exp(low * low) * (1 - erf(low)), 1 / np.sqrt(_PI) / below)
+    return np.where(x < 0, 2 / exp_of_square(a) - right, right)
+
+
+def exp_of_square(a):
+    """exp(-a**2), with a square that is exact in two parts."""
+    high = a.astype(np.float32).astype(Wide)
+    return np.exp(-high * high) * np.exp(-(a - high) * (a + high))
+
+
+def erfc(x):
+    right = exp_of_square(np.abs(x)) * erfcx(np.abs(x))
+    return np.where(x < 0, 2 - right, right)
+
+
+def normcdf(x):
+    return erfc(-x / np.sqrt(Wide(2))) / 2
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -142,6 +168,10 @@ UNARY = {
     "atanh": ("libdevice.atanh(x)", np.arctanh, within(0.99999), within(0.99999), (1.0, 2.0, 1.0)),
     "cbrt": ("libdevice.cbrt(x)", np.cbrt, spread(-44, 38), spread(-320, 308), (0.6, 0.6, 0.6)),
     "rcbrt": ("libdevice.rcbrt(x)", rcbrt, spread(-44, 38), spread(-320, 308), (0.6, 1.5, 0.6)),
+    "erfc": ("libdevice.erfc(x)", erfc, evenly(-6, 10), evenly(-7, 27), (1.0, 3.0, 1.0)),
+    "erfcx": ("libdevice.erfcx(x)", erfcx, evenly(-9, 60), evenly(-26, 60), (1.0, 2.0, 1.0)),
+    "erfcx of large": ("libdevice.erfcx(x)", erfcx, positive(0, 38), positive(0, 306), (1.0, 2.0, 1.0)),
+    "normcdf": ("libdevice.normcdf(x)", normcdf, evenly(-14, 6), evenly(-38, 9), (1.0, 3.0, 1.0)),
 }
 BINARY = {
     "pow": (
@@ -251,6 +281,9 @@ SPECIAL = {
     "libdevice.cosh(x)": [(0.0, 1), (INF, INF), (-INF, INF), (NAN, NAN)],
     "libdevice.expm1(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN)],
     "libdevice.log1p(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-1.0, -INF), (-2.0, NAN), (NAN, NAN)],
+    "libdevice.erfc(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, 2), (30.0, 0.0), (-9.0, 2), (NAN, NAN)],
+    "libdevice.erfcx(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, INF), (-30.0, INF), (NAN, NAN)],
+    "libdevice.normcdf(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0.0), (-50.0, 0.0), (12.0, 1), (NAN, NAN)],
     "libdevice.tan(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)],
     "libdevice.sinpi(x)": [
         (0.0, 0.0), (-0.0, -0.0), (0.5, 1), (-0.5, -1), (1.0, 0.0), (-1.0, -0.0), (1.5, -1), (2.5, 1), (3.0, 0.0),

@@ -21,6 +21,7 @@ def numbers(reference, type, seed):
         exponents = rng.integers(low, high, SIZE)
         v[160:] = np.ldexp(rng.uniform(-2, 2, SIZE), exponents - 1)[160:].astype(v.dtype)
         v[200:230] = rng.integers(-12, 12, 30) / 2
+    x[200:215] /= 2
     return x, y
 
 
