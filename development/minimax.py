@@ -223,7 +223,8 @@ def _erfcx(x: Extended) -> Extended:
     below = high
     for n in range(400, 0, -1):
         below = high + np.longdouble(n) / 2 / below
-    return np.where(x < 2, near, _TWO_OVER_ROOT_PI / 2 / below)
+    scaled: Extended = np.where(x < 2, near, _TWO_OVER_ROOT_PI / 2 / below)
+    return scaled
 
 
 def _scaled_erfcx(t: Extended) -> Extended:
