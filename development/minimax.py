@@ -1,5 +1,5 @@
 """Where the polynomials of compiler/llvm/coefficients.py come from: ``python development/minimax.py`` prints that
-module.
+module, and ``python development/minimax.py libdevice`` compiler/language/libdevice/coefficients.py.
 
 For f32 each is a minimax fit in the relative error of the function that it is used in, found by Lawson's iteration
 (least squares on a dense Chebyshev grid, reweighted by the error until it is level), in f64. The coefficients are then
@@ -10,6 +10,7 @@ summed in extended precision where the function's own series is known.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -152,13 +153,16 @@ Extended = NDArray[np.longdouble]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A function for f64: its power series terms(k), or values where it has none; kept up to ``degree``."""
+    """A function for f64: its power series terms(k), or values where it has none, ``extended`` ones if they can be had;
+    kept up to ``degree``.
+    """
 
     low: float
     high: float
     degree: int
     term: Callable[[int], np.longdouble] | None = None
     values: Callable[[Array], Array] | None = None
+    extended: Callable[[Extended], Extended] | None = None
 
 
 def _factorial(n: int) -> np.longdouble:
@@ -202,6 +206,40 @@ SERIES: dict[str, Series] = {
 }
 
 
+def _asin_term(k: int) -> np.longdouble:
+    """Of (asin(r) - r) / r**3 in z = r**2."""
+    n = k + 1
+    return _factorial(2 * n) / (np.longdouble(4) ** n * _factorial(n) ** 2 * (2 * n + 1))
+
+
+def _erfcx(x: Extended) -> Extended:
+    """exp(x**2) erfc(x) of x >= 0: Kummer's series below 2, the continued fraction of Laplace above."""
+    low, high = np.minimum(x, 2), np.maximum(x, 2)
+    term, total = low, low.copy()
+    for n in range(1, 200):
+        term = term * (2 * low * low / (2 * n + 1))
+        total = total + term
+    near = np.exp(low * low) - _TWO_OVER_ROOT_PI * total
+    below = high
+    for n in range(400, 0, -1):
+        below = high + np.longdouble(n) / 2 / below
+    scaled: Extended = np.where(x < 2, near, _TWO_OVER_ROOT_PI / 2 / below)
+    return scaled
+
+
+def _scaled_erfcx(t: Extended) -> Extended:
+    """(1/2 + x) erfcx(x) with x = 4 (1 + t) / (1 - t) (Shepherd and Laframboise, Mathematics of Computation 36)."""
+    x = 4 * (1 + t) / (1 - t)
+    return (x + np.longdouble(0.5)) * _erfcx(x)
+
+
+#: Of compiler/language/libdevice.
+LIBDEVICE: dict[str, Series] = {
+    "ASIN_TAIL": Series(0.0, 0.25, 14, _asin_term),
+    "SCALED_ERFCX": Series(-1.0, 1.0, 25, extended=_scaled_erfcx),
+}
+
+
 def expand(problem: Series) -> tuple[float, ...]:
     """The coefficients of ``problem``, lowest power first."""
     count = 96
@@ -211,6 +249,8 @@ def expand(problem: Series) -> tuple[float, ...]:
     x = middle + half * nodes
     if problem.term is not None:
         values = sum((problem.term(k) * x**k for k in range(40)), np.zeros_like(x))
+    elif problem.extended is not None:
+        values = problem.extended(x)
     elif problem.values is not None:
         values = problem.values(x.astype(np.float64)).astype(np.longdouble)
     chebyshev = [2 * np.sum(values * np.cos(k * angles)) / count for k in range(problem.degree + 1)]
@@ -233,17 +273,31 @@ def _monomials(chebyshev: list[np.longdouble], middle: np.longdouble, half: np.l
     return list(total)
 
 
-def main() -> None:
-    """Print the module of coefficients."""
-    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""\n')
-    print("from __future__ import annotations\n")
-    made = {name: fit(problem) for name, problem in FITS.items()}
-    made |= {name: expand(problem) for name, problem in SERIES.items()}
+def _print_coefficients(made: dict[str, tuple[float, ...]]) -> None:
     for name, values in made.items():
         print(f"{name} = (")
         for value in values:
             print(f"    {value!r},")
         print(")")
+
+
+def print_libdevice() -> None:
+    """Print the coefficients of libdevice."""
+    print('"""Polynomials of libdevice, lowest power first. Made by development/minimax.py; do not edit."""\n')
+    print("from __future__ import annotations\n")
+    _print_coefficients({name: expand(problem) for name, problem in LIBDEVICE.items()})
+
+
+def main() -> None:
+    """Print the module of coefficients."""
+    if sys.argv[1:] == ["libdevice"]:
+        print_libdevice()
+        return
+    print('"""Polynomials of :mod:`.maths`, lowest power first. Made by development/minimax.py; do not edit."""\n')
+    print("from __future__ import annotations\n")
+    made = {name: fit(problem) for name, problem in FITS.items()}
+    made |= {name: expand(problem) for name, problem in SERIES.items()}
+    _print_coefficients(made)
     digits = two_over_pi()
     print("# 2/pi in 64-bit digits, most significant first.")
     print("TWO_OVER_PI = (")

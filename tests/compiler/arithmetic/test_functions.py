@@ -27,8 +27,49 @@ def erf(x):
     return np.copysign(np.where(np.isnan(x), x, np.minimum(2 / np.sqrt(_PI) * np.exp(-a * a) * total, 1)), x)
 
 
+def erfcx(x):
+    """exp(x**2) erfc(x): by the series of erf below 2, above by the continued fraction of Laplace (DLMF 7.9.2)."""
+    a = np.abs(x)
+    low, high = np.minimum(a, 2), np.maximum(a, 2)
+    below = high
+    for n in range(400, 0, -1):
+        below = high + Wide(n) / 2 / below
+    right = np.where(a < 2, np.exp(low * low) * (1 - erf(low)), 1 / np.sqrt(_PI) / below)
+    return np.where(x < 0, 2 / exp_of_square(a) - right, right)
+
+
+def exp_of_square(a):
+    """exp(-a**2), with a square that is exact in two parts."""
+    high = a.astype(np.float32).astype(Wide)
+    return np.exp(-high * high) * np.exp(-(a - high) * (a + high))
+
+
+def erfc(x):
+    right = exp_of_square(np.abs(x)) * erfcx(np.abs(x))
+    return np.where(x < 0, 2 - right, right)
+
+
+def normcdf(x):
+    return erfc(-x / np.sqrt(Wide(2))) / 2
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
+
+
+def sinpi(x):
+    """Of what is left of the nearest integer, which long double has exactly."""
+    n = np.rint(x)
+    return np.where(n % 2 == 0, 1, -1) * np.sin(_PI * (x - n))
+
+
+def cospi(x):
+    n = np.rint(x)
+    return np.where(n % 2 == 0, 1, -1) * np.sin(_PI * (0.5 - np.abs(x - n)))
+
+
+def rcbrt(x):
+    return 1 / np.cbrt(x)
 
 
 def spread(low, high):
@@ -63,6 +104,21 @@ def positive(low, high):
     return lambda rng: np.abs(spread(low, high)(rng))
 
 
+def within(limit):
+    """Between -limit and limit: evenly, close to 0, and close to the limits."""
+
+    def sample(rng):
+        x = evenly(-1, 1)(rng)
+        x[1::4] = np.copysign(1 - np.abs(x[1::4]) * 10.0 ** rng.uniform(-6, 0, SIZE // 4), x[1::4])
+        return limit * x
+
+    return sample
+
+
+def from_one(low, high):
+    return lambda rng: 1 + positive(low, high)(rng)
+
+
 def near_one(rng):
     x = positive(-30, 30)(rng)
     x[::3] = 1 + rng.normal(0, 0.2, len(x[::3])) * 10.0 ** rng.uniform(-4, 0, len(x[::3]))
@@ -82,7 +138,7 @@ UNARY = {
     "log": ("tl.log(x)", np.log, near_one, near_one, (1.0, 1.0, 1.0)),
     "log2": ("tl.log2(x)", np.log2, near_one, near_one, (1.5, 1.5, 1.5)),
     "log10": ("libdevice.log10(x)", np.log10, near_one, near_one, (1.5, 1.5, 1.5)),
-    "log1p": ("libdevice.log1p(x)", np.log1p, positive(-9, 9), positive(-18, 18), (3.0, 3.0, 3.0)),
+    "log1p": ("libdevice.log1p(x)", np.log1p, positive(-9, 9), positive(-18, 18), (2.0, 2.0, 2.0)),
     "sin": ("tl.sin(x)", np.sin, spread(-5, 6), spread(-9, 12), (1.5, 2.0, 1.5)),
     "cos": ("tl.cos(x)", np.cos, spread(-5, 6), spread(-9, 12), (1.5, 2.0, 1.5)),
     "tanh": ("libdevice.tanh(x)", np.tanh, evenly(-12, 12), evenly(-25, 25), (2.0, 2.0, 2.0)),
@@ -94,6 +150,28 @@ UNARY = {
     "sqrt_rn": ("libdevice.sqrt_rn(x)", np.sqrt, positive(-35, 35), positive(-300, 300), (0.5, 0.5, 0.5)),
     "rsqrt": ("tl.rsqrt(x)", lambda x: 1 / np.sqrt(x), positive(-35, 35), positive(-300, 300), (1.5, 1.5, 1.5)),
     "sigmoid": ("tl.sigmoid(x)", sigmoid, evenly(-87, 88), evenly(-708, 709), (3.0, 3.0, 64)),
+    "log1p of negatives": (
+        "libdevice.log1p(x)",
+        np.log1p,
+        lambda rng: -np.abs(within(1)(rng)),
+        lambda rng: -np.abs(within(1)(rng)),
+        (2.0, 2.0, 2.0),
+    ),
+    "tan": ("libdevice.tan(x)", np.tan, spread(-5, 6), spread(-9, 9), (1.0, 3.0, 1.0)),
+    "sinpi": ("libdevice.sinpi(x)", sinpi, spread(-9, 5), spread(-18, 12), (1.0, 1.5, 1.0)),
+    "cospi": ("libdevice.cospi(x)", cospi, spread(-9, 5), spread(-18, 12), (1.0, 1.5, 1.0)),
+    "asin": ("libdevice.asin(x)", np.arcsin, within(1), within(1), (1.0, 1.0, 1.0)),
+    "acos": ("libdevice.acos(x)", np.arccos, within(1), within(1), (1.0, 1.0, 1.0)),
+    "asinh": ("libdevice.asinh(x)", np.arcsinh, spread(-9, 9), spread(-18, 18), (1.0, 2.0, 1.0)),
+    "asinh around 1": ("libdevice.asinh(x)", np.arcsinh, around_one(-2, 2), around_one(-2, 2), (1.0, 2.0, 1.0)),
+    "acosh": ("libdevice.acosh(x)", np.arccosh, from_one(-9, 9), from_one(-18, 18), (1.0, 2.0, 1.0)),
+    "atanh": ("libdevice.atanh(x)", np.arctanh, within(0.99999), within(0.99999), (1.0, 2.0, 1.0)),
+    "cbrt": ("libdevice.cbrt(x)", np.cbrt, spread(-44, 38), spread(-320, 308), (0.6, 0.6, 0.6)),
+    "rcbrt": ("libdevice.rcbrt(x)", rcbrt, spread(-44, 38), spread(-320, 308), (0.6, 1.5, 0.6)),
+    "erfc": ("libdevice.erfc(x)", erfc, evenly(-6, 10), evenly(-7, 27), (1.0, 4.0, 1.0)),
+    "erfcx": ("libdevice.erfcx(x)", erfcx, evenly(-9, 60), evenly(-26, 60), (1.0, 3.0, 1.0)),
+    "erfcx of large": ("libdevice.erfcx(x)", erfcx, positive(0, 38), positive(0, 306), (1.0, 3.0, 1.0)),
+    "normcdf": ("libdevice.normcdf(x)", normcdf, evenly(-14, 6), evenly(-38, 9), (1.0, 4.0, 1.0)),
 }
 BINARY = {
     "pow": (
@@ -122,6 +200,22 @@ BINARY = {
         lambda rng: (spread(-9, 9)(rng), spread(-9, 9)(rng)), lambda rng: (spread(-9, 9)(rng), spread(-9, 9)(rng)),
         (0.5, 0.5, 0.5),
     ),
+    **{
+        name: (
+            f"libdevice.{call}", exact,
+            lambda rng: (spread(-3, 3)(rng), spread(-3, 3)(rng)),
+            lambda rng: tuple(around_one(-154, 154)(rng) for _ in range(2)),
+            (0.6, 2.0, 0.6),
+        )
+        for name, call, exact in (
+            ("hypot", "hypot(x, y)", np.hypot),
+            ("rhypot", "rhypot(x, y)", lambda x, y: 1 / np.hypot(x, y)),
+            ("norm3d", "norm3d(x, y, 3)", lambda x, y: np.sqrt(x * x + y * y + 9)),
+            ("rnorm3d", "rnorm3d(x, 0.5, y)", lambda x, y: 1 / np.sqrt(x * x + y * y + 0.25)),
+            ("norm4d", "norm4d(x, y, x, 2)", lambda x, y: np.sqrt(2 * x * x + y * y + 4)),
+            ("rnorm4d", "rnorm4d(x, y, 1, y)", lambda x, y: 1 / np.sqrt(x * x + 2 * y * y + 1)),
+        )
+    },
 }  # fmt: skip
 FUNCTIONS = UNARY | BINARY
 
@@ -187,6 +281,45 @@ SPECIAL = {
     "libdevice.cosh(x)": [(0.0, 1), (INF, INF), (-INF, INF), (NAN, NAN)],
     "libdevice.expm1(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -1), (NAN, NAN)],
     "libdevice.log1p(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-1.0, -INF), (-2.0, NAN), (NAN, NAN)],
+    "libdevice.erfc(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, 2), (30.0, 0.0), (-9.0, 2), (NAN, NAN)],
+    "libdevice.erfcx(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, INF), (-30.0, INF), (NAN, NAN)],
+    "libdevice.normcdf(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0.0), (-50.0, 0.0), (12.0, 1), (NAN, NAN)],
+    "libdevice.tan(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)],
+    "libdevice.sinpi(x)": [
+        (0.0, 0.0), (-0.0, -0.0), (0.5, 1), (-0.5, -1), (1.0, 0.0), (-1.0, -0.0), (1.5, -1), (2.5, 1), (3.0, 0.0),
+        (1e30, 0.0), (-1e30, -0.0), (INF, NAN), (NAN, NAN),
+    ],
+    "libdevice.cospi(x)": [
+        (0.0, 1), (-0.0, 1), (0.5, 0.0), (-0.5, 0.0), (1.0, -1), (-1.5, 0.0), (2.0, 1), (3.0, -1), (1e30, 1),
+        (-INF, NAN), (NAN, NAN),
+    ],
+    "libdevice.asin(x)": [
+        (0.0, 0.0), (-0.0, -0.0), (1.0, math.pi / 2), (-1.0, -math.pi / 2), (1.5, NAN), (INF, NAN), (NAN, NAN),
+    ],
+    "libdevice.acos(x)": [(1.0, 0.0), (0.0, math.pi / 2), (-1.0, math.pi), (-1.5, NAN), (-INF, NAN), (NAN, NAN)],
+    "libdevice.asinh(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (NAN, NAN)],
+    "libdevice.acosh(x)": [(1.0, 0.0), (0.5, NAN), (-INF, NAN), (INF, INF), (NAN, NAN)],
+    "libdevice.atanh(x)": [
+        (0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (1.5, NAN), (INF, NAN), (NAN, NAN),
+    ],
+    "libdevice.cbrt(x)": [
+        (0.0, 0.0), (-0.0, -0.0), (8.0, 2), (-27.0, -3), (INF, INF), (-INF, -INF), (NAN, NAN),
+    ],
+    "libdevice.rcbrt(x)": [
+        (0.0, INF), (-0.0, -INF), (8.0, 0.5), (-64.0, -0.25), (INF, 0.0), (-INF, -0.0), (NAN, NAN),
+    ],
+    "libdevice.hypot(x, x * 0)": [(0.0, 0.0), (-3.0, 3), (INF, INF), (-INF, INF), (NAN, NAN)],
+    "libdevice.rhypot(x, x * 0)": [(0.0, INF), (-4.0, 0.25), (-INF, 0.0), (NAN, NAN)],
+    "libdevice.norm4d(x, 0, x * 0, 0)": [(0.0, 0.0), (-3.0, 3), (INF, INF), (NAN, NAN)],
+    "libdevice.rnorm3d(x, 0, x * 0)": [(0.0, INF), (-4.0, 0.25), (INF, 0.0), (NAN, NAN)],
+    "libdevice.logb(x)": [
+        (0.0, -INF), (-0.0, -INF), (1e-40, -133), (-9.0, 3), (0.75, -1), (1.0, 0.0), (INF, INF), (-INF, INF),
+        (NAN, NAN),
+    ],
+    "libdevice.saturatef(x.to(tl.float32)).to(x.dtype)": [
+        (-0.0, 0.0), (-2.0, 0.0), (0.25, 0.25), (1.5, 1), (INF, 1), (-INF, 0.0), (NAN, 0.0),
+    ],
+    "libdevice.nearbyint(x)": [(0.5, 0.0), (-0.5, -0.0), (1.5, 2), (2.5, 2), (-INF, -INF), (NAN, NAN)],
     "tl.sigmoid(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0), (NAN, NAN)],
     "libdevice.round(x)": [
         (0.5, 1), (-0.5, -1), (2.5, 3), (-2.5, -3), (0.25, 0.0), (-0.25, -0.0), (INF, INF),

@@ -1,22 +1,20 @@
-"""The functions of CUDA's libdevice that kernels use, written in the language: no bitcode library is needed."""
+"""Exponentials, logarithms, circular and hyperbolic functions, rounding to integers."""
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
 
 from __future__ import annotations
 
-from ..ir.types import I64
-from .arithmetic import mod as fmod
-from .arithmetic import mul as mul_rn
-from .arithmetic import to_tensor, where
-from .inline import library
-from .maths import (
+from ...ir.types import I64
+from ..arithmetic import mod as fmod
+from ..arithmetic import to_tensor, where
+from ..inline import library
+from ..maths import (
     abs,
     atan,
     atan2,
     ceil,
     copysign,
     cos,
-    div_rn,
     erf,
     exp2,
     exp10,
@@ -34,12 +32,11 @@ from .maths import (
     rsqrt,
     sin,
     sqrt,
-    sqrt_rn,
     tanh,
     trunc,
 )
-from .maths import exp as fast_expf
-from .maths import exp_rn as exp
+from ..maths import exp as fast_expf
+from ..maths import exp_rn as exp
 
 
 @library
@@ -75,10 +72,11 @@ def llround(x):
 
 @library
 def log1p(x):
-    """log(1 + x), accurate near 0: the rounding of 1 + x is divided out (Kahan)."""
+    """log(1 + x), accurate near 0: what is lost of x in the rounding of 1 + x is added (Kahan)."""
     x = to_tensor(x)  # a number known at compile time would be divided by 0 there
     u = 1.0 + x
-    return where(u == 1.0, x, where(isinf(u), u, log(u) * (x / (u - 1.0))))
+    lost = where(abs(x) < 1.0, x - (u - 1.0), 1.0 - (u - x))
+    return where(u == 1.0, x, where(isinf(u) | (u == 0.0), log(u), log(u) + lost / u))
 
 
 @library
@@ -113,6 +111,16 @@ def fast_dividef(x, y):
     return x / y
 
 
+@library
+def fast_tanf(x):
+    """sin(x) / cos(x), divided as the operator does."""
+    return sin(x) / cos(x)
+
+
+fast_exp10f = exp10
+fast_log10f = log10
+fast_powf = pow
+nearbyint = rint
 fast_exp2f = exp2
 fast_logf = log
 fast_log2f = log2
@@ -134,7 +142,6 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
-    "div_rn",
     "erf",
     "exp",
     "exp10",
@@ -143,11 +150,15 @@ __all__ = [
     "fabs",
     "fast_cosf",
     "fast_dividef",
+    "fast_exp10f",
     "fast_exp2f",
     "fast_expf",
+    "fast_log10f",
     "fast_log2f",
     "fast_logf",
+    "fast_powf",
     "fast_sinf",
+    "fast_tanf",
     "fast_tanhf",
     "finitef",
     "floor",
@@ -166,7 +177,7 @@ __all__ = [
     "log10",
     "log1p",
     "log2",
-    "mul_rn",
+    "nearbyint",
     "pow",
     "rint",
     "round",
@@ -174,7 +185,6 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
-    "sqrt_rn",
     "tanh",
     "trunc",
 ]
