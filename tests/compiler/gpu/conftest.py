@@ -27,12 +27,13 @@ def to_gpu() -> Callable[..., GpuFunction]:
         target: str = "cuda:90a",
         num_stages: int = 3,
         persistent: bool | None = None,
+        maxnreg: int | None = None,
     ) -> GpuFunction:
         name = text.split("def ", 1)[1].split("(", 1)[0]
         header = "import deuteron as triton\nimport deuteron.language as tl\n\n@triton.jit\n"
         source = KernelSource.from_text(header + text.lstrip(), name)
         function = optimize(lower(source, signature, constexprs or {}))
-        schedule = Schedule(num_warps=warps, num_stages=num_stages, persistent=persistent)
+        schedule = Schedule(num_warps=warps, num_stages=num_stages, persistent=persistent, maxnreg=maxnreg)
         return verify_gpu(lower_to_gpu(function, Target.parse(target), schedule))
 
     return make

@@ -109,6 +109,23 @@ def test_boxes_that_a_short_array_would_not_fill_are_brought_by_threads() -> Non
         assert "a_ptr" not in [d.base for d in recipe.descriptors] and recipe.threads == 128
 
 
+@pytest.mark.parametrize(("rows", "brought"), [(64, True), (65, True), (63, False)])
+def test_boxes_are_filled_by_arrays_of_a_known_length(to_gpu, rows: int, brought: bool) -> None:
+    text = """
+def product(a, b, c, K, M: tl.constexpr):
+    m, n, k = tl.program_id(0) * 64 + tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :], tl.arange(0, 64)
+    total = tl.zeros((64, 64), tl.float32)
+    for start in range(0, K, 64):
+        left = tl.load(a + m * K + start + k[None, :], mask=(m < M) & (start + k[None, :] < K), other=0.0)
+        total = tl.dot(left, tl.load(b + (start + k[:, None]) * 64 + n), total)
+    tl.store(c + m * 64 + n, total)
+"""
+    types = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "K": "i32:16"}
+    recipe = to_gpu(text, types, {"M": rows}).recipe
+    assert ("a" in [made.base for made in recipe.descriptors]) == brought
+    assert not any(guard.kind == "least" for guard in recipe.guards)
+
+
 def test_unknown_steps_are_named() -> None:
     with pytest.raises(SignatureError, match="has no step 'ring'") as caught:
         compiled("ring")

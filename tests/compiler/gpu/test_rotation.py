@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Wgmma
+from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, Wgmma
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.tile.control import For, If
 
@@ -171,3 +171,38 @@ def test_loops_that_cannot_run_long_stay(to_gpu, bounds: str, turned: bool) -> N
     text = text.replace("    sums = tl.zeros", "    first = tl.program_id(0) * 2 * B\n    sums = tl.zeros")
     function = to_gpu(text, TYPES, {"B": 64, "H": 64}, num_stages=2)
     assert len([op for op in function.walk() if isinstance(op, Wgmma)]) == (4 if turned else 2)
+
+
+@pytest.mark.parametrize(
+    ("block", "warps", "maxnreg", "turned"),
+    [
+        (64, 4, None, True),
+        # 32 registers for each accumulator, 16 for each of two operands, and 40 for the rest
+        (64, 4, 136, True),
+        (64, 4, 135, False),
+        # 32 for the sums, 64 for the scores, 32 for each operand: of 240, and of the 112 that consumers get here
+        (128, 8, None, True),
+        (128, 16, None, False),
+    ],
+)
+def test_loops_are_turned_where_both_accumulators_and_operands_fit(
+    to_gpu, block: int, warps: int, maxnreg: int | None, turned: bool
+) -> None:
+    function = to_gpu(source(), TYPES, {"B": block, "H": 64}, warps, num_stages=2, maxnreg=maxnreg)
+    assert any(isinstance(op, Roles) for op in function.walk())
+    turns = any(isinstance(op, If) for op in function.walk())
+    assert turns == turned
+
+
+IN_A_BRANCH = lines("p = tl.exp2(scores)", "if i > 64:", "    p = tl.exp2(scores + tl.load(count_ptr + i))")
+
+
+def test_a_branch_between_the_products_may_make_the_last_one_depend_on_the_first(to_gpu) -> None:
+    ops = chain(to_gpu, between=IN_A_BRANCH)
+    (loop,) = loops_of_products(ops)
+    assert len([op for op in ops if isinstance(op, Wgmma)]) == 4
+    first, _ = (op for op in loop.body.ops if isinstance(op, Wgmma))
+    waits = [op for op in loop.body.ops if isinstance(op, Await) and op.x is first.result]
+    (branch,) = [op for op in loop.body.ops if isinstance(op, If)]
+    assert loop.body.ops.index(waits[0]) < loop.body.ops.index(branch)
+    assert waits[0].result in branch.reads and first.result not in branch.reads
