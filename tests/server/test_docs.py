@@ -85,7 +85,9 @@ def test_config_bundles(service: Any, tmp_path: Path, wait_until: Callable[..., 
     out = run_blocks("config-bundles.md", service.url, tmp_path)
     assert "1 configurations" in out[0]
     assert "exact" in out[3]
-    manifest = json.loads(out[4])
+    module = (tmp_path / "tuned_configs.py").read_text()
+    assert "def config_for(" in module and "{'M': 64, 'N': 128}" in module
+    manifest = json.loads(out[5])
     assert manifest["count"] == 1
     record = json.loads((tmp_path / "record.json").read_text())
     text = (ROOT / "docs/config-bundles.md").read_text()

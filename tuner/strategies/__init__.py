@@ -13,7 +13,6 @@ from .base import Outcome, Strategy
 from .exhaustive import ExhaustiveStrategy
 from .optuna_sampler import SAMPLERS, OptunaStrategy
 from .random_search import RandomStrategy
-from .surrogate import SurrogateStrategy
 
 __all__ = [
     "DEFAULT_STRATEGY",
@@ -24,7 +23,6 @@ __all__ = [
     "RandomStrategy",
     "Strategy",
     "StrategyFactory",
-    "SurrogateStrategy",
     "check_strategy",
     "make_strategy",
 ]
@@ -36,10 +34,16 @@ def _optuna_with(sampler: str) -> StrategyFactory:
     return lambda space, seed: OptunaStrategy(space, seed, sampler)
 
 
+def _surrogate(space: Space, seed: int) -> Strategy:
+    from .surrogate import SurrogateStrategy  # lazy: help and lookups need no NumPy
+
+    return SurrogateStrategy(space, seed)
+
+
 DEFAULT_STRATEGY = "surrogate"
 
 STRATEGIES: dict[str, StrategyFactory] = {
-    "surrogate": SurrogateStrategy,
+    "surrogate": _surrogate,
     "exhaustive": ExhaustiveStrategy,
     "random": RandomStrategy,
     "optuna": OptunaStrategy,

@@ -16,5 +16,6 @@ def test_rule_or_reason(name):
     assert (op in RULES.rules) != (op in RULES.reasons)
 
 
-def test_reasons_are_for_terminators_and_what_is_expanded_before():
-    assert {op.mnemonic for op in RULES.reasons} == {"yield", "condition", "block_load", "block_store"}
+def test_reasons_are_for_terminators_what_is_expanded_before_and_assembly_of_gpus():
+    expanded, assembly = {"block_load", "block_store"}, {"inline_assembly", "effectful_assembly"}
+    assert {op.mnemonic for op in RULES.reasons} == {"yield", "condition"} | expanded | assembly

@@ -14,6 +14,7 @@ from deuteron.compiler.tile import memory as m
 from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
+from deuteron.compiler.tile.assembly import EffectfulAssembly, InlineAssembly
 
 LOOP = """
 func @f(%out: *i32, %lower: T, %upper: T, %step: T) {
@@ -134,8 +135,8 @@ def test_first_failing_index_of_a_tile(apply):
         apply(make, np.array([[True, True], [False, True]]))
 
 
-def test_terminators_have_a_reason_instead_of_a_rule():
-    assert evaluates.reasons.keys() == {c.Yield, c.Condition}
+def test_terminators_and_assembly_have_a_reason_instead_of_a_rule():
+    assert evaluates.reasons.keys() == {c.Yield, c.Condition, InlineAssembly, EffectfulAssembly}
 
 
 def test_every_operation_is_tested_here():

@@ -127,6 +127,18 @@ def test_scan(apply, kind, reference, axis, reverse):
     np.testing.assert_array_equal(got, flip(reference(flip(x), axis=axis)))
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_histogram(apply, masked):
+    rng = np.random.default_rng(3)
+    x, mask = rng.integers(-2, 10, 64, dtype=np.int32), rng.integers(0, 2, 64).astype(bool)
+    if masked:
+        (got,) = apply(lambda build, v, m: build.emit(r.Histogram(v, 8, m)).result, x, mask)
+    else:
+        (got,) = apply(lambda build, v: build.emit(r.Histogram(v, 8)).result, x)
+    counted = (x >= 0) & (x < 8) & (mask | (not masked))
+    np.testing.assert_array_equal(got, np.bincount(x[counted], minlength=8))
+
+
 def test_scan_keeps_the_order_of_its_operands(apply):
     """(a, b) -> b keeps the latest, (a, b) -> a the first: neither is commutative."""
 
@@ -212,6 +224,7 @@ def test_every_tile_operation_is_tested_here():
         s.Split,
         r.Reduce,
         r.Scan,
+        r.Histogram,
         p.ProgramId,
         p.NumPrograms,
         matmul.Dot,
