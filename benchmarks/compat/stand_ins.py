@@ -10,7 +10,7 @@ import importlib
 import sys
 from types import ModuleType
 
-from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.errors import CompilationError, CompileTimeAssertionFailure, DeuteronError
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
 
 
@@ -63,6 +63,8 @@ def _made() -> dict[str, object]:
         "triton.must_use_result": lambda first: first,
         "triton.aggregate": lambda first: first,
         "triton.TritonError": DeuteronError,
+        "triton.compiler.errors.CompilationError": CompilationError,
+        "triton.compiler.errors.CompileTimeAssertionFailure": CompileTimeAssertionFailure,
         "triton.runtime.errors.InterpreterError": DeuteronError,
         "triton.runtime._allocation.NullAllocator": lambda: None,
         "triton.runtime.jit.type_canonicalisation_dict": names,

@@ -4,8 +4,8 @@ python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpre
     [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
 
 FOLDER is a checkout of github.com/triton-lang/triton-cpu, or what ``git archive`` gives of it. FILE is a test file
-below python/test/unit; left out: all. Each file runs in a process of its own, with one test at a time. A case that ends the
-process, or that nothing in Python can stop, is written down as such, and another process goes on behind it.
+below python/test/unit; left out: all. Each file runs in a process of its own, with one test at a time. A case that ends
+the process, or that nothing in Python can stop, is written down as such, and another process goes on behind it.
 ``--sample`` takes so many cases of each test function, chosen by the seed; the JSON says how many there are.
 
 What is left out, and why, is in left_out.toml; tables.py makes docs/compatibility.md of the JSON.
@@ -174,10 +174,10 @@ def read(path: str, journal: Path) -> FileResult:
     return result
 
 
-def left_out_files() -> dict[str, str]:
-    """Files that are left out as a whole, with their reasons."""
+def left_out() -> dict[str, str]:
+    """Files, functions and cases that are left out, with their reasons."""
     groups = tomllib.loads(LEFT_OUT.read_text())["group"]
-    return {test: group["reason"] for group in groups for test in group["tests"] if "::" not in test}
+    return {test: group["reason"] for group in groups for test in group["tests"]}
 
 
 def main() -> int:
@@ -197,21 +197,20 @@ def main() -> int:
     if not tests.is_dir():
         print(f"error: there is no folder {tests}", file=sys.stderr)
         return 2
-    whole = left_out_files()
     found = sorted(str(path.relative_to(tests)) for path in tests.rglob("test_*.py"))
-    paths = options.files or [path for path in found if path not in whole]
+    paths = options.files or [path for path in found if path not in left_out()]
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         for path in paths:
             results.append(run_file(path, options, Path(scratch)))
             print(summary(results[-1]), flush=True)
-            options.out.write_text(json.dumps(document(results, whole, options), indent=1) + "\n")
+            options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
     return 0
 
 
-def document(results: list[FileResult], whole: dict[str, str], options: argparse.Namespace) -> dict[str, object]:
-    """What is written: the run, the files left out, and the files that ran."""
+def document(results: list[FileResult], options: argparse.Namespace) -> dict[str, object]:
+    """What is written: the run, what is left out, and the files that ran."""
     revision = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -223,7 +222,7 @@ def document(results: list[FileResult], whole: dict[str, str], options: argparse
         "limit_s": options.limit,
         "revision": revision,
         "python": platform.python_version(),
-        "left_out_files": whole,
+        "left_out": left_out(),
         "files": [asdict(result) for result in results],
     }
 

@@ -63,7 +63,8 @@ def _modules() -> dict[str, LanguageModule]:
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    core = LanguageModule("deuteron.language", {**names, "extra": extra, "math": math, "core": core})
+    inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core}
+    core = LanguageModule("deuteron.language", {**names, **inner})
     root = LanguageModule(
         "deuteron",
         {
@@ -77,6 +78,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".language": core,
         ".language.core": core,
         ".language.math": math,
+        ".language.random": math,
         ".language.standard": core,
         ".language.extra": extra,
         ".language.extra.cuda": cuda,

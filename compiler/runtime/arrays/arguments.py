@@ -65,8 +65,9 @@ def _read_tuple(value: tuple[object, ...]) -> Reading:
 
 
 def _read_named_tuple(value: tuple[object, ...]) -> Reading:
-    keys, reads = _read_tuple(value)
-    return (*keys, constant_key(field_names(value))), reads
+    readings = [readers[item.__class__](item) for item in value]
+    names = constant_key(field_names(value))
+    return (*[key for key, _ in readings], names), tuple([read for _, read in readings])
 
 
 class PointerKeys(dict[object, tuple[str, str]]):
