@@ -28,6 +28,8 @@ ALIASES = {
     "triton.language": "deuteron.language",
     "triton.language.core": "deuteron.language.core",
     "triton.language.math": "deuteron.language.math",
+    "triton.language.random": "deuteron.language.random",
+    "triton.language.standard": "deuteron.language.standard",
     "triton.language.extra": "deuteron.language.extra",
     "triton.language.extra.libdevice": "deuteron.language.extra.libdevice",
     "triton.language.extra.cuda": "deuteron.language.extra.cuda",

@@ -98,6 +98,21 @@ class JITFunction(Kernel):
         """The source text, normalised and without decorators."""
         return self.source.text
 
+    def _unsafe_update_src(self, text: str) -> None:
+        """Give the kernel another text; its globals and closure stay those of the function.
+
+        Triton's name. It is unsafe in that variants compiled before are forgotten, while kernels that were compiled
+        with this one inlined keep the text that it had.
+        """
+        if self.fn is None:
+            raise LaunchError(f"{self.__name__} is a kernel made of text", hint="make another one of the new text")
+        self.__dict__["source"] = KernelSource.from_replaced_text(text, self.fn)
+        for derived in ("parameters", "_launch", "_bound"):
+            self.__dict__.pop(derived, None)
+        self._variants.clear()
+        self._watched.clear()
+        self.cache.clear()
+
     @property
     def arg_names(self) -> list[str]:
         """Names of the parameters in order, ``tl.constexpr`` ones included."""
@@ -323,7 +338,7 @@ class JITFunction(Kernel):
             message = error.message
             if message.startswith(("is ", "does ")):
                 message = f"{describe(value)} {message}"
-            raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
+            raise type(error)(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 

@@ -1,0 +1,4 @@
+"""The language under the name of Triton's module ``triton.language.standard``."""
+
+from deuteron.compiler.language import *  # noqa: F403
+from deuteron.compiler.language import __all__ as __all__
