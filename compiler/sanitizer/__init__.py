@@ -3,8 +3,8 @@
 Begin reading at ``session.py``. What is looked for, and what is not: ``docs/sanitizer.md``.
 """
 
-from .findings import Finding, FindingKind, Place, Report
+from .findings import Finding, FindingKind, Report, SourcePlace
 from .program import EndlessWait
 from .session import Sanitizer, sanitized
 
-__all__ = ["EndlessWait", "Finding", "FindingKind", "Place", "Report", "Sanitizer", "sanitized"]
+__all__ = ["EndlessWait", "Finding", "FindingKind", "SourcePlace", "Report", "Sanitizer", "sanitized"]

@@ -30,7 +30,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """A line of a kernel, with its text if it can be read."""
 
     location: Location | None
@@ -44,19 +44,19 @@ class Place:
 class Finding:
     """One mistake at one place.
 
-    ``program`` and ``index`` (within the tile, empty for a scalar) are those of the first element seen. ``array`` is the
-    parameter's name, "" where there is none. ``other``: the second place of a race, or where a value that nobody may
-    use comes from. ``count``: elements, over all programs and launches.
+    ``program`` and ``index`` (within the tile, empty for a scalar) are those of the first element seen. ``array`` is
+    the parameter's name, "" where there is none. ``other``: the second place of a race, or where a value that nobody
+    may use comes from. ``count``: elements, over all programs and launches.
     """
 
     kind: FindingKind
     kernel: str
-    place: Place
+    place: SourcePlace
     array: str
     program: tuple[int, int, int]
     index: tuple[int, ...]
     message: str
-    other: Place | None = None
+    other: SourcePlace | None = None
     count: int = 0
 
     def to_json(self) -> dict[str, object]:
@@ -84,14 +84,14 @@ class Finding:
         return "\n".join([*lines, f"  hint: {hint}"] if hint else lines)
 
 
-def _place_json(place: Place) -> dict[str, object]:
+def _place_json(place: SourcePlace) -> dict[str, object]:
     where = place.location
     if where is None:
         return {"file": "", "line": 0, "column": 0, "text": ""}
     return {"file": where.file, "line": where.line, "column": where.column + 1, "text": place.line.strip()}
 
 
-def _shown(place: Place) -> list[str]:
+def _shown(place: SourcePlace) -> list[str]:
     if place.location is None or not place.line:
         return []
     indent = len(place.line) - len(place.line.lstrip())

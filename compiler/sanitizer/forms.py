@@ -45,7 +45,5 @@ def form_of(op: Op) -> AccessForm:
         case blocks.BlockLoad():
             return AccessForm(op.base, True, False, scalars=(*op.sizes, *op.strides, *op.offsets))
         case blocks.BlockStore():
-            return AccessForm(
-                op.base, False, True, stored=(op.value,), scalars=(*op.sizes, *op.strides, *op.offsets)
-            )
+            return AccessForm(op.base, False, True, stored=(op.value,), scalars=(*op.sizes, *op.strides, *op.offsets))
     raise TypeError(f"{op.mnemonic} touches no memory")

@@ -1,9 +1,9 @@
 """Arrays that nobody has written yet.
 
-Whether the host has written an array cannot be seen, only what is in it: a fresh array is filled with a pattern of random
-bytes that differs from place to place. Eight bytes that still hold it are never-written, unless a kernel wrote them, which
-is seen. So one element that the host writes makes the aligned eight bytes around it count as written, and nothing that
-the host has written counts as never-written (but for one case in 2**64).
+Whether the host has written an array cannot be seen, only what is in it: a fresh array is filled with a pattern of
+random bytes that differs from place to place. Eight bytes that still hold it are never-written, unless a kernel wrote
+them, which is seen. So one element that the host writes makes the aligned eight bytes around it count as written, and
+nothing that the host has written counts as never-written (but for one case in 2**64).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class FreshArrays:
         self._arrays: dict[int, tuple[weakref.ref[Array], FreshArray]] = {}
 
     def add(self, array: Array) -> Array:
-        """Fill ``array`` with a pattern and remember it; returns it. Dtypes in which not every pattern of bits is a value
-        (booleans, text, objects), and arrays that are not contiguous, are left alone."""
+        """Fill ``array`` with a pattern and remember it; returns it. Left alone are arrays that are not contiguous, and
+        dtypes in which not every pattern of bits is a value (booleans, text, objects)."""
         numeric = array.dtype.kind in "iufc" or (array.dtype.kind == "V" and array.dtype.fields is None)
         if not numeric or array.dtype.hasobject or not array.nbytes or not array.flags.c_contiguous:
             return array
@@ -83,8 +83,8 @@ class FreshArrays:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Know what ``np.empty`` and ``np.empty_like`` make inside a ``with`` block, but for NumPy's own use and that of
-        the interpreter."""
+        """Know what ``np.empty`` and ``np.empty_like`` make inside a ``with`` block, but for NumPy's own use and the
+        interpreter's."""
         before = {name: getattr(np, name) for name in ("empty", "empty_like")}
         for name, function in before.items():
             setattr(np, name, self._remembering(function))

@@ -55,7 +55,7 @@ def propagate(op: Op, program: Program) -> Sequence[Labels]:
     if all(program.held[v].labels is None for v in op.operands):
         return [None] * len(op.results)
     if isinstance(op, MOVES):
-        return [np.asarray(made, np.int32) for made in evaluates.find(op)(op, _LabelsOf(program))]  # type: ignore[misc]
+        return [np.asarray(made, np.int32) for made in evaluates.find(op)(op, _LabelsOf(program))]
     rule = _RULES.get(type(op), _together)
     return rule(op, program)
 
@@ -69,9 +69,7 @@ def _together(op: Op, program: Program) -> Sequence[Labels]:
 
 
 def _select(op: e.Select, program: Program) -> Sequence[Labels]:
-    chosen = np.where(
-        program.get(op.condition), labels_of(program, op.on_true), labels_of(program, op.on_false)
-    )
+    chosen = np.where(program.get(op.condition), labels_of(program, op.on_true), labels_of(program, op.on_false))
     return [np.maximum(labels_of(program, op.condition), chosen)]
 
 

@@ -1,7 +1,7 @@
 """Which programs of a launch have waited for each other, so that what they share is no race.
 
-Programs know of each other through atomics only: one that releases (semantics ``release`` or ``acq_rel``) and a later one
-that acquires at the same address and looks at what it got. The clocks are those of Flanagan and Freund, "FastTrack"
+Programs know of each other through atomics only: one that releases (semantics ``release`` or ``acq_rel``) and a later
+one that acquires at the same address and looks at what it got. The clocks are those of Flanagan and Freund, "FastTrack"
 (PLDI 2009): a program's epoch counts its releases.
 """
 

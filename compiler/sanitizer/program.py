@@ -15,13 +15,13 @@ from ..targets.interpreter.program import Held, Program
 from ..tile import control as c
 from ..tile import debug as d
 from ..tile import memory as m
-from .findings import Finding, FindingKind, Place, Report
+from .findings import Finding, FindingKind, Report, SourcePlace
 from .forms import AccessForm, form_of
 from .labels import labels_of, propagate
-from .shadow import Conflict, Shadow
+from .shadow import RaceWith, Shadow
 
-#: Rounds of one loop after which a program that looks at memory in each is taken to wait for another one.
-MOST_ROUNDS = 100_000
+#: Rounds of a loop that change nothing but look at memory, after which a program is taken to wait for another one.
+MOST_ROUNDS = 1_000
 
 
 class EndlessWait(DeuteronError):
@@ -33,12 +33,12 @@ class Unreliable:
     """Why elements have a label: where they were loaded, of which array, and what is wrong with them."""
 
     kind: FindingKind
-    place: Place
+    place: SourcePlace
     array: str
 
 
 @dataclass
-class Watch:
+class CheckedLaunch:
     """What the programs of one launch share."""
 
     kernel: str
@@ -48,7 +48,7 @@ class Watch:
     line_of: Callable[[Location], str]
     reasons: list[Unreliable] = field(default_factory=list)
     _labels: dict[Unreliable, int] = field(default_factory=dict)
-    _places: dict[Location | None, Place] = field(default_factory=dict)
+    _places: dict[Location | None, SourcePlace] = field(default_factory=dict)
 
     def label(self, reason: Unreliable) -> int:
         """The number that stands for ``reason``, from 1."""
@@ -57,10 +57,10 @@ class Watch:
             self._labels[reason] = len(self.reasons)
         return self._labels[reason]
 
-    def place(self, location: Location | None) -> Place:
+    def place(self, location: Location | None) -> SourcePlace:
         """A location with its line."""
         if location not in self._places:
-            self._places[location] = Place(location, self.line_of(location) if location else "")
+            self._places[location] = SourcePlace(location, self.line_of(location) if location else "")
         return self._places[location]
 
     def program_id(self, serial: int) -> tuple[int, int, int]:
@@ -75,14 +75,13 @@ class CheckedProgram(Program):
     What must not happen does not: elements outside arrays are neither read (they are 0) nor written.
     """
 
-    def __init__(
-        self, memory: Memory, serial: int, watch: Watch, on_print: Callable[[str], object]
-    ) -> None:
+    def __init__(self, memory: Memory, serial: int, watch: CheckedLaunch, on_print: Callable[[str], object]) -> None:
         super().__init__(memory, watch.program_id(serial), watch.grid, on_print)
         self.serial = serial
         self.watch = watch
         self._location: Location | None = None
-        self._rounds: dict[int, int] = {}
+        #: By loop: what its last round began with, and how many in a row began with that.
+        self._rounds: dict[int, tuple[Sequence[Held], int]] = {}
         #: Of the last access: labels of what it read, one a lane of the tile.
         self._loaded: Array | None = None
 
@@ -113,19 +112,23 @@ class CheckedProgram(Program):
         """Run ``block``; raises EndlessWait where it is a loop's and looks at memory for ever."""
         end = block.terminator
         if isinstance(end, c.Condition):
-            self._count_round(block)
+            self._count_round(block, arguments)
         made = super().block(block, arguments)
         if isinstance(end, c.Condition):
             self._use(end.condition, None, "decides whether a loop goes on")
         return made
 
-    def _count_round(self, block: Block) -> None:
-        rounds = self._rounds[id(block)] = self._rounds.get(id(block), 0) + 1
-        waits = any(isinstance(op, m.AtomicRMW | m.AtomicCAS | m.Load) for op in block.walk())
-        if waits and rounds > MOST_ROUNDS:
+    def _count_round(self, block: Block, arguments: Sequence[Held]) -> None:
+        before, rounds = self._rounds.get(id(block), ((), 0))
+        same = len(before) == len(arguments) and all(
+            np.array_equal(a.array, b.array) for a, b in zip(before, arguments, strict=True)
+        )
+        rounds = rounds + 1 if same else 0
+        self._rounds[id(block)] = (arguments, rounds)
+        if rounds > MOST_ROUNDS:
             raise EndlessWait(
                 f"{self.watch.kernel}: program {self.program_id} still waits at {self._location} after {MOST_ROUNDS} "
-                "rounds of a loop",
+                "rounds of a loop that change nothing",
                 hint="the sanitizer runs programs one after the other: a program cannot wait for a later one",
             )
 
@@ -196,9 +199,7 @@ class CheckedProgram(Program):
                 index = _index(int(hit[0]), value.type.shape)
                 self._found(reason.kind, message, reason.array, index, len(hit), reason.place)
 
-    def _outside(
-        self, form: AccessForm, addresses: Array, lanes: Array, size: int, shape: tuple[int, ...]
-    ) -> None:
+    def _outside(self, form: AccessForm, addresses: Array, lanes: Array, size: int, shape: tuple[int, ...]) -> None:
         origin = self.held[form.pointer].origin
         address = int(addresses[lanes[0]])
         kind = FindingKind.WRITE_OUTSIDE if form.writes else FindingKind.READ_OUTSIDE
@@ -209,7 +210,7 @@ class CheckedProgram(Program):
     def _race(
         self,
         form: AccessForm,
-        conflict: Conflict,
+        conflict: RaceWith,
         addresses: Array,
         lanes: Array,
         size: int,
@@ -276,7 +277,7 @@ class CheckedProgram(Program):
         array: str,
         index: tuple[int, ...],
         count: int,
-        other: Place | None = None,
+        other: SourcePlace | None = None,
     ) -> None:
         place = self.watch.place(self._location)
         where = f"program {self.program_id}" + (f", tile index {index}" if index else "")

@@ -19,7 +19,7 @@ from ..targets.interpreter.memory import Memory
 from .findings import Report
 from .fresh import FreshArrays
 from .order import Order
-from .program import CheckedProgram, Watch
+from .program import CheckedLaunch, CheckedProgram
 from .shadow import Shadow, regions_of
 
 
@@ -51,7 +51,7 @@ class Sanitizer:
             self.fresh.mark(regions)
             order = Order(function)
             source = variant.source
-            watch = Watch(source.name, self.report, Shadow(regions, order), grid, lambda at: _line(source, at))
+            watch = CheckedLaunch(source.name, self.report, Shadow(regions, order), grid, lambda at: _line(source, at))
             self.report.launches += 1
             x, y, z = grid
             for serial in range(x * y * z):

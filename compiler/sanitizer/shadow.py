@@ -10,23 +10,23 @@ import numpy as np
 
 from ..targets.interpreter.memory import ArrayBuffer
 from ..targets.interpreter.numbers import Array
-from .findings import Place
+from .findings import SourcePlace
 from .order import Order
 
 #: The event of elements that no program has touched.
 NOBODY = 0
 
 
-class Events:
+class AccessEvents:
     """The accesses of a launch, by number: each is one operation in one program between two of its releases."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = [Place(None)]
+        self.places: list[SourcePlace] = [SourcePlace(None)]
         self.programs = np.full(64, -1, np.int64)
         self.epochs = np.zeros(64, np.int64)
-        self._numbers: dict[tuple[Place, int, int], int] = {}
+        self._numbers: dict[tuple[SourcePlace, int, int], int] = {}
 
-    def number(self, place: Place, program: int, epoch: int) -> int:
+    def number(self, place: SourcePlace, program: int, epoch: int) -> int:
         """The number of this access, made when it is new."""
         key = (place, program, epoch)
         found = self._numbers.get(key)
@@ -106,10 +106,10 @@ def regions_of(buffers: list[ArrayBuffer]) -> list[Region]:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class RaceWith:
     """Lanes of one access that meet what another program did without order between them."""
 
-    place: Place
+    place: SourcePlace
     program: int
     verb: str
     lanes: Array
@@ -119,7 +119,7 @@ class Seen(NamedTuple):
     """What shadow memory knows about an access: which of its lanes read what nobody wrote, and its races."""
 
     undefined: Array
-    conflicts: list[Conflict]
+    conflicts: list[RaceWith]
 
 
 class Shadow:
@@ -128,15 +128,15 @@ class Shadow:
     def __init__(self, regions: list[Region], order: Order) -> None:
         self.regions = regions
         self.order = order
-        self.events = Events()
+        self.events = AccessEvents()
 
     def touch(
-        self, addresses: Array, size: int, place: Place, program: int, *, reads: bool, writes: bool, atomic: bool
+        self, addresses: Array, size: int, place: SourcePlace, program: int, *, reads: bool, writes: bool, atomic: bool
     ) -> Seen:
         """``program`` accesses ``size`` bytes at each of ``addresses`` (u64), all of them inside arrays or mapped."""
         event = self.events.number(place, program, self.order.epoch)
         undefined = np.zeros(len(addresses), np.bool_)
-        conflicts: list[Conflict] = []
+        conflicts: list[RaceWith] = []
         for region in self.regions:
             offsets = addresses - np.uint64(region.start)
             lanes = np.flatnonzero(offsets < region.size)
@@ -154,7 +154,7 @@ class Shadow:
 
     def _races(
         self, region: Region, cells: Array, lanes: Array, program: int, *, writes: bool, atomic: bool
-    ) -> list[Conflict]:
+    ) -> list[RaceWith]:
         found = self._unordered(region.written[cells], lanes, program, "writes")
         if writes and not atomic:
             found += self._unordered(region.atomic[cells], lanes, program, "updates")
@@ -163,10 +163,10 @@ class Shadow:
                 own = self.events.programs[region.read[cells]] == program
                 others = np.flatnonzero((own & region.shared[cells]).any(axis=1))
                 if len(others):
-                    found.append(Conflict(Place(None), -1, "reads", lanes[others]))
+                    found.append(RaceWith(SourcePlace(None), -1, "reads", lanes[others]))
         return found
 
-    def _unordered(self, events: Array, lanes: Array, program: int, verb: str) -> list[Conflict]:
+    def _unordered(self, events: Array, lanes: Array, program: int, verb: str) -> list[RaceWith]:
         programs = self.events.programs[events]
         foreign = (events != NOBODY) & (programs != program)
         if not foreign.any():
@@ -176,7 +176,7 @@ class Shadow:
         made = []
         for event in np.unique(events[foreign])[:1]:  # one is enough to show; all lanes count
             hit = np.flatnonzero(foreign.any(axis=1))
-            made.append(Conflict(self.events.places[event], int(self.events.programs[event]), verb, lanes[hit]))
+            made.append(RaceWith(self.events.places[event], int(self.events.programs[event]), verb, lanes[hit]))
         return made
 
 

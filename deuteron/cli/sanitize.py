@@ -24,8 +24,12 @@ FOUND = 1
 def sanitize(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A Python file; it is executed.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="Given to the script.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON; the script prints to stderr.")] = False,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGUMENTS]...", help="Given to the script.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON; the script prints to stderr.")
+    ] = False,
 ) -> None:
     """Run a script with its kernel launches checked: bounds, never-written memory, masked-off values, data races.
 

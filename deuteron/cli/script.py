@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from deuteron.compiler.errors import DeuteronError
+
 from .errors import CommandError
 
 
@@ -44,8 +46,11 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
 
 
 def _print_from(error: Exception, script: Path) -> None:
-    """Print the traceback of ``error`` without the frames before the script's."""
+    """Print the traceback of ``error`` without the frames before the script's, or what it says if it is one of ours."""
+    if isinstance(error, DeuteronError):
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return
     frames = error.__traceback__
     while frames is not None and Path(frames.tb_frame.f_code.co_filename) != script:
         frames = frames.tb_next
-    traceback.print_exception(type(error), error, frames or error.__traceback__)
+    traceback.print_exception(type(error), error, frames)
