@@ -16,7 +16,7 @@ from ...options import SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
-from ..eager.launch import InterpretedLaunch
+from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
@@ -27,6 +27,7 @@ from .hooks import installed
 from .kernel import Kernel, Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
+from .stand_in import standing
 from .watch import Watch
 
 LaunchMetadata = Callable[..., Mapping[str, object]]
@@ -280,8 +281,10 @@ class JITFunction(Kernel):
         self._check_options(options)
         arguments = dict(zip(self.arg_names, args, strict=True))
         launch = specialize(self, arguments, options)
-        if self.interpreted:
-            made: Prepared = InterpretedLaunch(self, launch)
+        if standing.by is not None:
+            made: Prepared = StandInLaunch(self, launch, standing.by)
+        elif self.interpreted:
+            made = InterpretedLaunch(self, launch)
         else:
             made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
@@ -344,8 +347,8 @@ class JITFunction(Kernel):
 
     @property
     def interpreted(self) -> bool:
-        """Whether launches run the Python function itself, under the interpreter."""
-        return knobs.interpret.get() or self._interpret
+        """Whether launches run under the interpreter: the Python function itself, or what stands in for devices."""
+        return knobs.interpret.get() or self._interpret or standing.by is not None
 
     @property
     def debug(self) -> bool:
