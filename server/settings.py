@@ -72,6 +72,10 @@ class Settings:
         default=256 << 20,
         metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
     )
+    body_seconds: float = field(
+        default=30.0,
+        metadata=_setting("DEUTERON_BODY_SECONDS", "how long a request's head, or its body, may take to arrive"),
+    )
     rate_per_minute: int = field(
         default=60_000,
         metadata=_setting("DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"),
@@ -181,6 +185,7 @@ class Settings:
             "port": (0, 65535),
             "max_body_bytes": (1024, 1 << 30),
             "max_upload_bytes": (1024, 1 << 34),
+            "body_seconds": (0.05, 3600),
             "rate_per_minute": (0, 1 << 31),
             "max_shapes": (1, 1 << 20),
             "max_trials": (1, 1 << 31),

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response, status
+from fastapi import Header, Query, Request, Response, status
 from fastapi.responses import FileResponse
 
 from ..auth import Reader, Submitter
@@ -16,9 +16,10 @@ from ..problems import HttpProblem
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
+from .routes import make_router
 from .schemas import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = make_router("jobs", "/v1/jobs")
 
 _KEY = re.compile(r"^[\x21-\x7e]{1,200}$")
 

@@ -32,6 +32,7 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         "scheduler": "tcp://10.0.0.1:8786",
         "max_body_bytes": "1_000_000",
         "max_upload_bytes": "2000000",
+        "body_seconds": "8.5",
         "rate_per_minute": "7",
         "max_shapes": "3",
         "max_trials": "4",
