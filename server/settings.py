@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -31,6 +32,10 @@ class SettingsError(DeuteronError):
 
 def _default_home() -> Path:
     return Path("~/.deuteron").expanduser()
+
+
+def _default_locks() -> Path:
+    return Path(tempfile.gettempdir()) / "deuteron-locks"
 
 
 def _setting(variable: str, description: str) -> dict[str, str]:
@@ -93,6 +98,10 @@ class Settings:
     heartbeat_seconds: float = field(
         default=15.0,
         metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
+    )
+    lock_folder: Path = field(
+        default_factory=_default_locks,
+        metadata=_setting("DEUTERON_LOCK_FOLDER", "locks by which processes of one host take turns on its devices"),
     )
     runner: str = field(
         default="deuteron.tuner:run_job",

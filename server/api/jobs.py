@@ -161,8 +161,8 @@ def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
 
 
 def _waiting_for(context: ServiceContext, job: Job) -> str | None:
-    if job.state is not JobState.QUEUED:
-        return None
+    if job.state is not JobState.QUEUED or not context.dispatcher.leads:
+        return None  # only who dispatches sees the workers
     needed = resources_for(job.device)
     workers = context.dispatcher.workers()
     if any(needed.keys() <= worker.resources.keys() for worker in workers):

@@ -39,6 +39,7 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         "max_attempts": "5",
         "lease_seconds": "6.5",
         "heartbeat_seconds": "0.5",
+        "lock_folder": str(tmp_path / "locks"),
         "runner": "a.b:c",
     }
     assert set(values) == {item.name for item in fields(Settings)}
