@@ -20,7 +20,9 @@ from .bundles import Bundles
 from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
-from .limits import BodyLimit, LoopbackOnly, RateLimit
+from .head import HeadAsGet
+from .hosts import LoopbackOnly, WellFormed
+from .limits import BodyLimit, RateLimit
 from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
@@ -93,7 +95,9 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
+    app.add_middleware(WellFormed)
     app.add_middleware(Timing, metrics=context.metrics)
+    app.add_middleware(HeadAsGet)
     return app
 
 

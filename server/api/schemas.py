@@ -47,8 +47,12 @@ class KernelAnswer(BaseModel):
 
 
 class BudgetBody(Body):
-    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="Trials per shape and dtype.", examples=[50])
-    seconds: Annotated[float, Field(gt=0)] | None = Field(None, description="Seconds for the whole job.", examples=[60])
+    trials: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Trials per shape and dtype.", examples=[50]
+    )
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="Seconds for the whole job.", examples=[60]
+    )
 
 
 class JobBody(Body):
