@@ -5,14 +5,14 @@ from __future__ import annotations
 from distributed import Scheduler, Worker
 
 
-class QuietScheduler(Scheduler):  # type: ignore[misc]  # Dask is untyped
+class QuietScheduler(Scheduler):
     """A scheduler that listens for Dask's own connections only."""
 
     def start_http_server(self, *_arguments: object, **_options: object) -> None:
         """Starts none."""
 
 
-class QuietWorker(Worker):  # type: ignore[misc]
+class QuietWorker(Worker):
     """A worker that listens for Dask's own connections only."""
 
     def start_http_server(self, *_arguments: object, **_options: object) -> None:

@@ -78,7 +78,8 @@ class Jobs:
         found: list[tuple[int, str, str]] = []
         for device in devices:
             query = select(JobRow.number, JobRow.id, JobRow.device).where(queued, JobRow.device == device)
-            found += [tuple(row) for row in self.connection.execute(query.order_by(JobRow.number).limit(limit))]
+            rows = self.connection.execute(query.order_by(JobRow.number).limit(limit))
+            found += [(row.number, row.id, row.device) for row in rows]
         return [(job_id, device) for _, job_id, device in sorted(found)]
 
     def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:
