@@ -139,7 +139,7 @@ class ValidateBody(Body):
 class FaultAnswer(BaseModel):
     where: str = Field(description="The field, such as `workload.grid[0]`.")
     message: str
-    hint: str | None = Field(None, description="What would do.")
+    hint: str | None = Field(default=None, description="What would do.")
 
 
 class CompiledAnswer(BaseModel):
@@ -158,12 +158,12 @@ class ValidateAnswer(BaseModel):
     valid: bool
     errors: list[FaultAnswer]
     kernel_hash: str | None = None
-    target: str | None = Field(None, description="What it was compiled for.")
+    target: str | None = Field(default=None, description="What it was compiled for.")
     shapes: list[dict[str, int]] = []
     dtypes: list[str] = []
-    default: Document | None = Field(None, description="The configuration that the others have to beat.")
+    default: Document | None = Field(default=None, description="The configuration that the others have to beat.")
     configurations: int | None = Field(
-        None, description="Size of the space at the first shape; null if too large to count."
+        default=None, description="Size of the space at the first shape; null if too large to count."
     )
     compiled: list[CompiledAnswer] = []
 

@@ -53,7 +53,7 @@ def workload_schema() -> JsonObject:
     definitions = cast("dict[str, JsonObject]", components["$defs"])
     workload = cast(JsonObject, _inlined(definitions["WorkloadSpec"], definitions))
     fields = cast("dict[str, JsonObject]", workload["properties"])
-    space = _space(cast("dict[str, JsonObject]", definitions))
+    space = _space(definitions)
     fields["space"] = space
     fields["spaces"] = _by_kind(space)
     fields["default"] = {"type": "object"}
