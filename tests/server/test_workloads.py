@@ -14,6 +14,8 @@ from deuteron.server.context import ServiceContext
 from deuteron.tuner import BUILTINS, WorkloadSpec, builtin_workload
 from deuteron.tuner.workloads.schema import DESCRIPTIONS, workload_schema
 
+IMPORTS = "import triton\nimport triton.language as tl\n"
+
 
 def job(**changes: Any) -> dict[str, Any]:
     """The job of the documentation, its workload with other fields."""
@@ -94,7 +96,7 @@ def test_fields_alone_are_checked_without_a_compiler(client: TestClient, monkeyp
         ({"tensors": "x"}, "workload.tensors", "expected"),
         ({"colour": 1}, "workload", "colour"),
         ({"kernel": kernel("tl.arange", "tl.nowhere")}, "workload.kernel", "nowhere"),
-        ({"kernel": kernel("import triton\nimport triton.language as tl\n", "")}, "workload.kernel", "does not compile"),
+        ({"kernel": kernel(IMPORTS, "")}, "workload.kernel", "does not compile"),
         ({"kernel": kernel("i < n) * factor", "i < n) @ factor")}, "workload.kernel", "does not compile"),
         ({"kernel": kernel("def scale(", "def scale(((")}, "workload.kernel", ""),
         ({"kernel": {**kernel("", ""), "name": "other"}}, "workload.kernel", "other"),

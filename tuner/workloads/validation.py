@@ -23,7 +23,7 @@ T = TypeVar("T")
 #: Most bytes that the tensors of one launch may have together.
 MAX_TENSOR_BYTES = 1 << 40
 
-_FIELD = re.compile(r"(?P<where>(?:workload|job|budget|kernel)[\w.\[\]']*): (?P<what>.*)", re.DOTALL)
+_FIELD = re.compile(r"(?:job\.)?(?P<where>(?:workload|budget|shapes|dtypes|job)[\w.\[\]']*): (?P<what>.*)", re.DOTALL)
 
 
 def fault_of(error: DeuteronError, where: str) -> Fault:
@@ -110,7 +110,7 @@ def _check_sizes(checks: _Checks, problem: Problem) -> None:
     total = _total_bytes(problem)
     if total is not None and total > MAX_TENSOR_BYTES:
         message = f"{at} the tensors have {total / 2**30:,.0f} GiB together"
-        checks.add(Fault("job.shapes", message, f"at most {MAX_TENSOR_BYTES >> 30} GiB"))
+        checks.add(Fault("shapes", message, f"at most {MAX_TENSOR_BYTES >> 30} GiB"))
 
 
 def _check_tensor(checks: _Checks, problem: Problem, number: int, tensor: Tensor, at: str) -> None:
