@@ -11,6 +11,8 @@ from .codec import Scalar
 from .errors import JobError
 from .evaluate.evaluator import Evaluator
 from .evaluate.messages import Compiled, Raced, Screened
+from .measure.gauge import Gauge
+from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
 from .space import Configuration, Space, config_key
 from .strategies import Outcome, Strategy
@@ -56,6 +58,7 @@ class ShapeSearch:
     default: Configuration
     strategy: Strategy
     evaluator: Evaluator
+    gauge: Gauge
     finish: Callable[[Trial, str | None], None]
     cancelled: Callable[[], bool]
     max_trials: int | None
@@ -121,7 +124,9 @@ class ShapeSearch:
         if compiled.status != "ok":
             screened = Screened(compiled.status, compiled.error)
         elif twin is not None:
-            screened = Screened(twin.status, twin.error, twin.time_ns, reference=twin.reference)
+            screened = Screened(
+                twin.status, twin.error, twin.time_ns, reference=twin.reference, protocol=_protocol(twin)
+            )
         else:
             best = self._best()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
@@ -138,6 +143,7 @@ class ShapeSearch:
             error=screened.error,
             reference=screened.reference,
             reason=self._reason(config),
+            measurement=self._measurement(screened.time_ns, screened.protocol, compiled.code),
             metrics=metrics,
             duration_s=time.monotonic() - began,
             started_at=started_at,
@@ -161,6 +167,17 @@ class ShapeSearch:
         if screened.worst_error is not None:
             metrics["worst_error"] = screened.worst_error
         return metrics | self._rates(screened.time_ns)
+
+    def _measurement(
+        self,
+        time_ns: Interval | None,
+        protocol: TimingProtocol | None,
+        code: CodeFacts | None,
+        sm_mhz: float | None = None,
+    ) -> Measurement | None:
+        if time_ns is None or protocol is None:
+            return None
+        return self.gauge.measurement(time_ns, protocol, code, sm_mhz=sm_mhz)
 
     def _rates(self, time_ns: Interval | None) -> dict[str, float]:
         if time_ns is None:
@@ -319,6 +336,8 @@ class ShapeSearch:
                 metrics["measure_s"] = raced.measure_seconds / len(configs)
             if raced is not None and raced.sm_mhz is not None:
                 metrics["sm_mhz"] = raced.sm_mhz
+            code = None if screened is None or screened.measurement is None else screened.measurement.code
+            protocol, sm_mhz = (None, None) if raced is None else (raced.protocol, raced.sm_mhz)
             group.append(
                 Trial(
                     number=len(self.trials),
@@ -327,6 +346,7 @@ class ShapeSearch:
                     phase=phase,
                     time_ns=interval,
                     reference=None if raced is None else raced.reference,
+                    measurement=self._measurement(interval, protocol, code, sm_mhz),
                     metrics=metrics,
                     duration_s=share,
                     started_at=started_at,
@@ -402,4 +422,8 @@ def _low(trial: Trial) -> float:
 
 
 def _outcome(trial: Trial) -> Outcome:
-    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status)
+    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status, trial.measurement)
+
+
+def _protocol(trial: Trial) -> TimingProtocol | None:
+    return None if trial.measurement is None else trial.measurement.protocol

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar
@@ -29,6 +30,7 @@ from .events import (
     TuneEvent,
 )
 from .job import JobSpec, shape_key, task_key
+from .measure.gauge import Gauge, Peaks
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .search_profile import FILE_NAME, SearchProfile
 from .shape_search import Cancelled, ShapeSearch, complete_group
@@ -196,6 +198,7 @@ class _JobRun:
                 default=default,
                 strategy=make_strategy(spec.strategy, space, spec.seed),
                 evaluator=evaluator,
+                gauge=gauge_of(task.problem, self._device.properties),
                 finish=finish,
                 cancelled=self._cancelled,
                 max_trials=spec.budget.trials,
@@ -205,6 +208,12 @@ class _JobRun:
             ).run()
         finally:
             evaluator.close()
+
+
+def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
+    """What variants of a problem are judged by on a device."""
+    peaks = Peaks.of(properties, 8 * item_bytes(problem.dtype))
+    return Gauge(problem.flops, problem.bytes, peaks, properties.sm_count)
 
 
 def _check_memory(problem: Problem, properties: DeviceProperties) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.inline import Inlinable, LibraryFunction
+from ..language.named import field_names
 from .modules import suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
 
@@ -115,6 +116,20 @@ class KernelSource:
         )
 
     @staticmethod
+    def from_replaced_text(text: str, function: types.FunctionType) -> KernelSource:
+        """A function of the running program with another text: ``text`` is one ``def``, whose free names mean what
+        they mean in ``function``. Places in messages count from its first line.
+
+        Raises:
+            UnsupportedSyntax: the text is not one function.
+        """
+        filename = f"<text of {function.__name__}>"
+        body = _parse(text, filename).body
+        if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+            raise UnsupportedSyntax(f"the text of {function.__name__} is not one function")
+        return KernelSource(body[0].name, filename, body[0], LiveNamespace(function), tuple(text.splitlines()))
+
+    @staticmethod
     def from_signature(function: types.FunctionType) -> KernelSource:
         """The parameters of a Python function without text, such as ``exec`` makes: it runs as Python, nothing else."""
         signature = inspect.signature(function)
@@ -189,6 +204,8 @@ class KernelSource:
                         waiting.append(source_of(value))
                 elif isinstance(value, int | float | str | tuple | None):
                     yield f"{name}={value!r}"
+                elif fields := field_names(value):
+                    yield f"{name}({', '.join(fields)}) {value.__dict__.get('_field_defaults')!r}"
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""

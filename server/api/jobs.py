@@ -9,6 +9,9 @@ from typing import Annotated
 from fastapi import Header, Query, Request, Response, status
 from fastapi.responses import FileResponse
 
+from deuteron.tuner.measure.bounds import explain
+from deuteron.tuner.measure.measurement import Measurement
+
 from ..auth import Reader, Submitter
 from ..context import ContextDep, ServiceContext
 from ..dispatch.resources import resources_for
@@ -170,12 +173,16 @@ def _waiting_for(context: ServiceContext, job: Job) -> str | None:
     return f"a worker with {' and '.join(sorted(needed))}"
 
 
-def trial_answer(trial: StoredTrial) -> TrialAnswer:
+def trial_answer(stored: StoredTrial) -> TrialAnswer:
+    body = json.loads(stored.body)
+    measured = body.get("measurement")
     return TrialAnswer(
-        sequence=trial.sequence,
-        attempt=trial.attempt,
-        dtype=trial.dtype,
-        shape=json.loads(trial.shape),
-        recorded_at=trial.recorded_at,
-        trial=json.loads(trial.body),
+        sequence=stored.sequence,
+        attempt=stored.attempt,
+        dtype=stored.dtype,
+        shape=json.loads(stored.shape),
+        recorded_at=stored.recorded_at,
+        trial=body,
+        bound=stored.bound,
+        explanation=None if measured is None else explain(Measurement.from_json(measured)),
     )

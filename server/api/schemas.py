@@ -215,6 +215,10 @@ class TrialAnswer(BaseModel):
     shape: dict[str, int]
     recorded_at: datetime
     trial: Document = Field(description="The Trial as the tuner wrote it.")
+    bound: str | None = Field(
+        None, description="What bounds the variant, such as `memory`, `tail` or `registers`; null where nobody knows."
+    )
+    explanation: str | None = Field(None, description="The same in words, with figures.")
 
 
 class TrialPage(BaseModel):

@@ -20,6 +20,7 @@ from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobStarted,
     ShapeFinished,
     TrialFinished,
     TuneEvent,
@@ -31,6 +32,9 @@ from ..metrics import Metrics
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
+
+#: As the column has it.
+MAX_DEVICE_KEY = 200
 
 
 class Delivery(Document, frozen=True):
@@ -169,6 +173,8 @@ class Ingest:
         )
         owns = job.claim_id == claim_id and job.state is JobState.RUNNING
         match event:
+            case JobStarted():
+                tx.jobs.name_device(job.id, event.device[:MAX_DEVICE_KEY])
             case TrialFinished():
                 if tx.trials.append(job.id, new_trial(event, job.attempts)):
                     self.metrics.count("trials", status=event.trial.status)
@@ -234,5 +240,6 @@ def new_trial(event: TrialFinished, attempt: int) -> NewTrial:
         shape=json.dumps(dict(event.shape), sort_keys=True, separators=(",", ":")),
         status=trial.status,
         median_ns=trial.time_ns.median if trial.time_ns else None,
+        bound=trial.measurement.bound if trial.measurement else None,
         body=json.dumps(trial.to_json(), separators=(",", ":")),
     )

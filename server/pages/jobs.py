@@ -114,7 +114,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         ),
         tag("h2", "Trials"),
         table(
-            ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Configuration"],
+            ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Bound by", "Configuration"],
             [],
             caption="Trials, newest first",
             id="trials",

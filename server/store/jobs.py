@@ -188,6 +188,10 @@ class Jobs:
         """Record how many trials and events the job now has."""
         self._set(job_id, trials_done=trials, screened=screened, last_event=last_event)
 
+    def name_device(self, job_id: str, device_key: str) -> None:
+        """Note which device a run of the job found."""
+        self._set(job_id, device_key=device_key)
+
     def attach_profile(self, job_id: str, sha256: str) -> None:
         """Name the profile of a job by its digest."""
         self._set(job_id, profile_sha256=sha256)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, Row, func, insert, select
 
 from ..models import TrialRow
+from .errors import NotFound
 from .records import NewTrial, StoredTrial
 
 _TABLE = TrialRow.__table__
@@ -40,6 +41,7 @@ class Trials:
                 shape=new.shape,
                 status=new.status,
                 median_ns=new.median_ns,
+                bound=new.bound,
                 body=new.body,
                 recorded_at=datetime.now(UTC),
             )
@@ -52,6 +54,18 @@ class Trials:
         if limit is not None:
             query = query.limit(limit)
         return [_trial(row) for row in self.connection.execute(query)]
+
+    def get(self, job_id: str, trial_id: str) -> StoredTrial:
+        """One trial.
+
+        Raises:
+            NotFound: the job has no such trial.
+        """
+        query = select(_TABLE).where(TrialRow.job_id == job_id, TrialRow.trial_id == trial_id)
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"job {job_id} has no trial {trial_id}", hint=f"GET /v1/jobs/{job_id}/trials lists them")
+        return _trial(row)
 
     def count(self, job_id: str) -> int:
         """How many trials of a job are stored."""

@@ -145,6 +145,36 @@ def test_a_run_from_claim_to_end(client: TestClient, tune_events: Callable[..., 
     assert deliver(client, job_id, events[:1], first=99)["proceed"] is False
 
 
+def test_a_trial_says_what_bounds_it(client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    events = tune_events(trials=2)
+    trial = events[1]["trial"]
+    trial["reason"] = "<b>because</b>"
+    trial["measurement"] = {
+        "time_ns": trial["time_ns"],
+        "protocol": {"clock": "device", "cold": True, "procedure": "first look"},
+        "flop_s": 2e12,
+        "byte_s": 1e12,
+        "memory_share": 0.25,
+        "code": {"programs": 7, "registers": 168, "resident_warps": 12, "most_warps": 64, "limiter": "registers"},
+        "bound": "registers",
+    }
+    deliver(client, job_id, events[:3])
+    first, second = client.get(f"/v1/jobs/{job_id}/trials").json()["trials"]
+    words = "registers leave 12 of 64 warps a multiprocessor (168 registers a thread); 25% of the peak memory bandwidth"
+    assert (first["bound"], first["explanation"]) == ("registers", words)
+    assert (second["bound"], second["explanation"]) == (None, None)
+
+    page = client.get(f"/jobs/{job_id}/trials/{trial['id']}").text
+    for shown in (words, "device clock, cold cache, first look", "1000 GB/s, 25.0% of the peak", "19%, limited by"):
+        assert shown in page
+    assert "<b>because" not in page and "&lt;b&gt;because" in page
+    unknown = client.get(f"/jobs/{job_id}/trials/{events[2]['trial']['id']}").text
+    assert "Not known." in unknown and "Measurement</h2>" not in unknown
+    assert client.get(f"/jobs/{job_id}/trials/nobody").status_code == 404
+
+
 def test_a_takeover_gets_the_finished_trials_and_the_old_run_is_told_to_stop(
     client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
 ) -> None:
