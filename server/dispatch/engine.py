@@ -18,6 +18,7 @@ from .resources import resources_for, resources_of
 from .run import Bench
 
 _CONNECT_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 1.0
 
 WORKER_CONFIG: dict[str, object] = {
     # A daemonic process may not have children, and measurements run in children.
@@ -153,8 +154,14 @@ class Engine:
         return Dispatched(ticket, future)
 
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler knows now."""
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        """The workers that the scheduler knows now.
+
+        Raises:
+            OSError: it does not answer within a second.
+        """
+        # Not Client.scheduler_info, which waits half a minute for a scheduler that is gone.
+        ask = self._client.scheduler.identity
+        found = self._client.sync(ask, n_workers=-1, callback_timeout=_ANSWER_TIMEOUT_S)["workers"]
         return [
             ConnectedWorker(address, str(worker["name"]), dict(worker["resources"]))
             for address, worker in found.items()

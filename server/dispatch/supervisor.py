@@ -33,6 +33,7 @@ _ROUND_S = 0.5
 _RECONNECT_S = 2.0
 _SPOOL_WAIT_S = 2.0
 _STANDBY_S = 1.0
+_LOOK_S = 1.0
 # Jobs for one device that the engine holds at a time. It needs one for each worker that becomes free between two
 # rounds; thousands of queued jobs would only make every round of ours and of the scheduler longer.
 _AHEAD = 64
@@ -50,6 +51,8 @@ class DaskDispatcher:
         self._devices = detected_devices() if self._embedded else None
         self._lock = dispatch_lock(store.database.engine)
         self._leads = False
+        self._workers: list[ConnectedWorker] = []
+        self._asked_at = float("-inf")
         self._engine: Engine | None = None
         self._dispatched: dict[str, Dispatched] = {}
         # Runs that a lost scheduler took with it: the jobs are not to blame.
@@ -73,9 +76,8 @@ class DaskDispatcher:
         return self._leads
 
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler sees, none while it is away."""
-        engine = self._engine
-        return engine.workers() if engine is not None and engine.connected else []
+        """The workers that the scheduler saw a moment ago, none while it is away. Never waits for it."""
+        return self._workers
 
     def devices(self) -> list[str] | None:
         """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
@@ -130,6 +132,7 @@ class DaskDispatcher:
                 running = tx.jobs.in_state(JobState.RUNNING)
             self._excused = {job.claim_id for job in running if job.claim_id is not None}
         self._dispatched.clear()
+        self._workers, self._asked_at = [], float("-inf")
         self._engine = None
         engine.close()
 
@@ -155,11 +158,22 @@ class DaskDispatcher:
             if not engine.connected:
                 logger.warning("the connection to the scheduler is lost")
                 return
+            self._look_at_workers(engine)
             self._guarded(self._reap)
             self._guarded(self._expire_leases)
             self._guarded(lambda: self._submit_queued(engine))
             self._wake.wait(_ROUND_S)
             self._wake.clear()
+
+    def _look_at_workers(self, engine: Engine) -> None:
+        if time.monotonic() - self._asked_at < _LOOK_S:
+            return
+        try:
+            self._workers = engine.workers()
+        except (OSError, RuntimeError, TimeoutError) as error:
+            logger.debug("the scheduler does not tell its workers: %s", error)
+            self._workers = []
+        self._asked_at = time.monotonic()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
