@@ -55,9 +55,10 @@ class TrialFinished(_Event, frozen=True, tag="trial_finished"):
 
 
 class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
-    """The search of one shape and dtype has its result."""
+    """The search of one shape and dtype has its result. ``settled``: why the strategy ended it early."""
 
     record: ConfigRecord
+    settled: str | None = None
     at: str = field(default_factory=utc_now)
 
 

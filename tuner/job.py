@@ -17,12 +17,14 @@ MAX_SHAPES = 256
 
 class Budget(Document, frozen=True, forbid_unknown_fields=True):
     """When to stop. ``trials``: configurations screened per shape and dtype, the default included; None is the whole
-    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit."""
+    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit. ``settle``: a shape
+    also ends when the strategy says that nothing more is to be won."""
 
     noun: ClassVar[str] = "budget"
 
     trials: int | None = 100
     seconds: Finite | None = None
+    settle: bool = False
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

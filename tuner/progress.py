@@ -89,8 +89,9 @@ def event_text(event: TuneEvent) -> str | None:
             return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}"
         case TrialFinished():
             return None
-        case ShapeFinished(record=record):
-            return f"{record.shape_key} {record.dtype}: {_record_text(record)}"
+        case ShapeFinished(record=record, settled=settled):
+            ended = "" if settled is None else f"\n  ended after {record.trials} trials: {settled}"
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{ended}"
         case JobFinished():
             return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():

@@ -167,16 +167,16 @@ class _JobRun:
             self._profile.add(problem, trial)
             self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
 
-        final = complete_group(task.trials, "final")
+        final, settled = complete_group(task.trials, "final"), None
         if not final:
-            final = self._search(task, space, default, seconds, finish)
+            final, settled = self._search(task, space, default, seconds, finish)
         digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
         record = replace(
             decide(problem, final, self._fingerprint, current_toolchain(self._device)),
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )
-        self._emit(ShapeFinished(record))
+        self._emit(ShapeFinished(record, settled))
         return record
 
     def _search(
@@ -186,11 +186,12 @@ class _JobRun:
         default: Mapping[str, Scalar],
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
-    ) -> list[Trial]:
+    ) -> tuple[list[Trial], str | None]:
+        """The trials of the final, and why the strategy ended the search if it did."""
         spec = self._spec
         evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
         try:
-            return ShapeSearch(
+            search = ShapeSearch(
                 problem=task.problem,
                 space=space,
                 default=default,
@@ -201,8 +202,10 @@ class _JobRun:
                 max_trials=spec.budget.trials,
                 seconds=seconds,
                 seed=spec.seed,
+                settle=spec.budget.settle,
                 trials=task.trials,
-            ).run()
+            )
+            return search.run(), search.ended
         finally:
             evaluator.close()
 
