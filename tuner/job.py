@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
@@ -24,7 +24,7 @@ class Budget(Document, frozen=True, forbid_unknown_fields=True):
 
     trials: int | None = 100
     seconds: Finite | None = None
-    settle: bool = False
+    settle: bool | UnsetType = UNSET  # left out of the JSON unless set: digests of jobs without it stay as they were
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

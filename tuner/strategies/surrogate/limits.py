@@ -76,7 +76,8 @@ class Limits:
             return np.zeros(len(rows), bool)
         sums = self._points(rows) @ self._signs[self._believed].T
         beyond: NDArray[np.bool_] = sums > self._bounds[self._believed]
-        return np.logical_or.reduce(beyond, axis=1)
+        result: NDArray[np.bool_] = np.logical_or.reduce(beyond, axis=1)
+        return result
 
     def _points(self, rows: Levels) -> Matrix:
         columns = [place[rows[:, i]] for i, place in zip(self._columns, self._logarithms, strict=True)]
