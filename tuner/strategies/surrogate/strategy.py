@@ -13,7 +13,9 @@ from .domain import domain_of
 from .encoding import Levels
 from .history import History
 from .model import Model
+from .one_thread import one_thread
 from .prior import Predictions, Prior
+from .settling import Settling
 
 #: After configurations that were known to be good, so many others make a start.
 START_AFTER_KNOWN = 2
@@ -44,16 +46,19 @@ class SurrogateStrategy:
         self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
         self._reasons: dict[bytes, str] = {}
         self._exhausted = False
+        self._settling = Settling()
         self.expected_gain: float | None = None
 
     def ask(self) -> dict[str, Scalar] | None:
         """As :meth:`..base.Strategy.ask`."""
         self.expected_gain = None
-        chosen = None if self._exhausted else self._choose()
+        with one_thread():
+            chosen = None if self._exhausted else self._choose()
         if chosen is None:
             self._exhausted = True
             return None
         row, reason = chosen
+        self._settling.proposed(self.expected_gain)
         self._history.propose(row)
         self._reasons[row.tobytes()] = reason
         return self._grid.configuration(row)
@@ -68,6 +73,10 @@ class SurrogateStrategy:
         """As :meth:`..base.Strategy.reason`."""
         row = self._grid.levels(config)
         return None if row is None else self._reasons.get(row.tobytes())
+
+    def settled(self) -> str | None:
+        """As :meth:`..base.Strategy.settled`: when hardly anything is expected, and nothing came of it for a while."""
+        return self._settling.why(self._history)
 
     def _choose(self) -> tuple[Levels, str] | None:
         """The next row and why; None when nothing is left."""
