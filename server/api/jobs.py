@@ -6,7 +6,7 @@ import json
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response, status
+from fastapi import Header, Query, Request, Response, status
 from fastapi.responses import FileResponse
 
 from deuteron.tuner.measure.bounds import explain
@@ -19,9 +19,10 @@ from ..problems import HttpProblem
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
+from .routes import make_router
 from .schemas import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = make_router("jobs", "/v1/jobs")
 
 _KEY = re.compile(r"^[\x21-\x7e]{1,200}$")
 
@@ -163,8 +164,8 @@ def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
 
 
 def _waiting_for(context: ServiceContext, job: Job) -> str | None:
-    if job.state is not JobState.QUEUED:
-        return None
+    if job.state is not JobState.QUEUED or not context.dispatcher.leads:
+        return None  # only who dispatches sees the workers
     needed = resources_for(job.device)
     workers = context.dispatcher.workers()
     if any(needed.keys() <= worker.resources.keys() for worker in workers):

@@ -29,6 +29,7 @@ from deuteron.tuner.events import (
 from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
 from .spool import Spool, leftovers
@@ -58,13 +59,15 @@ class JobRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a worker process measures with: its device, and how it reaches the server."""
+    """What a worker process measures with: its device, and how it reaches the server. ``locks`` is the folder of the
+    locks that keep devices exclusive."""
 
     server_url: str
     token: str
     device: str
     home: Path
     runner: str
+    locks: Path
 
     @property
     def spool(self) -> Path:
@@ -128,11 +131,13 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
             deliver_leftovers(bench, link)
         except (ServiceUnreachable, ServiceError) as error:
             logger.warning("leftover events stay in the spool: %s", error)
-        try:
-            assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
-        except ServiceError as error:
-            return f"refused: {error.message}"
-        return _run_claimed(bench, link, job_id, claim_id, assignment)
+        # Before the claim: a job that waits for the device is queued, and its lease and budget have not begun.
+        with exclusive(bench.device, bench.locks):
+            try:
+                assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
+            except ServiceError as error:
+                return f"refused: {error.message}"
+            return _run_claimed(bench, link, job_id, claim_id, assignment)
     finally:
         link.close()
 

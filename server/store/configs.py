@@ -71,6 +71,13 @@ class Configs:
         query = select(ConfigRow.device_key, ConfigRow.dtype).where(ConfigRow.kernel_hash == kernel_hash).distinct()
         return [(row.device_key, row.dtype) for row in self.connection.execute(query)]
 
+    def shapes(self, kernel_hash: str, *, limit: int) -> list[tuple[str, str]]:
+        """Kernel name and shape key of some records of a kernel."""
+        query = (
+            select(ConfigRow.kernel_name, ConfigRow.shape_key).where(ConfigRow.kernel_hash == kernel_hash).limit(limit)
+        )
+        return [(row.kernel_name, row.shape_key) for row in self.connection.execute(query)]
+
     def stream(self, *, kernel_hash: str | None = None, device_key: str | None = None) -> Iterator[str]:
         """Bodies of matching records in key order, fetched in batches."""
         query = select(ConfigRow.body).order_by(
