@@ -34,6 +34,8 @@ def _compiled(kernel: Kernel, launch: Launch) -> CompiledKernel:
     if made is None:
         made = compile_variant(launch.variant)
         made.launch_metadata = kernel.launch_metadata
+        if kernel.repr:
+            made.name = kernel.repr(launch)
         kernel.cache[key] = made
     return made
 
