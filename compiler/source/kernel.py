@@ -184,23 +184,28 @@ class KernelSource:
     def hash(self) -> str:
         """sha256 over the kernel, every jit function it reaches and every constant it captures."""
         digest = hashlib.sha256()
-        for line in sorted(self._identity(set())):
+        for line in sorted(self._identity()):
             digest.update(line.encode() + b"\0")
         return digest.hexdigest()
 
-    def _identity(self, seen: set[str]) -> Iterator[str]:
-        if self.text in seen:
-            return
-        seen.add(self.text)
-        yield self.text
-        for name, value in self.captured():
-            if isinstance(value, Inlinable):
-                if not isinstance(value, LibraryFunction):
-                    yield from source_of(value)._identity(seen)
-            elif isinstance(value, int | float | str | tuple | None):
-                yield f"{name}={value!r}"
-            elif fields := field_names(value):
-                yield f"{name}({', '.join(fields)}) {value.__dict__.get('_field_defaults')!r}"
+    def _identity(self) -> Iterator[str]:
+        # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
+        seen: set[str] = set()
+        waiting = [self]
+        while waiting:
+            source = waiting.pop()
+            if source.text in seen:
+                continue
+            seen.add(source.text)
+            yield source.text
+            for name, value in source.captured():
+                if isinstance(value, Inlinable):
+                    if not isinstance(value, LibraryFunction):
+                        waiting.append(source_of(value))
+                elif isinstance(value, int | float | str | tuple | None):
+                    yield f"{name}={value!r}"
+                elif fields := field_names(value):
+                    yield f"{name}({', '.join(fields)}) {value.__dict__.get('_field_defaults')!r}"
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""

@@ -12,28 +12,30 @@ from ... import knobs
 from ...errors import CompilationError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.context import current
-from ...options import SCHEDULE_OPTIONS
+from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
-from ..eager.launch import InterpretedLaunch
+from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
 from .bound import Relaunch
 from .compiled import CompiledKernel
+from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
-from .kernel import Kernel, Launch, Prepared
+from .kernel import Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
+from .stand_in import standing
 from .watch import Watch
 
 LaunchMetadata = Callable[..., Mapping[str, object]]
 Names = Iterable[int | str]
 
 
-class JITFunction(Kernel):
+class JITFunction(DescribedKernel):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
     Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory
@@ -65,12 +67,11 @@ class JITFunction(Kernel):
         self.launch_metadata = launch_metadata
         self.noinline = noinline
         self.pre_run_hooks: list[Callable[..., object]] = []
-        #: Variants compiled so far, by their hash.
-        self.cache: dict[str, CompiledKernel] = {}
         self._debug = debug
         self._unspecialized = set(do_not_specialize)
         self._unaligned = set(do_not_specialize_on_alignment)
         self._variants: dict[object, Prepared] = {}
+        self.cache = Variants(self._variants)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
         self._interpret = knobs.interpret.get()
@@ -187,7 +188,7 @@ class JITFunction(Kernel):
         types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
-        return compile_for_launch(self, launch)
+        return compile_for_launch(self, launch, warmup=True)
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
@@ -280,8 +281,10 @@ class JITFunction(Kernel):
         self._check_options(options)
         arguments = dict(zip(self.arg_names, args, strict=True))
         launch = specialize(self, arguments, options)
-        if self.interpreted:
-            made: Prepared = InterpretedLaunch(self, launch)
+        if standing.by is not None:
+            made: Prepared = StandInLaunch(self, launch, standing.by)
+        elif self.interpreted:
+            made = InterpretedLaunch(self, launch)
         else:
             made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
@@ -296,7 +299,7 @@ class JITFunction(Kernel):
                     f"{self.__name__} takes *{name}, which cannot be given by name",
                     hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",
                 )
-            if name not in SCHEDULE_OPTIONS:
+            if name not in SCHEDULE_OPTIONS and name not in NEUTRAL_OPTIONS:
                 raise LaunchError(
                     f"{self.__name__} has no argument {name!r}",
                     hint=nearest(name, [*self.arg_names, *SCHEDULE_OPTIONS]),
@@ -344,8 +347,8 @@ class JITFunction(Kernel):
 
     @property
     def interpreted(self) -> bool:
-        """Whether launches run the Python function itself, under the interpreter."""
-        return knobs.interpret.get() or self._interpret
+        """Whether launches run under the interpreter: the Python function itself, or what stands in for devices."""
+        return knobs.interpret.get() or self._interpret or standing.by is not None
 
     @property
     def debug(self) -> bool:
