@@ -212,6 +212,54 @@ def test_batch(client: TestClient, make_record: MakeRecord) -> None:
     assert client.post("/v1/configs/lookup", json={"lookups": []}).status_code == 422
 
 
+def test_a_configuration_is_withdrawn_and_its_history_stays(client: TestClient, make_record: MakeRecord) -> None:
+    first, second = make_record({"M": 64, "N": 64}, block=64), make_record({"M": 64, "N": 64}, block=32)
+    put(client, first, second)
+    assert look(client)["record"]["id"] == second.id
+    etag = client.get("/v1/bundles/latest").headers["etag"]
+
+    def withdraw(record: ConfigRecord, reason: str = "the fan was broken") -> Any:
+        return client.request("DELETE", f"/v1/configs/{record.id}", json={"reason": reason})
+
+    assert withdraw(second, "").status_code == 422, "a reason is needed"
+    answer = withdraw(second).json()
+    assert (answer["withdrawn"], answer["now"]["id"]) == (second.id, first.id)
+    assert look(client)["record"]["id"] == first.id
+    bundle = client.get("/v1/bundles/latest")
+    assert bundle.headers["etag"] != etag and second.id not in bundle.text and first.id in bundle.text
+    assert withdraw(first).json()["now"] is None
+    assert look(client)["match"] == "default"
+    assert first.id not in client.get("/v1/bundles/latest").text
+    assert withdraw(first).status_code == 404
+    assert client.get(f"/v1/configs/{first.id}").status_code == 404
+    history = client.get(f"/v1/configs/{second.id}/history").json()["history"]
+    assert [(entry["config_id"], entry["action"]) for entry in history] == [
+        (first.id, "stored"),
+        (second.id, "stored"),
+        (second.id, "withdrawn"),
+        (first.id, "stored"),
+        (first.id, "withdrawn"),
+    ]
+    assert (history[2]["reason"], history[2]["who"]) == ("the fan was broken", "single user")
+    assert history[1]["config"] == dict(second.config) and history[1]["time_ns"]["low"] == second.time_ns.low
+    assert client.get("/v1/configs/nobody/history").status_code == 404
+
+
+def test_a_pinned_configuration_stays(client: TestClient, make_record: MakeRecord) -> None:
+    first, later = make_record({"M": 64, "N": 64}, block=64), make_record({"M": 64, "N": 64}, block=32)
+    put(client, first)
+    path = f"/v1/configs/{first.id}"
+    assert client.post(f"{path}/pin", json={"reason": "release 3"}).json()["pinned"]
+    put(client, later)
+    assert look(client)["record"]["id"] == first.id
+    assert client.get(path).json()["pinned"]
+    assert not client.post(f"{path}/unpin", json={"reason": "released"}).json()["pinned"]
+    put(client, later)
+    assert look(client)["record"]["id"] == later.id
+    actions = [entry["action"] for entry in client.get(f"{path}/history").json()["history"]]
+    assert actions == ["stored", "pinned", "kept", "unpinned", "stored"]
+
+
 def test_listing_pages_through_everything(client: TestClient, make_record: MakeRecord) -> None:
     put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(5)))
     seen: list[str] = []
