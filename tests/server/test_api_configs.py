@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from deuteron.server.lookups import TRUST_SECONDS
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
 HASH = "a" * 64
+PLAIN = {"Accept-Encoding": "identity"}
 H200 = DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9, 0), None, 700.0)
 
 MakeRecord = Callable[..., ConfigRecord]
@@ -318,9 +321,54 @@ def test_bundle_changes_only_with_its_own_records(
     assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] != first
 
 
+def test_bundles_are_sent_compressed_to_who_takes_them(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(20)))
+    plain = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "identity"})
+    packed = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "br, gzip;q=0.8"})
+    assert "content-encoding" not in plain.headers and packed.headers["content-encoding"] == "gzip"
+    assert packed.content == plain.content, "httpx unpacks it"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 3
+    etag = plain.headers["etag"]
+    assert packed.headers["etag"] == etag[:-1] + '-gzip"', "another representation has another strong ETag"
+    assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+    for tag in (etag, packed.headers["etag"], f"W/{etag}"):
+        again = client.get("/v1/bundles/latest", headers={"If-None-Match": tag, "Accept-Encoding": "gzip"})
+        assert again.status_code == 304
+    refused = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in refused.headers
+    part = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
+    assert (part.status_code, part.content) == (206, plain.content[:10])
+
+
+def test_health_does_not_wait_for_bundles(
+    client: TestClient, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty clients wait for a build: as many as there are threads, and more."""
+    put(client, make_record({"M": 64, "N": 64}))
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
+    build, go_on, builds = context.bundles._build, threading.Event(), []
+
+    def slow_build(*selection: Any) -> Any:
+        builds.append(selection)
+        assert go_on.wait(30)
+        return build(*selection)
+
+    monkeypatch.setattr(context.bundles, "_build", slow_build)
+    with ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(client.get, "/v1/bundles/latest") for _ in range(60)]
+        time.sleep(0.5)
+        started = time.monotonic()
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/v1/jobs").status_code == 200, "nor do others"
+        assert time.monotonic() - started < 5
+        go_on.set()
+        assert {answer.result(30).status_code for answer in answers} == {200}
+    assert len(builds) == 1
+
+
 def test_bundle_ranges(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}))
-    whole = client.get("/v1/bundles/latest")
+    whole = client.get("/v1/bundles/latest", headers=PLAIN)
     etag = whole.headers["etag"]
     part = client.get("/v1/bundles/latest", headers={"Range": "bytes=100-", "If-Range": etag})
     assert (part.status_code, part.content) == (206, whole.content[100:])
