@@ -28,21 +28,21 @@ _compilers = threading.BoundedSemaphore(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobTarget:
     """The device that a job would run on, as far as this service knows it, and what it would be compiled for."""
 
     properties: DeviceProperties
     target: str
 
 
-def place_of(context: ServiceContext, selector: str) -> Place:
+def target_of(context: ServiceContext, selector: str) -> JobTarget:
     """Where jobs with this device selector run. A GPU that nobody announced has no limits that could be broken."""
     if selector == "cpu":
-        return Place(get_device("cpu").properties, "cpu")
+        return JobTarget(get_device("cpu").properties, "cpu")
     with context.store.read() as tx:
         announced = [device for device in tx.devices.all() if device.kind == "cuda" and device.worker]
     if not announced:
-        return Place(DeviceProperties("cuda", "cuda"), _USUAL_TARGET)
+        return JobTarget(DeviceProperties("cuda", "cuda"), _USUAL_TARGET)
     known = DeviceFingerprint.from_json(json.loads(announced[0].fingerprint))
     properties = DeviceProperties(
         known.name,
@@ -51,7 +51,7 @@ def place_of(context: ServiceContext, selector: str) -> Place:
         memory_bytes=known.memory_bytes,
         compute_capability=known.compute_capability,
     )
-    return Place(properties, _target(known.compute_capability))
+    return JobTarget(properties, _target(known.compute_capability))
 
 
 def _target(capability: tuple[int, int] | None) -> str:
@@ -67,14 +67,14 @@ def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:
     A built-in workload is not compiled. Neither is a kernel refused that takes very long to compile: the worker has
     more patience.
     """
-    place = place_of(context, spec.device)
+    place = target_of(context, spec.device)
     found = faults_of(list(spec.problems()), place.properties)
     if found or _is_builtin(spec):
         return found
     return compile_faults(compile_for(spec, place, others=0))
 
 
-def compile_for(spec: JobSpec, place: Place, *, others: int) -> list[CompiledConfig]:
+def compile_for(spec: JobSpec, place: JobTarget, *, others: int) -> list[CompiledConfig]:
     """The default configuration, and random ones, of the job's first shape and dtype, compiled. Their fields are
     sound."""
     problem = next(spec.problems())

@@ -90,11 +90,13 @@ def event_text(event: TuneEvent) -> str | None:
         case ShapeStarted():
             size = "many" if event.space_size is None else event.space_size
             held = [f"\n  {name} changes no code here: tried as {value!r} only" for name, value in event.held.items()]
-            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}"
+            known = [f"\n  starts from {name}" for name in event.known]
+            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}{''.join(known)}"
         case TrialFinished():
             return None
         case ShapeFinished(record=record):
-            return f"{record.shape_key} {record.dtype}: {_record_text(record)}"
+            started = "" if event.start is None else f"\n  {event.start.text}"
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}"
         case JobFinished():
             return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():

@@ -11,6 +11,7 @@ from .codec import Scalar
 from .errors import JobError
 from .evaluate.evaluator import Evaluator
 from .evaluate.messages import Compiled, Raced, Screened
+from .experience import Course
 from .measure.gauge import Gauge
 from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
@@ -50,7 +51,8 @@ class ShapeSearch:
     ``screen``: every proposal is compiled, checked and timed briefly; the default configuration first. ``race``: those
     close to the best run against each other in interleaved rounds, losers drop out. ``final``: the best two against the
     default in a new process on new inputs, for as many rounds as the verdicts need. Finished trials of an interrupted
-    search are taken over: screened ones are told to the strategy, a complete race or final is not repeated.
+    search are taken over: screened ones are told to the strategy, a complete race or final is not repeated. ``course``:
+    of a search that starts from others, which may end it early.
     """
 
     problem: Problem
@@ -65,6 +67,7 @@ class ShapeSearch:
     seconds: float | None
     seed: int
     trials: list[Trial] = field(default_factory=list)
+    course: Course | None = None
 
     def __post_init__(self) -> None:
         spent = sum(trial.duration_s for trial in self.trials)
@@ -72,7 +75,7 @@ class ShapeSearch:
         self._screened = {config_key(t.config): t for t in self.trials if t.phase == "screen"}
         self._identities: dict[str, Trial] = {}
         for trial in self._screened.values():
-            self.strategy.tell(trial.config, _outcome(trial))
+            self._tell(trial)
 
     def run(self) -> list[Trial]:
         """Search; the trials of the final, the default first. Raises :class:`Cancelled`, and :class:`JobError` when no
@@ -108,6 +111,8 @@ class ShapeSearch:
             self._check_cancelled()
             self._screen_one(waiting.popleft())
             if self._time_is_up(SCREEN_SHARE) and self._successes():
+                break
+            if self.course is not None and self.course.over:
                 break
 
     def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
@@ -151,8 +156,14 @@ class ShapeSearch:
         if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
             self._identities[compiled.identity] = trial
         self._screened[config_key(config)] = trial
-        self.strategy.tell(config, _outcome(trial))
+        self._tell(trial)
         self._add(trial)
+
+    def _tell(self, trial: Trial) -> None:
+        outcome = _outcome(trial)
+        self.strategy.tell(trial.config, outcome)
+        if self.course is not None:
+            self.course.tell(trial.config, outcome.value)
 
     def _reason(self, config: Configuration) -> str | None:
         is_default = config_key(config) == config_key(self.default)

@@ -358,11 +358,19 @@ class FinishedTrial(BaseModel):
     trial: Document
 
 
+class SearchesAnswer(BaseModel):
+    searches: list[Document] = Field(
+        description="SearchLogs: kernel_name, kernel_hash, device (key), shape, dtype, and `known`: configurations "
+        "with their times in ns, fastest first."
+    )
+
+
 class ClaimAnswer(BaseModel):
     attempt: int
     lease_seconds: float
     spec: Document
     finished: list[FinishedTrial]
+    known: list[Document] = Field(description="SearchLogs of earlier searches of the kernel, to start from.")
 
 
 class DeliveryBody(Body):

@@ -44,6 +44,7 @@ def claim(job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrin
             FinishedTrial(shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body))
             for trial in taken.finished
         ],
+        known=[log.to_json() for log in taken.known],
     )
 
 

@@ -13,7 +13,7 @@ from deuteron.tuner.errors import Fault, WorkloadError
 from deuteron.tuner.workloads.validation import fault_of, faults_of
 
 from ..auth import Reader, Submitter
-from ..checking import compile_faults, compile_for, place_of
+from ..checking import compile_faults, compile_for, target_of
 from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem, fault_list
 from ..submission import read_spec
@@ -67,22 +67,22 @@ def validate(body: ValidateBody, context: ContextDep, _submitter: Submitter) -> 
 
 
 def _checked(context: ServiceContext, spec: JobSpec, *, compile_too: bool) -> ValidateAnswer:
-    place = place_of(context, spec.device)
+    target = target_of(context, spec.device)
     problems = list(spec.problems())
-    faults = faults_of(problems, place.properties)
+    faults = faults_of(problems, target.properties)
     if faults:
         return _invalid(faults)
-    space = problems[0].full_space(place.properties)
-    compiled = compile_for(spec, place, others=1) if compile_too else []
+    space = problems[0].full_space(target.properties)
+    compiled = compile_for(spec, target, others=1) if compile_too else []
     errors = compile_faults(compiled)
     return ValidateAnswer(
         valid=not errors,
         errors=_answers(errors),
         kernel_hash=problems[0].source.hash,
-        target=place.target,
+        target=target.target,
         shapes=[dict(shape) for shape in spec.shapes],
         dtypes=list(spec.dtypes),
-        default=dict(problems[0].default(space, place.properties.kind)),
+        default=dict(problems[0].default(space, target.properties.kind)),
         configurations=space.count(),
         compiled=[CompiledAnswer.model_validate(item.to_json()) for item in compiled],
     )

@@ -26,13 +26,17 @@ from deuteron.tuner.events import (
     TuneEvent,
     event_from_json,
 )
+from deuteron.tuner.experience import SearchLog
 
 from ..configs import put_record
 from ..metrics import Metrics
+from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
 
+#: Searches that a run gets to start from: it uses a few of them, the nearest.
+KNOWN_AT_MOST = 32
 #: As the column has it.
 MAX_DEVICE_KEY = 200
 
@@ -53,10 +57,11 @@ class Receipt(Document, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job given to a run, with the trials that earlier runs finished."""
+    """A job given to a run, with the trials that earlier runs finished, and searches of the kernel by other jobs."""
 
     job: Job
     finished: list[StoredTrial]
+    known: list[SearchLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +94,11 @@ class Ingest:
             elif job.attempts != before.attempts:
                 self._announce(tx, job)
             finished = tx.trials.page(job_id)
+            known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
         self.signals.notify(job_id)
         if job.state is not JobState.RUNNING:
             raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
-        return Claim(job, finished)
+        return Claim(job, finished, known)
 
     def deliver(self, job_id: str, *, claim_id: str, events: Sequence[Delivery]) -> Receipt:
         """Store a worker's events. Safe to repeat.

@@ -26,6 +26,7 @@ from deuteron.tuner.events import (
     JobFinished,
     TuneEvent,
 )
+from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from .exclusive import exclusive
@@ -52,6 +53,7 @@ class JobRunner(Protocol):
         finished: Iterable[tuple[Mapping[str, int], str, Trial]],
         cancelled: Callable[[], bool],
         workdir: Path,
+        known: Iterable[SearchLog],
     ) -> list[ConfigRecord]: ...
 
 
@@ -180,7 +182,7 @@ def _call_runner(
         run = load_runner(bench.runner)
         earlier = [EarlierTrial.from_json(item, "finished trial") for item in assignment.finished]
         finished = [(item.shape, item.dtype, item.trial) for item in earlier]
-        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)
+        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir, known=assignment.known)
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
         if not ended:

@@ -24,6 +24,7 @@ from .known_devices import Devices
 from .records import (
     ConfigAction,
     ConfigEntry,
+    FoundTrial,
     Job,
     JobState,
     NewJob,
@@ -43,6 +44,7 @@ __all__ = [
     "ConfigAction",
     "ConfigEntry",
     "Conflict",
+    "FoundTrial",
     "StoredDevice",
     "StoredEvent",
     "InvalidToken",

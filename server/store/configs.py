@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TypedDict
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
 
 from ..models import ConfigRow, CounterRow
 from .errors import NotFound
@@ -164,6 +164,16 @@ class Configs:
     def newest(self, *, limit: int) -> list[StoredConfig]:
         """The last stored records, newest first."""
         query = select(_TABLE).order_by(ConfigRow.created_at.desc(), ConfigRow.id).limit(limit)
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def of_kernel(self, kernel: str, *, limit: int) -> list[StoredConfig]:
+        """Records of the kernel of this name or hash, newest first."""
+        query = (
+            select(_TABLE)
+            .where(or_(ConfigRow.kernel_name == kernel, ConfigRow.kernel_hash == kernel))
+            .order_by(ConfigRow.created_at.desc(), ConfigRow.id)
+            .limit(limit)
+        )
         return [_config(row) for row in self.connection.execute(query)]
 
     def count(self) -> int:

@@ -108,6 +108,20 @@ class NewTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundTrial:
+    """A screened trial that worked, with what identifies the search that it is of."""
+
+    job_id: str
+    kernel_name: str
+    kernel_hash: str
+    device_key: str
+    shape: str
+    dtype: str
+    median_ns: float
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """``id`` is 1, 2, 3 ... within its job."""
 
