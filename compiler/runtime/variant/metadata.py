@@ -49,6 +49,11 @@ class KernelMetadata:
         """Threads of one block on a GPU, helper warps included."""
         return self.recipe.threads
 
+    @property
+    def shared(self) -> int:
+        """Shared memory of a block in bytes, 0 where there is none: Triton's name, for ``launch_metadata``."""
+        return self.shared_bytes or 0
+
     def to_json(self) -> dict[str, object]:
         """A JSON object; :meth:`from_json` reads it back."""
         return asdict(self) | {"recipe": self.recipe.to_json()}
