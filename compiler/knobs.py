@@ -56,6 +56,7 @@ class Knob(Generic[T]):
         self._default_text = default_text
         self._parse = parse
         self._override: list[T] = []
+        self._assigned: list[T] = []
         for name in self.names:
             if name in _REGISTRY:
                 raise TypeError(f"two knobs read {name}")
@@ -72,15 +73,19 @@ class Knob(Generic[T]):
         return self._default_text if self._default_text is not None else _show(self._default())
 
     def source(self) -> str | None:
-        """Where the value comes from: a variable's name, ``scope``, or None for the default."""
+        """Where the value comes from: ``scope``, ``program``, a variable's name, or None for the default."""
         if self._override:
             return "scope"
+        if self._assigned:
+            return "program"
         return next((n for n in self.names if os.environ.get(n)), None)
 
     def get(self) -> T:
         """The value now; an empty variable counts as not set."""
         if self._override:
             return self._override[-1]
+        if self._assigned:
+            return self._assigned[0]
         name = self.source()
         if name is None:
             return self._default()
@@ -100,6 +105,17 @@ class Knob(Generic[T]):
         finally:
             self._override.pop()
             epoch.value += 1
+
+    @property
+    def assigned(self) -> tuple[T, ...]:
+        """The value that the program gave the knob, if it did."""
+        return tuple(self._assigned)
+
+    def assign(self, *value: T) -> None:
+        """Give the knob a value for the rest of the process, or take it away again when called without one. A scope
+        wins over it, and it wins over the environment."""
+        self._assigned[:] = value[:1]
+        epoch.value += 1
 
     def __repr__(self) -> str:
         return f"<Knob {self.name} = {_show(self.get())}>"

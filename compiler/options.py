@@ -45,8 +45,17 @@ class Schedule:
 #: Names that a configuration may set besides the kernel's own constexpr parameters.
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 
-#: Of these, the ones that change code, by the kind of target. Spaces and cache keys follow this table, and a test
-#: compiles a kernel per option and target to keep it true.
+#: Options of Triton's launches that are no schedule options here, with the values in which they ask for nothing, which
+#: are taken. ``launch_pdl`` lets a kernel begin while the one before it ends: not doing so is right, too.
+NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
+    "launch_pdl": (False, True),
+    "launch_cooperative_grid": (False,),
+    "ir_override": (None,),
+    "extern_libs": (None,),
+}
+
+#: Of the schedule options, the ones that change code, by the kind of target. Spaces and cache keys follow this table,
+#: and a test compiles a kernel per option and target to keep it true.
 _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "cpu": ("enable_fp_fusion", "debug"),
     "cuda": ("num_warps", "num_stages", "persistent", "maxnreg", "enable_fp_fusion", "debug"),

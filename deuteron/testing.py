@@ -11,11 +11,22 @@ from typing import TYPE_CHECKING, Any
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.extras import require_packages
 from deuteron.compiler.runtime.tuning.benchmark import do_bench
+from deuteron.tools.peaks import get_dram_gbps, get_max_simd_tflops, get_max_tensorcore_tflops, nvsmi
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Benchmark", "Mark", "assert_close", "do_bench", "perf_report"]
+__all__ = [
+    "Benchmark",
+    "Mark",
+    "assert_close",
+    "do_bench",
+    "get_dram_gbps",
+    "get_max_simd_tflops",
+    "get_max_tensorcore_tflops",
+    "nvsmi",
+    "perf_report",
+]
 
 
 def assert_close(

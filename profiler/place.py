@@ -29,8 +29,8 @@ class OpenScope:
 
     ``below`` is the one that was opened before it in the same context, which may be that of a suspended generator.
     ``frame`` is that of the generator that opened it; None for other functions. ``place`` is where it is in the trees
-    of all sessions, as of ``epoch``; ``targets`` is where its metrics and its end go: the place at its entry, states and
-    Python frames included.
+    of all sessions, as of ``epoch``; ``targets`` is where its metrics and its end go: the place at its entry, states
+    and Python frames included.
     """
 
     __slots__ = (

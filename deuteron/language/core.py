@@ -2,3 +2,8 @@
 
 from deuteron.compiler.language import *  # noqa: F403
 from deuteron.compiler.language import __all__ as __all__
+from deuteron.compiler.language import constexpr
+from deuteron.compiler.language.constexpr import unwrap as _unwrap_if_constexpr  # noqa: F401
+
+#: A default for parameters that are compile-time values.
+CONSTEXPR_0 = constexpr(0)

@@ -368,3 +368,34 @@ def test_compile_takes_the_kernel_out_of_its_decorators() -> None:
     kernel = deuteron.heuristics({"ADD": lambda args: 1})(tuned(BLOCKS, Stopwatch(float)))
     made = deuteron.compile(kernel, {"x": "*f32", "n": "i32"}, {"BLOCK": 64}, stop_after="tile")
     assert made.name == "fill"
+
+
+def test_a_class_that_extends_it_as_libraries_do() -> None:
+    """Positional arguments in Triton's order, keys in its form, and the parts of a search one by one."""
+    seen: list[tuple[object, ...]] = []
+
+    class Kept(deuteron.compiler.Autotuner):
+        def run(self, *args: object, **kwargs: Any) -> object:
+            self.nargs = dict(zip(self.arg_names, args, strict=False))
+            times = {config: self._bench(*args, config=config, **kwargs) for config in self.prune_configs({"n": 300})}
+            self.pre_hook({**self.nargs}, reset_only=True)
+            seen.append(tuple(times))
+            assert all(0 < low <= median <= high for median, low, high in times.values())
+            key = (300, "float32", "cpu")
+            self.cache[key] = BLOCKS[1]
+            return super().run(*args, **kwargs)
+
+    kernel = fill_kernel()
+    prune = {"early_config_prune": lambda configs, named, **kwargs: [c for c in configs if named["n"] == 300][:2]}
+    tuner = Kept(kernel, kernel.arg_names, BLOCKS, ["n"], None, ["x"], None, None, prune, 1, 1, False)
+    x = np.zeros(300, np.float32)
+    tuner[grid](x, 300)
+    assert seen == [tuple(BLOCKS[:2])] and tuner.best_config == BLOCKS[1]
+    assert not tuner.user_defined_pre_hook and tuner.configs_top_k == len(BLOCKS) and tuner.perf_model is None
+
+
+def test_what_to_reset_is_zero_after_the_default_hook() -> None:
+    tuner = deuteron.autotune(BLOCKS, ["n"], reset_to_zero=["x"])(fill_kernel())
+    x = np.ones(3, np.float32)
+    tuner.pre_hook({"x": x, "n": 3})
+    assert not x.any()

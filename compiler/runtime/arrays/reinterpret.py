@@ -14,9 +14,9 @@ class Reinterpreted:
     Everything that is not about the element type is the base's: ``device``, ``shape``, ``data_ptr()``, ``stride()``.
     """
 
-    def __init__(self, base: Any, dtype: str) -> None:
+    def __init__(self, base: Any, dtype: object) -> None:
         self.base = base
-        self.dtype = dtype
+        self.dtype = canonical_dtype(dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name == "base":  # not set yet, as in a copy under way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,14 +22,18 @@ from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .guards import Guards, broken_by, variant_without
-from .hooks import LaunchEvent, installed, launch_with_hooks
+from .hooks import LaunchEvent, VariantLoad, VariantReady, installed, launch_with_hooks
 from .loaded import Loaded
 from .loading import load
 from .stand_in import run_on_host, standing
 
+#: Triton's names of stages: deuteron's own IR stands where Triton has MLIR.
+_TRITON_STAGES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm", "sass": "asm"}
+
 
 class Stages(Mapping[str, Artifact]):
-    """The stages of a compiled kernel by name; what is not at hand is made from the source when asked for."""
+    """The stages of a compiled kernel by name; what is not at hand is made from the source when asked for.
+    Triton's names of stages work, too."""
 
     def __init__(self, kind: str, ready: dict[str, Artifact], variant: Variant | None) -> None:
         self._names = STAGES[kind]
@@ -36,6 +41,7 @@ class Stages(Mapping[str, Artifact]):
         self._variant = variant
 
     def __getitem__(self, stage: str) -> Artifact:
+        stage = _TRITON_STAGES.get(stage, stage)
         if stage not in self._ready:
             if stage not in self._names:
                 raise KeyError(f"{stage!r} is not one of {', '.join(self._names)}")
@@ -103,7 +109,17 @@ class CompiledKernel:
     @property
     def shared(self) -> int:
         """Shared memory of a block in bytes (Triton's ``metadata.shared``)."""
-        return self.metadata.shared_bytes or 0
+        return self.metadata.shared
+
+    @property
+    def n_regs(self) -> int:
+        """Registers of a thread; 0 where no assembler has told."""
+        return self.metadata.registers or 0
+
+    @property
+    def n_spills(self) -> int:
+        """Bytes of a thread's registers that are spilled; 0 where no assembler has told."""
+        return self.metadata.spills or 0
 
     def code(self) -> bytes:
         """What a device loads: an object file, or a cubin; where no assembler is installed PTX, which drivers
@@ -126,9 +142,15 @@ class CompiledKernel:
         found = self._loaded.get(device.name)
         if found is None:
             with self._lock:
-                found = self._loaded.get(device.name) or load(self, device)
+                found = self._loaded.get(device.name) or self._load(device)
                 self._loaded[device.name] = found
         return found
+
+    def _load(self, device: Device) -> Loaded:
+        installed.tell(VariantLoad(self.metadata, device, done=False))
+        made = load(self, device)
+        installed.tell(VariantLoad(self.metadata, device, done=True))
+        return made
 
     def run(
         self,
@@ -301,6 +323,14 @@ def _converts(given: str, wanted: str) -> bool:
 
 def compile_variant(variant: Variant, stop_after: str | None = None, step: str | None = None) -> CompiledKernel:
     """The compiled variant, from the disk cache if it has it. Raises what :func:`pipeline.build` raises."""
+    begin = time.perf_counter_ns()
+    made = _compile(variant, stop_after, step)
+    if installed.listeners:
+        installed.tell(VariantReady(variant, made.metadata, time.perf_counter_ns() - begin))
+    return made
+
+
+def _compile(variant: Variant, stop_after: str | None, step: str | None) -> CompiledKernel:
     check_stage(variant, stop_after, step)
     cache = variant_cache()
     if stop_after is None and not knobs.always_compile.get():

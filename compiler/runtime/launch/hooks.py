@@ -1,4 +1,8 @@
-"""Launch hooks: how a profiler sees every kernel launch. With no hook installed a launch pays one attribute read."""
+"""Launch hooks: how a profiler sees every kernel launch. With no hook installed a launch pays one attribute read.
+
+Listeners see the rarer events before a first launch: a process needs a variant, has it (compiled or from the
+cache), and loads it onto a device.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ...source.kernel import Sourced
     from ..device import Device
+    from ..variant.metadata import KernelMetadata
+    from ..variant.variant import Variant
 
 
 @dataclass(slots=True)
@@ -29,6 +36,40 @@ class LaunchEvent:
     end_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class VariantRequest:
+    """A launch or a warm-up needs a variant that this process does not have yet. Listeners get it twice: before with
+    ``metadata`` None, and afterwards with what is known about the result."""
+
+    kernel: Sourced
+    variant: Variant
+    device: Device
+    warmup: bool
+    metadata: KernelMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VariantReady:
+    """A variant was compiled, or read from the disk cache (``metadata.cached``), in ``elapsed_ns`` of wall time."""
+
+    variant: Variant
+    metadata: KernelMetadata
+    elapsed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class VariantLoad:
+    """A variant is put into a device's memory. Listeners get it twice: before and when it is ``done``."""
+
+    metadata: KernelMetadata
+    device: Device
+    done: bool
+
+
+VariantEvent = VariantRequest | VariantReady | VariantLoad
+VariantListener = Callable[[VariantEvent], object]
+
+
 class LaunchHook(Protocol):
     """Sees launches. ``exit`` is called even when the launch raised; hooks leave in the reverse order they entered."""
 
@@ -42,12 +83,18 @@ class LaunchHook(Protocol):
 
 
 class _Installed:
-    """The hooks as an immutable tuple, so that a launch reads it without a lock."""
+    """The hooks as an immutable tuple, so that a launch reads it without a lock; listeners likewise."""
 
-    __slots__ = ("hooks",)
+    __slots__ = ("hooks", "listeners")
 
     def __init__(self) -> None:
         self.hooks: tuple[LaunchHook, ...] = ()
+        self.listeners: tuple[VariantListener, ...] = ()
+
+    def tell(self, event: VariantEvent) -> None:
+        """Call every listener, in the order in which they were added; one that raises stops what is under way."""
+        for listener in self.listeners:
+            listener(event)
 
 
 installed = _Installed()
@@ -65,6 +112,20 @@ def remove_launch_hook(hook: LaunchHook) -> None:
     """Stop calling ``hook``; removing an absent one changes nothing."""
     with _lock:
         installed.hooks = tuple(h for h in installed.hooks if h is not hook)
+
+
+def add_variant_listener(listener: VariantListener) -> None:
+    """Call ``listener`` with every :class:`VariantRequest`, :class:`VariantReady` and :class:`VariantLoad` from now on;
+    adding it twice changes nothing."""
+    with _lock:
+        if not any(known is listener for known in installed.listeners):
+            installed.listeners = (*installed.listeners, listener)
+
+
+def remove_variant_listener(listener: VariantListener) -> None:
+    """Stop calling ``listener``; removing an absent one changes nothing."""
+    with _lock:
+        installed.listeners = tuple(known for known in installed.listeners if known is not listener)
 
 
 def launch_with_hooks(event: LaunchEvent, launch: Callable[[], None]) -> None:

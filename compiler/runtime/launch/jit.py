@@ -12,7 +12,7 @@ from ... import knobs
 from ...errors import CompilationError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.context import current
-from ...options import SCHEDULE_OPTIONS
+from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
@@ -22,9 +22,10 @@ from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
 from .bound import Relaunch
 from .compiled import CompiledKernel
+from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
-from .kernel import Kernel, Launch, Prepared
+from .kernel import Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
 from .stand_in import standing
@@ -34,7 +35,7 @@ LaunchMetadata = Callable[..., Mapping[str, object]]
 Names = Iterable[int | str]
 
 
-class JITFunction(Kernel):
+class JITFunction(DescribedKernel):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
     Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory
@@ -66,12 +67,11 @@ class JITFunction(Kernel):
         self.launch_metadata = launch_metadata
         self.noinline = noinline
         self.pre_run_hooks: list[Callable[..., object]] = []
-        #: Variants compiled so far, by their hash.
-        self.cache: dict[str, CompiledKernel] = {}
         self._debug = debug
         self._unspecialized = set(do_not_specialize)
         self._unaligned = set(do_not_specialize_on_alignment)
         self._variants: dict[object, Prepared] = {}
+        self.cache = Variants(self._variants)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
         self._interpret = knobs.interpret.get()
@@ -98,6 +98,21 @@ class JITFunction(Kernel):
     def src(self) -> str:
         """The source text, normalised and without decorators."""
         return self.source.text
+
+    def _unsafe_update_src(self, text: str) -> None:
+        """Give the kernel another text; its globals and closure stay those of the function.
+
+        Triton's name. It is unsafe in that variants compiled before are forgotten, while kernels that were compiled
+        with this one inlined keep the text that it had.
+        """
+        if self.fn is None:
+            raise LaunchError(f"{self.__name__} is a kernel made of text", hint="make another one of the new text")
+        self.__dict__["source"] = KernelSource.from_replaced_text(text, self.fn)
+        for derived in ("parameters", "_launch", "_bound"):
+            self.__dict__.pop(derived, None)
+        self._variants.clear()
+        self._watched.clear()
+        self.cache.clear()
 
     @property
     def arg_names(self) -> list[str]:
@@ -173,7 +188,7 @@ class JITFunction(Kernel):
         types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
-        return compile_for_launch(self, launch)
+        return compile_for_launch(self, launch, warmup=True)
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
@@ -284,7 +299,7 @@ class JITFunction(Kernel):
                     f"{self.__name__} takes *{name}, which cannot be given by name",
                     hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",
                 )
-            if name not in SCHEDULE_OPTIONS:
+            if name not in SCHEDULE_OPTIONS and name not in NEUTRAL_OPTIONS:
                 raise LaunchError(
                     f"{self.__name__} has no argument {name!r}",
                     hint=nearest(name, [*self.arg_names, *SCHEDULE_OPTIONS]),
@@ -326,7 +341,7 @@ class JITFunction(Kernel):
             message = error.message
             if message.startswith(("is ", "does ")):
                 message = f"{describe(value)} {message}"
-            raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
+            raise type(error)(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 

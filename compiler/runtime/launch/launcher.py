@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...launch_recipe import Guard
@@ -12,29 +13,33 @@ from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .guards import Guards, Spread, broken_by
-from .hooks import LaunchEvent, installed, launch_with_hooks
+from .hooks import LaunchEvent, VariantRequest, installed, launch_with_hooks
 from .kernel import Kernel, Launch
 from .loaded import Direct
 
 
-def compile_for_launch(kernel: Kernel, launch: Launch) -> CompiledKernel:
-    """The compiled variant of a launch whose guards hold, as far as its arguments are known."""
+def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) -> CompiledKernel:
+    """The compiled variant of a launch whose guards hold, as far as its arguments are known. ``warmup``: what listeners
+    are told."""
     while True:
-        compiled = _compiled(kernel, launch)
+        compiled = _compiled(kernel, launch, warmup)
         broken = broken_by(compiled.metadata.recipe.guards, launch.known)
         if not broken:
             return compiled
         launch = launch.without(broken)
 
 
-def _compiled(kernel: Kernel, launch: Launch) -> CompiledKernel:
+def _compiled(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledKernel:
     """The compiled variant of a launch: from this process, the disk cache or the compiler."""
     key = launch.variant.key
     made = kernel.cache.get(key)
     if made is None:
+        request = VariantRequest(kernel, launch.variant, launch.device, warmup)
+        installed.tell(request)
         made = compile_variant(launch.variant)
         made.launch_metadata = kernel.launch_metadata
         kernel.cache[key] = made
+        installed.tell(replace(request, metadata=made.metadata))
     return made
 
 

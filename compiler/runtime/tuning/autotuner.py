@@ -10,8 +10,8 @@ from typing import Any
 from ... import knobs
 from ...errors import LaunchError
 from ...signature import leaves
-from ..arrays.arguments import readers
 from ..arrays.contents import saved, zero
+from ..device import Device
 from ..devices import device_of
 from ..launch.bound import Relaunch
 from ..launch.compiled import CompiledKernel
@@ -24,6 +24,9 @@ from .config import Config
 from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
 
+#: What a search is done once for.
+TuningKey = tuple[object, ...]
+
 
 class Autotuner(Runner):
     """A kernel with configurations. Launches as the kernel itself does, without the tuned parameters.
@@ -32,43 +35,51 @@ class Autotuner(Runner):
     configuration. ``configs_timings`` holds the last search's median, 20th and 80th percentile in ms: of many launches
     for those that came close, of few for those that were clearly behind. ``failures`` says why configurations cannot
     run.
+
+    The constructor takes what Triton's takes, in its order, for classes that extend it; ``arg_names`` are the kernel's,
+    which is asked for them, and on GPUs launches are timed by events with and without ``use_cuda_graph``. Such classes
+    find in ``nargs`` the positional arguments of the launch that is under way.
     """
 
     def __init__(
         self,
         fn: Runner | Kernel,
+        arg_names: Sequence[str],
         configs: Sequence[Config],
         key: Sequence[str],
-        *,
-        prune_configs_by: Mapping[str, Any] | None = None,
         reset_to_zero: Sequence[str] | None = None,
         restore_value: Sequence[str] | None = None,
         pre_hook: Callable[..., object] | None = None,
         post_hook: Callable[..., object] | None = None,
+        prune_configs_by: Mapping[str, Any] | None = None,
         warmup: float | None = None,
         rep: float | None = None,
+        use_cuda_graph: bool = False,
         do_bench: BenchmarkFunction | None = None,
         cache_results: bool = False,
     ) -> None:
         super().__init__(fn)
         self.configs = list(configs) or [Config({})]
         self.keys = list(key)
-        self.cache: dict[tuple[str, ...], Config] = {}
+        self.cache: dict[TuningKey, Config] = {}
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, Timing] = {}
         self.failures: dict[Config, str] = {}
         self.bench_time = 0.0
         self.reset_to_zero = list(reset_to_zero or ())
         self.restore_value = list(restore_value or ())
-        self.pre_hook, self.post_hook = pre_hook, post_hook
+        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
+        self.pre_hook: Callable[..., object] = self._reset_named if pre_hook is None else pre_hook
+        self.post_hook: Callable[..., object] = _do_nothing if post_hook is None else post_hook
+        self.nargs: dict[str, object] | None = None
         self.warmup_ms = 25.0 if warmup is None else warmup
         self.rep_ms = 100.0 if rep is None else rep
         self.do_bench = do_bench
         self.cache_results = cache_results
         prune = dict(prune_configs_by or {})
-        self._early_prune = prune.pop("early_config_prune", None)
-        self._perf_model = prune.pop("perf_model", None)
-        self._top_k = prune.pop("top_k", len(self.configs))
+        self.early_config_prune = prune.pop("early_config_prune", None)
+        self.perf_model = prune.pop("perf_model", None)
+        self.configs_top_k = prune.pop("top_k", len(self.configs))
         for name in prune:
             known = ("early_config_prune", "perf_model", "top_k")
             raise LaunchError(f"prune_configs_by has no entry {name!r}", hint=nearest(name, known))
@@ -78,7 +89,8 @@ class Autotuner(Runner):
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch with the best configuration for these arguments, searching for it if it is not known."""
         self._check_names()
-        arguments = {**self.base_fn.named(args), **kwargs}
+        self.nargs = self.base_fn.named(args)
+        arguments = {**self.nargs, **kwargs}
         if warmup:
             return [
                 self.fn.run(*args, grid=grid, warmup=True, **kwargs, **config.all_kwargs())
@@ -127,16 +139,15 @@ class Autotuner(Runner):
                 self.cache[key] = self._search(candidates, key, args, kwargs, grid, arguments)
         return self.cache[key]
 
-    def tuning_key(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
-        """What a search is done once for: the values of ``key``, and the dtypes and device of all arrays."""
-        parts = [_value_text(arguments[name]) for name in self.keys if name in arguments]
+    def tuning_key(self, arguments: Mapping[str, object]) -> TuningKey:
+        """What a search is done once for: the values of ``key`` and the dtypes of all arrays, which is Triton's key, so
+        that configurations that a library keeps are found; then the kind of device, unless it is a GPU."""
+        parts = [_key_part(arguments[name]) for name in self.keys if name in arguments]
+        arrays: list[object] = []
         for name in self.arg_names:
-            value = arguments.get(name)
-            if isinstance(value, tuple):
-                parts += [_array_text(leaf, part) for leaf, part in leaves(name, value) if hasattr(part, "dtype")]
-            elif value is not None and hasattr(value, "dtype"):
-                parts.append(_array_text(name, value))
-        return tuple(parts)
+            arrays += [part for _, part in leaves(name, arguments.get(name)) if hasattr(part, "dtype")]
+        kind = device_of(arguments).name.partition(":")[0]
+        return (*parts, *(str(array.dtype) for array in arrays), *(() if kind == "cuda" else (kind,)))  # type: ignore[attr-defined]
 
     def _check_names(self) -> None:
         """Names given to the decorator must be the kernel's; checked late, when its source is read anyway."""
@@ -163,6 +174,10 @@ class Autotuner(Runner):
 
     # ---- pruning ---------------------------------------------------------------------------------------------
 
+    def prune_configs(self, kwargs: Mapping[str, object]) -> list[Config]:
+        """The configurations worth timing for the launch under way, whose keywords are ``kwargs``."""
+        return self.prune(list((self.nargs or {}).values()), kwargs)
+
     def prune(self, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Config]:
         """The configurations worth timing, as ``prune_configs_by`` says; never none.
 
@@ -173,19 +188,19 @@ class Autotuner(Runner):
         """
         candidates = self.configs
         named_args = self.base_fn.named(args)
-        if self._early_prune is not None:
-            candidates = list(self._early_prune(self.configs, dict(named_args), **kwargs))
+        if self.early_config_prune is not None:
+            candidates = list(self.early_config_prune(self.configs, dict(named_args), **kwargs))
             if not candidates:
                 raise LaunchError(
                     f"autotune of {self.__name__}: early_config_prune left no configuration",
                     hint="let it keep at least one",
                 )
-        if self._perf_model is None:
+        if self.perf_model is None:
             return candidates
-        top_k = self._top_k
+        top_k = self.configs_top_k
         if isinstance(top_k, float) and top_k <= 1.0:
             top_k = int(len(self.configs) * top_k)
-        model = self._perf_model
+        model = self.perf_model
         predicted = {c: model(**{**named_args, **kwargs, **c.all_kwargs()}) for c in candidates}
         return sorted(candidates, key=lambda c: float(predicted[c]))[: max(1, int(top_k))]
 
@@ -194,7 +209,7 @@ class Autotuner(Runner):
     def _search(
         self,
         candidates: list[Config],
-        key: tuple[str, ...],
+        key: TuningKey,
         args: Sequence[object],
         kwargs: Mapping[str, object],
         grid: Any,
@@ -207,13 +222,7 @@ class Autotuner(Runner):
         timings, finalists = results.recall(kept)
         fresh = [c for c in candidates if c not in timings]
         restore = [saved(value) for value in _arrays(arguments, self.restore_value)]
-        search = Search(
-            device,
-            warmup_ms=self.warmup_ms,
-            rep_ms=self.rep_ms,
-            before=(lambda: self._reset(arguments, restore)) if self.reset_to_zero or restore else None,
-            do_bench=self.do_bench,
-        )
+        search = self._made_search(device, arguments, restore)
         self.failures = search.failures
         search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
         self._reset(arguments, restore)
@@ -232,6 +241,27 @@ class Autotuner(Runner):
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
         return best
 
+    def _bench(self, *args: object, config: Config, grid: Any = (1,), **kwargs: object) -> Timing:
+        """Time one configuration alone: median, 20th and 80th percentile in ms; infinite where it cannot run."""
+        self._check_conflicts(kwargs)
+        arguments = {**self.base_fn.named(args), **kwargs}
+        restore = [saved(value) for value in _arrays(arguments, self.restore_value)]
+        search = self._made_search(device_of(arguments), arguments, restore)
+        search.run({config: self._candidate(config, args, kwargs, grid, arguments)})
+        self._reset(arguments, restore)
+        return search.timings[config]
+
+    def _made_search(
+        self, device: Device, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]
+    ) -> Search:
+        return Search(
+            device,
+            warmup_ms=self.warmup_ms,
+            rep_ms=self.rep_ms,
+            before=(lambda: self._reset(arguments, restore)) if self.reset_to_zero or restore else None,
+            do_bench=self.do_bench,
+        )
+
     def _candidate(
         self,
         config: Config,
@@ -243,20 +273,19 @@ class Autotuner(Runner):
         """What the search needs of a configuration: compiling it, and one launch with it, hooks included."""
         options = config.all_kwargs()
         everything = {**arguments, **options}
+        pre_hook = None if self.pre_hook == self._reset_named else self.pre_hook  # else the search does it, untimed
 
         def call() -> object:
             if config.pre_hook is not None:
                 config.pre_hook(dict(everything))
-            if self.pre_hook is not None:
-                self.pre_hook(everything)
+            if pre_hook is not None:
+                pre_hook(everything)
             try:
                 launched = self.fn.run(*args, grid=grid, **kwargs, **options)
             except Exception as error:
-                if self.post_hook is not None:
-                    self.post_hook(everything, exception=error)
+                self.post_hook(everything, exception=error)
                 raise
-            if self.post_hook is not None:
-                self.post_hook(everything, exception=None)
+            self.post_hook(everything, exception=None)
             return launched
 
         if config.pre_hook is not None:
@@ -270,11 +299,15 @@ class Autotuner(Runner):
         for put_back in restore:
             put_back()
 
+    def _reset_named(self, arguments: Mapping[str, object], reset_only: bool = False) -> None:
+        """The ``pre_hook`` of who has none: the arrays of ``reset_to_zero`` are zero."""
+        self._reset(arguments, ())
+
     def _persistent(self, config: Config) -> bool:
         wanted = self.cache_results or knobs.cache_autotuning.get()
-        return wanted and config.pre_hook is None and self.pre_hook is None
+        return wanted and config.pre_hook is None and not self.user_defined_pre_hook
 
-    def _print(self, key: tuple[str, ...], best: Config, timings: Mapping[Config, Timing], reused: int) -> None:
+    def _print(self, key: TuningKey, best: Config, timings: Mapping[Config, Timing], reused: int) -> None:
         if not knobs.print_autotuning.get():
             return
         print(
@@ -284,10 +317,13 @@ class Autotuner(Runner):
         )
 
 
-def _array_text(name: str, value: object) -> str:
-    kind, _ = readers[type(value)](value)
-    text, _, place = str(kind).partition("@")
-    return f"{name}: {text.partition(':')[0]}@{place or 'cpu'}"
+def _do_nothing(arguments: Mapping[str, object], exception: Exception | None = None) -> None:
+    """The ``post_hook`` of who has none."""
+
+
+def _key_part(value: object) -> object:
+    """A value of ``key`` as Triton has it in its own key; what is no plain value as text."""
+    return value if value is None or isinstance(value, bool | int | float | str) else _value_text(value)
 
 
 def _value_text(value: object) -> str:
@@ -321,6 +357,7 @@ def autotune(
     post_hook: Callable[..., object] | None = None,
     warmup: float | None = None,
     rep: float | None = None,
+    use_cuda_graph: bool = False,
     do_bench: BenchmarkFunction | None = None,
     cache_results: bool = False,
 ) -> Callable[[Runner | Kernel], Autotuner]:
@@ -337,6 +374,7 @@ def autotune(
     def decorate(fn: Runner | Kernel) -> Autotuner:
         return Autotuner(
             fn,
+            (),  # the kernel is asked when it is first launched
             configs,
             key,
             prune_configs_by=prune_configs_by,
@@ -346,6 +384,7 @@ def autotune(
             post_hook=post_hook,
             warmup=warmup,
             rep=rep,
+            use_cuda_graph=use_cuda_graph,
             do_bench=do_bench,
             cache_results=cache_results,
         )

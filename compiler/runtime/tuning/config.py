@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ...errors import LaunchError
 from ..variant.constants import constant_text
 
 PreHook = Callable[[dict[str, object]], object]
@@ -16,6 +17,9 @@ class Config:
     before every launch with this configuration. The CPU's code does not depend on the options that follow, and that of
     GPUs on all but ``num_ctas``, which is 1. Schedule options that Triton does not have (``persistent``) go into
     ``kwargs``.
+
+    Raises:
+        LaunchError: there is an ``ir_override``, IR of Triton's in place of the kernel.
     """
 
     def __init__(
@@ -26,7 +30,10 @@ class Config:
         num_ctas: int = 1,
         maxnreg: int | None = None,
         pre_hook: PreHook | None = None,
+        ir_override: None = None,
     ) -> None:
+        if ir_override is not None:
+            raise LaunchError(f"ir_override = {ir_override!r}", hint="deuteron compiles kernels from their source only")
         self.kwargs = dict(kwargs)
         self.num_warps = num_warps
         self.num_stages = num_stages

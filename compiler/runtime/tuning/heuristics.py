@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import LaunchError
-from ...options import SCHEDULE_OPTIONS
+from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ..launch.bound import Relaunch
 from ..launch.kernel import Kernel, Launch
 from ..launch.runner import Runner
@@ -35,7 +35,7 @@ class Heuristics(Runner):
         return super().relauncher(grid, args, self._with_values(args, kwargs))
 
     def _with_values(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
-        known = (*self.arg_names, *SCHEDULE_OPTIONS)
+        known = (*self.arg_names, *SCHEDULE_OPTIONS, *NEUTRAL_OPTIONS)
         made = dict(kwargs)
         for name, rule in self.values.items():
             if name not in known:

@@ -26,9 +26,9 @@ FAILED: Timing = (math.inf, math.inf, math.inf)
 class TuningResults:
     """The kept timings of one kernel for one tuning key on one device."""
 
-    def __init__(self, kernel: Kernel, key: Sequence[str], device: Device) -> None:
+    def __init__(self, kernel: Kernel, key: Sequence[object], device: Device) -> None:
         self._kernel = kernel
-        self._key = list(key)
+        self._key = [repr(part) for part in key]  # 1, 1.0 and True are three keys
         self._device = device
         self._toolchain = toolchain(Target.parse(device.target), device.properties.driver)
 

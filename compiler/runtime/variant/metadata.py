@@ -51,7 +51,7 @@ class KernelMetadata:
 
     @property
     def shared(self) -> int:
-        """Shared memory of a block in bytes, 0 where there is none: Triton's name, for ``launch_metadata``."""
+        """Bytes of shared memory of a block, Triton's name of it; 0 where there is none."""
         return self.shared_bytes or 0
 
     def to_json(self) -> dict[str, object]:

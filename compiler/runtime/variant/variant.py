@@ -14,7 +14,7 @@ from ...errors import IRError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...launch_recipe import Guard
-from ...options import SCHEDULE_OPTIONS, Schedule, effective_options
+from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
 from ...source.kernel import Argument, KernelSource, source_of
 from ...source.namespace import evaluate_constant
@@ -157,14 +157,21 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     base = Schedule(
         enable_fp_fusion=knobs.default_fp_fusion.get(),
     )
-    for name, value in options.items():
+    chosen = {name: value for name, value in options.items() if name not in NEUTRAL_OPTIONS}
+    for name, neutral in NEUTRAL_OPTIONS.items():
+        if name in options and options[name] not in neutral:
+            raise SignatureError(
+                f"the launch option {name} = {options[name]!r} does not exist in deuteron",
+                hint=f"leave it out, or use {' or '.join(map(repr, neutral))}",
+            )
+    for name, value in chosen.items():
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
         wanted = bool if name in ("enable_fp_fusion", "debug", "persistent") else int
         optional = name in ("maxnreg", "persistent") and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
-    made: Schedule = replace(base, **options)  # type: ignore[arg-type]
+    made: Schedule = replace(base, **chosen)  # type: ignore[arg-type]
     return replace(made, debug=made.debug or knobs.debug.get())
 
 

@@ -1,0 +1,155 @@
+"""What programs read of a kernel without launching it, under the names that Triton's kernels have."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..variant.specialization import variant_from_text
+from .binding import KernelParameter
+from .compiled import CompiledKernel, compile_variant
+from .kernel import Kernel, Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredParameter:
+    """One parameter as it is declared. ``num``: its place. ``annotation``: as text, ``""`` without one; ``default``:
+    ``inspect.Parameter.empty`` without one. ``annotation_type``: the scalar type that the annotation fixes, or ``""``.
+    """
+
+    num: int
+    name: str
+    annotation: str
+    annotation_type: str
+    default: object
+    is_constexpr: bool
+    is_const: bool
+    do_not_specialize: bool
+    do_not_specialize_on_alignment: bool
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the declaration gives a default, be it None."""
+        return self.default is not inspect.Parameter.empty
+
+
+class Variants(dict[str, CompiledKernel]):
+    """Variants compiled so far by their hash. Clearing forgets what is ready to be launched, too: the next launch looks
+    for its variant on disk and compiles it if it is not there."""
+
+    def __init__(self, prepared: dict[object, Prepared]) -> None:
+        super().__init__()
+        self._prepared = prepared
+
+    def clear(self) -> None:
+        """Forget all variants."""
+        super().clear()
+        self._prepared.clear()
+
+
+class DeviceCaches(Mapping[object, tuple[Variants]]):
+    """Device -> (variants by hash,). All devices share one table, since the target is part of the hash."""
+
+    def __init__(self, variants: Variants) -> None:
+        self._variants = variants
+
+    def __getitem__(self, device: object) -> tuple[Variants]:
+        return (self._variants,)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter((0,))
+
+    def __len__(self) -> int:
+        return 1
+
+    def clear(self) -> None:
+        """Forget all variants."""
+        self._variants.clear()
+
+
+class DescribedKernel(Kernel):
+    """A kernel that says what it is made of."""
+
+    cache: Variants
+
+    @functools.cached_property
+    def params(self) -> list[DeclaredParameter]:
+        """The parameters in their order, as they are declared."""
+        declared = zip(self.source.parameters, self.parameters, strict=True)
+        return [_described(i, argument.annotation, kept) for i, (argument, kept) in enumerate(declared)]
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature of the Python function; of a kernel made of text that of an equal function."""
+        function = self.python()
+        if function is not None:
+            return inspect.signature(function)
+        kinds = inspect.Parameter
+        made = []
+        for parameter in self.parameters:
+            named = kinds.KEYWORD_ONLY if parameter.keyword_only else kinds.POSITIONAL_OR_KEYWORD
+            kind = kinds.VAR_POSITIONAL if parameter.variadic else named
+            default = parameter.default if parameter.has_default and not parameter.variadic else kinds.empty
+            made.append(kinds(parameter.name, kind, default=default))
+        return inspect.Signature(made)
+
+    @property
+    def constexprs(self) -> list[int]:
+        """Places of the ``tl.constexpr`` parameters."""
+        return [parameter.num for parameter in self.params if parameter.is_constexpr]
+
+    @property
+    def do_not_specialize(self) -> list[str]:
+        """Names of the parameters whose value does not lead to new variants."""
+        return [parameter.name for parameter in self.params if parameter.do_not_specialize]
+
+    @property
+    def do_not_specialize_on_alignment(self) -> list[str]:
+        """Names of the parameters whose divisibility does not lead to new variants."""
+        return [parameter.name for parameter in self.params if parameter.do_not_specialize_on_alignment]
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The source text as it was written, line by line, decorators included."""
+        first = min([self.source.node.lineno, *(d.lineno for d in self.source.node.decorator_list)])
+        return [f"{line}\n" for line in self.source.lines[first - 1 : self.source.node.end_lineno]]
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of the file that ``raw_src`` begins in."""
+        first = min([self.source.node.lineno, *(d.lineno for d in self.source.node.decorator_list)])
+        return self.source.first_line + first - 1
+
+    @property
+    def device_caches(self) -> DeviceCaches:
+        """Variants compiled so far: ``kernel.device_caches[device][0]`` maps their hashes to compiled kernels."""
+        return DeviceCaches(self.cache)
+
+    def preload(self, specialization_data: str) -> CompiledKernel:
+        """Compile, or read from the cache, what a listener was told of in another process (``specialization_data`` of
+        Triton's compile hooks), so that launches of that kind find it.
+
+        Raises:
+            LaunchError: the data is of another kernel, or no such data.
+        """
+        variant = variant_from_text(self.source, specialization_data)
+        made = compile_variant(variant)
+        made.launch_metadata = self.launch_metadata
+        self.cache[variant.key] = made
+        return made
+
+
+def _described(num: int, annotation: str | None, kept: KernelParameter) -> DeclaredParameter:
+    return DeclaredParameter(
+        num,
+        kept.name,
+        annotation or "",
+        kept.dtype or "",
+        kept.default if kept.has_default else inspect.Parameter.empty,
+        kept.constexpr,
+        kept.const,
+        not (kept.constexpr or kept.specialize),
+        not (kept.constexpr or kept.align),
+    )

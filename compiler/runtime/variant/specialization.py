@@ -1,0 +1,82 @@
+"""One specialisation of a kernel as text, so that a later process can compile it before its first launch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from ...errors import LaunchError
+from ...ir.types import SCALARS, Scalar
+from ...signature import parse_argument_type
+from ...source.kernel import KernelSource
+from ...target import Target
+from .variant import Variant, make_schedule
+
+
+def specialization_text(variant: Variant) -> str:
+    """A JSON object that :func:`variant_from_text` reads back, with the kernel, the target and the variant's key."""
+    return json.dumps(
+        {
+            "name": variant.source.name,
+            "source": variant.source.hash,
+            "key": variant.key,
+            "target": {"backend": variant.target.kind, "name": str(variant.target)},
+            "signature": {name: str(kind) for name, kind in variant.signature.items()},
+            "constants": {name: _encoded(value) for name, value in variant.constants.items()},
+            "schedule": asdict(variant.schedule),
+        }
+    )
+
+
+def variant_from_text(source: KernelSource, text: str) -> Variant:
+    """The variant of ``source`` that :func:`specialization_text` described.
+
+    Raises:
+        LaunchError: the text is not one of these, it is of another kernel, a changed one or another kind of target, or
+            one of its compile-time values cannot be written as text.
+        TargetError: its target is unknown.
+    """
+    try:
+        data = json.loads(text)
+        name, digest, target = data["name"], data["source"], data["target"]
+        signature, constants, schedule = data["signature"], data["constants"], data["schedule"]
+        backend, target_name = target["backend"], target["name"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LaunchError("this is no specialization data", hint="pass what a compile hook was given") from error
+    if (name, digest) != (source.name, source.hash):
+        what = f"another version of {name}" if name == source.name else f"the kernel {name}"
+        raise LaunchError(f"Specialization data is for {what}, and this is {source.name}", hint="make it again")
+    if backend != str(target_name).partition(":")[0]:
+        raise LaunchError(f"Specialization data is for {target}, which is no target of deuteron")
+    types = {parameter: parse_argument_type(kind) for parameter, kind in signature.items()}
+    values = {parameter: _decoded(parameter, value) for parameter, value in constants.items()}
+    return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule))
+
+
+def _encoded(value: object) -> object:
+    """A compile-time value in JSON: numbers, texts and None as they are, the rest as an object that names its kind."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, tuple | list):
+        return {"tuple": [_encoded(item) for item in value]}
+    if isinstance(value, Scalar):
+        return {"dtype": value.name}
+    return {"other": type(value).__name__}
+
+
+def _decoded(parameter: str, value: object) -> object:
+    match value:
+        case {"float": str(text)}:
+            return float.fromhex(text)
+        case {"tuple": list(items)}:
+            return tuple(_decoded(parameter, item) for item in items)
+        case {"dtype": str(name)} if name in SCALARS:
+            return SCALARS[name]
+        case dict():
+            raise LaunchError(
+                f"the compile-time value of {parameter!r}, {value.get('other', 'unknown')}, is not in the data",
+                hint="call warmup with the value itself",
+            )
+    return value

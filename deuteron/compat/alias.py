@@ -1,0 +1,90 @@
+"""An import name that stands for other modules: ``import triton`` gives deuteron's.
+
+A module has one object under both names. So state that it keeps, and classes that programs compare, exist once, however
+the program imports them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from deuteron.compiler.errors import DeuteronError
+
+#: Triton's modules -> ours; what lies below a module lies below ours, too.
+ALIASES = {
+    "triton": "deuteron.compat.triton",
+    "triton.language": "deuteron.language",
+    "triton.profiler": "deuteron.profiler",
+    "triton.testing": "deuteron.testing",
+    "triton.tools": "deuteron.tools",
+}
+
+
+def install() -> None:
+    """Make ``import triton`` give deuteron in this process; doing so twice changes nothing.
+
+    Raises:
+        DeuteronError: Triton itself is imported already.
+    """
+    present = sys.modules.get("triton")
+    if present is not None and present.__name__ != ALIASES["triton"]:
+        raise DeuteronError("triton is imported already", hint="call deuteron.compat.triton.install() before that")
+    if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, AliasFinder(ALIASES))
+    importlib.import_module("triton")
+
+
+class AliasFinder(MetaPathFinder):
+    """Finds modules under other names than their own."""
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._aliases = dict(aliases)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """How to load ``fullname``; None for names that are none of ours, and for modules that do not exist."""
+        own = self._own_name(fullname)
+        if own is None or (found := importlib.util.find_spec(own)) is None:
+            return None
+        return ModuleSpec(
+            fullname, _AliasLoader(own), origin=found.origin, is_package=found.submodule_search_locations is not None
+        )
+
+    def _own_name(self, fullname: str) -> str | None:
+        known, rest = fullname, ""
+        while known not in self._aliases:
+            known, dot, last = known.rpartition(".")
+            if not dot:
+                return None
+            rest = f".{last}{rest}"
+        return self._aliases[known] + rest
+
+
+class _AliasLoader(Loader):
+    """Gives the module that bears another name."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._spec: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module under its own name, imported if nobody did so before. What that imported below it is known by both
+        names at once: imported later, a submodule would take the place of an attribute of its package that has its
+        name, as ``triton.runtime.driver`` is both."""
+        module = importlib.import_module(self._own)
+        self._spec = module.__spec__
+        below = f"{self._own}."
+        for name in [known for known in sys.modules if known.startswith(below)]:
+            sys.modules.setdefault(f"{spec.name}.{name.removeprefix(below)}", sys.modules[name])
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to run; the import system has overwritten what the module says about where it came from."""
+        module.__spec__ = self._spec

@@ -1,0 +1,39 @@
+"""What kernels are compiled for, as Triton says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deuteron.compiler import Target
+from deuteron.compiler.errors import TargetError
+
+#: Architectures whose kernels Triton compiles with the instructions of that one architecture alone.
+_OWN_FEATURES = (90, 100)
+
+
+@dataclass(frozen=True)
+class GPUTarget:
+    """What Triton calls a target: backend, compute capability times ten, threads per warp."""
+
+    backend: str
+    arch: int | str
+    warp_size: int
+
+
+def target_of(target: Target) -> GPUTarget:
+    """Our target under Triton's names; the CPU has the architecture 0 and warps of one thread."""
+    return GPUTarget(target.kind, target.capability, 32 if target.kind == "cuda" else 1)
+
+
+def own_target(target: GPUTarget) -> Target:
+    """Triton's target as ours; ``arch`` may also be a text such as ``sm_90a``.
+
+    Raises:
+        TargetError: it is neither a CPU nor a GPU of NVIDIA's that deuteron compiles for.
+    """
+    if target.backend == "cpu":
+        return Target.parse("cpu")
+    if target.backend != "cuda":
+        raise TargetError(f"deuteron has no backend {target.backend!r}", hint="use cuda or cpu")
+    arch = str(target.arch).removeprefix("sm_").removeprefix("sm")
+    return Target.parse(f"cuda:{arch}{'a' if arch.isdigit() and int(arch) in _OWN_FEATURES else ''}")

@@ -1,0 +1,6 @@
+"""Errors in kernels under Triton's names."""
+
+from deuteron.compiler.errors import CompilationError, CompileTimeAssertionFailure
+from deuteron.compiler.errors import UnsupportedSyntax as UnsupportedLanguageConstruct
+
+__all__ = ["CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"]

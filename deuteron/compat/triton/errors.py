@@ -1,0 +1,5 @@
+"""Triton's names of errors."""
+
+from deuteron.compiler.errors import DeuteronError as TritonError
+
+__all__ = ["TritonError"]

@@ -1,0 +1,1 @@
+"""Languages beside Triton's, which deuteron does not have."""

@@ -1,0 +1,23 @@
+"""Launching, tuning, devices and the cache."""
+
+from deuteron.compat.triton.runtime import cache as cache
+from deuteron.compat.triton.runtime import errors as errors
+from deuteron.compat.triton.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
+from deuteron.compat.triton.runtime.driver import driver
+from deuteron.compat.triton.runtime.errors import InterpreterError, OutOfResources
+from deuteron.compat.triton.runtime.jit import JITFunction, KernelInterface, TensorWrapper, reinterpret
+
+__all__ = [
+    "Autotuner",
+    "Config",
+    "Heuristics",
+    "InterpreterError",
+    "JITFunction",
+    "KernelInterface",
+    "OutOfResources",
+    "TensorWrapper",
+    "autotune",
+    "driver",
+    "heuristics",
+    "reinterpret",
+]

@@ -1,0 +1,18 @@
+"""Kernels, and what decorates them."""
+
+from deuteron.compiler import JITFunction, constexpr_function, jit, reinterpret
+from deuteron.compiler.language.inline import ConstexprFunction
+from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted as TensorWrapper
+from deuteron.compiler.runtime.launch.description import DeclaredParameter as KernelParam
+from deuteron.compiler.runtime.launch.runner import Runner as KernelInterface
+
+__all__ = [
+    "ConstexprFunction",
+    "JITFunction",
+    "KernelInterface",
+    "KernelParam",
+    "TensorWrapper",
+    "constexpr_function",
+    "jit",
+    "reinterpret",
+]

@@ -1,0 +1,81 @@
+"""``triton.compile`` with ASTSource and GPUTarget, and what kernels say about themselves."""
+
+from __future__ import annotations
+
+KERNEL = """
+import inspect
+import triton, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+@triton.jit(do_not_specialize=["n"], do_not_specialize_on_alignment=["out"])
+def add(x, out, n, scale: tl.float32, BLOCK: tl.constexpr = 128):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * scale, mask=i < n)
+
+SIGNATURE = {"x": "*fp32", "out": "*fp32", "n": "i32", "scale": "fp32", "BLOCK": "constexpr"}
+"""
+
+
+def test_source_for_a_gpu_gives_ptx(program):
+    program(
+        KERNEL
+        + """
+H100 = GPUTarget("cuda", 90, 32)
+made = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=H100, options={"num_warps": 8})
+assert ".target sm_90a" in made.asm["ptx"] and made.metadata.num_warps == 8 and made.metadata.shared == 0
+assert "define" in made.asm["llir"] and "store" in made.asm["ttir"] and "gpu." in made.asm["ttgir"] + "gpu."
+promises = {(place,): [["tt.divisibility", 16]] for place in range(3)}
+source = ASTSource(add, SIGNATURE, {(4,): 256}, promises)
+aligned = triton.compile(source, target=H100)
+assert ".v2.b32" in aligned.asm["ptx"] and ".v2.b32" not in made.asm["ptx"], aligned.asm["ptx"]
+assert source.hash() != ASTSource(add, SIGNATURE, {(4,): 256}).hash()
+a100 = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarget("cuda", 80, 32))
+assert ".target sm_80" in a100.asm["ptx"]
+here = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarget("cpu", 0, 1))
+assert here.kind == "cpu"
+for options in ({"num_warps": 3}, {"no_such": 1}, {"launch_cooperative_grid": True}):
+    try:
+        triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=H100, options=options)
+    except triton.TritonError as error:
+        assert list(options)[0] in error.message
+    else:
+        raise AssertionError(options)
+"""
+    )
+
+
+def test_kernels_describe_themselves(program):
+    program(
+        KERNEL
+        + """
+assert add.arg_names == ["x", "out", "n", "scale", "BLOCK"] and add.__name__ == "add" == add.fn.__name__
+assert [(p.num, p.name, p.is_constexpr, p.do_not_specialize) for p in add.params] == [
+    (0, "x", False, False), (1, "out", False, False), (2, "n", False, True), (3, "scale", False, False),
+    (4, "BLOCK", True, False)]
+assert add.params[1].do_not_specialize_on_alignment and not add.params[1].do_not_specialize
+assert add.params[4].default == 128 and add.params[0].default is inspect.Parameter.empty and add.constexprs == [4]
+assert add.params[3].annotation_type == "f32" and add.params[0].annotation == ""
+assert list(add.signature.parameters) == add.arg_names and add.do_not_specialize == ["n"]
+assert add.raw_src[0].startswith("@triton.jit") and add.raw_src[1].startswith("def add(")
+assert open(__file__).read().splitlines()[add.starting_line_number - 1] == add.raw_src[0].rstrip()
+assert add.src.startswith("def add(") and len(add.cache_key) == 64
+"""
+    )
+
+
+def test_driver_tells_of_the_machine(program):
+    program(
+        """
+import triton
+active = triton.runtime.driver.active
+found = active.utils.get_device_properties(active.get_current_device())
+assert found["multiprocessor_count"] > 0 and found["warpSize"] in (1, 32)
+target = active.get_current_target()
+backend = triton.compiler.make_backend(target)
+assert target.backend in ("cpu", "cuda") and backend.hash() == triton.compiler.make_backend(target).hash()
+assert backend.parse_options({"num_warps": 2}).num_warps == 2
+assert active.get_benchmarker()(lambda: None, warmup=1, rep=1, quantiles=(0.5,)) >= 0
+triton.runtime.driver.set_active(triton.runtime.driver.active)
+"""
+    )

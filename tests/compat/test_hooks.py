@@ -1,0 +1,147 @@
+"""Settings and hooks of ``triton.knobs``."""
+
+from __future__ import annotations
+
+KERNEL = """
+import numpy as np, os, triton, triton.language as tl
+from triton import knobs
+
+def described(grid, metadata, args):
+    return {"name": f"add_{args['n']}", "flops64": 2 * args["n"], "shared": metadata.shared}
+
+@triton.jit(launch_metadata=described)
+def add(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+def launch():
+    return add[(2,)](x, out, 100, BLOCK=64)
+"""
+
+
+def test_launch_hooks_are_called_while_they_are_set(program):
+    program(
+        KERNEL
+        + """
+seen = []
+def enter(facts): seen.append(("enter", facts.get()["name"], facts.get()["flops64"]))
+def leave(facts): seen.append(("exit", facts.get()["stream"]))
+launch()
+knobs.runtime.launch_enter_hook.add(enter)
+knobs.runtime.launch_enter_hook.add(enter)
+knobs.runtime.launch_exit_hook.add(leave)
+launch()
+assert seen == [("enter", "add_100", 200), ("exit", 0)], seen
+knobs.runtime.launch_enter_hook.remove(enter)
+knobs.runtime.launch_exit_hook.remove(leave)
+launch()
+assert len(seen) == 2
+with knobs.runtime.scope():
+    knobs.runtime.launch_enter_hook = enter  # a function in place of the chain
+    launch()
+launch()
+assert len(seen) == 3
+"""
+    )
+
+
+def test_compile_hooks_and_listener_see_a_variant_once(program):
+    program(
+        KERNEL
+        + """
+calls, loads, compilations = [], [], []
+knobs.runtime.jit_cache_hook = lambda **facts: calls.append(("before", facts))
+knobs.runtime.jit_post_compile_hook = lambda **facts: calls.append(("after", facts))
+knobs.runtime.kernel_load_start_hook.add(lambda module, function, name, group, hash: loads.append(name))
+knobs.compilation.listener = lambda **facts: compilations.append(facts)
+made = launch()
+launch()
+assert [when for when, _ in calls] == ["before", "after"] and loads == ["add"]
+before, after = (facts for _, facts in calls)
+assert before["fn"].name == "add" and before["fn"].jit_function is add and not before["is_manual_warmup"]
+assert before["key"] == after["key"] == made.hash and before["compile"]["num_warps"] == 4
+assert made.hash in add.device_caches[0][0]
+(first,) = compilations
+assert not first["cache_hit"] and first["times"].total_lowering > 0 and first["src"].name == "add"
+assert first["metadata"]["target"].backend == "cpu" and first["metadata"]["hash"] == made.hash
+add.device_caches[0][0].clear()
+launch()
+assert len(compilations) == 2 and compilations[1]["cache_hit"] and compilations[1]["times"].total_lowering == 0
+add.warmup("*fp32", "*fp32", "i32", BLOCK=32)
+assert calls[-1][1]["is_manual_warmup"] and calls[-1][1]["compile"]["is_warmup"]
+"""
+    )
+
+
+def test_a_specialization_is_compiled_before_its_first_launch(program):
+    program(
+        KERNEL
+        + """
+data = []
+knobs.runtime.jit_cache_hook = lambda **facts: data.append(facts["compile"]["specialization_data"])
+made = launch()
+add.cache.clear()
+assert add.preload(data[0]).hash == made.hash
+launch()
+assert len(data) == 1, "the launch found what was loaded before"
+
+@triton.jit
+def other(x, out, n, BLOCK: tl.constexpr):
+    pass
+
+for text in (data[0], "{}", data[0].replace("cpu", "hip")):
+    try:
+        (other if text == data[0] else add).preload(text)
+    except triton.TritonError as error:
+        print(error.message)
+    else:
+        raise AssertionError(text)
+"""
+    )
+
+
+def test_settings_are_our_knobs(program):
+    program(
+        KERNEL
+        + """
+from deuteron.compiler import knobs as own
+assert knobs.autotuning.print is False
+knobs.autotuning.print = True
+assert own.print_autotuning.get() and own.print_autotuning.source() == "program"
+with knobs.autotuning.scope():
+    knobs.autotuning.print = False
+    assert not own.print_autotuning.get()
+assert own.print_autotuning.get() and knobs.autotuning.knobs == {"cache": False, "print": True}
+del knobs.autotuning.print
+assert not own.print_autotuning.get()
+os.environ["TRITON_PRINT_AUTOTUNING"] = "1"
+assert knobs.autotuning.print
+knobs.compilation.always_compile = True
+assert not launch().metadata.cached
+add.cache.clear()
+assert not launch().metadata.cached
+knobs.compilation.reset()
+add.cache.clear()
+assert launch().metadata.cached
+knobs.cache.dir = str(os.getcwd())
+assert str(own.cache_dir.get()) == os.getcwd() == knobs.cache.dir
+"""
+    )
+
+
+def test_files_are_kept_under_a_key(program):
+    program(
+        """
+from pathlib import Path
+from triton.runtime.cache import FileCacheManager, get_cache_manager
+cache = get_cache_manager("key")
+path = cache.put(b"\\x00\\xff", "code.bin")
+assert Path(path).read_bytes() == b"\\x00\\xff" and cache.get_file("code.bin") == path
+assert cache.get_file("other") is None and cache.get_group("all") is None
+cache.put_group("all", {"code.bin": path, "gone": path + ".gone"})
+assert cache.get_group("all") == {"code.bin": path}
+assert not FileCacheManager("another key").has_file("code.bin")
+assert sorted(p.name for p in Path(cache.cache_dir).iterdir()) == ["__grp__all", "code.bin"]
+"""
+    )

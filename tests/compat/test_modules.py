@@ -1,0 +1,125 @@
+"""Triton's modules, and one object for each of ours under both names."""
+
+from __future__ import annotations
+
+#: What public libraries import from Triton besides its language: a scan of torch, SGLang, FlagGems, Liger-Kernel,
+#: flash-linear-attention, unsloth, torchao, conch, cut-cross-entropy and bitsandbytes.
+USED = {
+    "triton": "__version__ autotune cdiv compile CompilationError Config constexpr_function heuristics jit JITFunction "
+    "knobs KernelInterface language next_power_of_2 OutOfResources reinterpret runtime set_allocator TensorWrapper "
+    "testing tools",
+    "triton.backends": "backends",
+    "triton.backends.compiler": "GPUTarget",
+    "triton.compiler": "ASTSource CompiledKernel compile CompilationError make_backend",
+    "triton.compiler.compiler": "ASTSource CompiledKernel make_backend",
+    "triton.compiler.errors": "CompilationError",
+    "triton.errors": "TritonError",
+    "triton.knobs": "HookChain autotuning cache compilation language nvidia proton runtime",
+    "triton.language.core": "CONSTEXPR_0 _unwrap_if_constexpr dtype tensor view",
+    "triton.language.extra": "libdevice cuda",
+    "triton.language.extra.cuda": "libdevice",
+    "triton.language.extra.cuda.libdevice": "pow rsqrt tanh",
+    "triton.language.extra.libdevice": "pow rsqrt tanh",
+    "triton.language.math": "rsqrt exp log2",
+    "triton.language.standard": "_log2 sum zeros_like",
+    "triton.profiler": "start finalize scope",
+    "triton.profiler.viewer": "main",
+    "triton.runtime": "autotuner driver Autotuner Heuristics JITFunction OutOfResources",
+    "triton.runtime.autotuner": "Autotuner autotune Config Heuristics OutOfResources PTXASError",
+    "triton.runtime.cache": "FileCacheManager get_cache_manager knobs triton_key",
+    "triton.runtime.driver": "driver",
+    "triton.runtime.errors": "InterpreterError OutOfResources PTXASError",
+    "triton.runtime.jit": "ConstexprFunction constexpr_function jit JITFunction KernelInterface "
+    "reinterpret TensorWrapper",
+    "triton.testing": "assert_close Benchmark do_bench get_dram_gbps get_max_simd_tflops get_max_tensorcore_tflops "
+    "nvsmi perf_report",
+    "triton.tools.tensor_descriptor": "TensorDescriptor",
+}
+
+
+def test_what_libraries_import_is_there(program):
+    program(
+        f"import importlib\nfor module, names in {USED!r}.items():\n"
+        "    found = importlib.import_module(module)\n"
+        "    for name in names.split():\n"
+        "        exec(f'from {module} import {name}')\n"
+    )
+
+
+def test_a_module_is_one_object_under_both_names(program):
+    printed = program(
+        """
+import sys, triton, triton.profiler.viewer, triton.language.extra.cuda.libdevice, triton.runtime.driver
+import deuteron.compat.triton, deuteron.profiler.viewer, deuteron.language
+import triton.compiler.compiler as compiler
+assert triton is deuteron.compat.triton and triton.language is deuteron.language
+assert triton.profiler.viewer is deuteron.profiler.viewer
+assert triton.jit is deuteron.jit and triton.JITFunction is deuteron.JITFunction
+assert compiler is sys.modules["deuteron.compat.triton.compiler.compiler"]
+twice = {}
+for name, module in list(sys.modules.items()):
+    if getattr(module, "__file__", None) and name.partition(".")[0] in ("triton", "deuteron"):
+        twice.setdefault(module.__file__, set()).add(id(module))
+        assert module.__spec__.name == module.__name__, (name, module.__spec__)
+assert all(len(objects) == 1 for objects in twice.values())
+print(len(twice), triton.runtime.driver.active.get_current_device())
+"""
+    )
+    assert int(printed.split()[0]) > 50
+
+
+def test_state_of_the_profiler_is_kept_once(program):
+    """A submodule that were imported a second time would hold its own."""
+    program(
+        """
+import deuteron.profiler.mode as ours
+import triton.profiler.mode as theirs
+import triton.profiler as proton
+assert ours is theirs and proton.mode is ours
+"""
+    )
+
+
+#: What is not there -> what the error says.
+MISSING = {
+    "from triton.experimental import gluon": "does not implement triton.experimental.gluon",
+    "import triton.experimental.gluon.language": "does not implement triton.experimental.gluon",
+    "import triton._C.libtriton": "No module named 'triton._C'",
+    "from triton.tools import experimental_descriptor": "cannot import name",
+    "triton.knobs.amd.use_buffer_ops": "nothing that these settings would be for",
+    "triton.knobs.runtime.add_stages_inspection_hook": "deuteron compile --emit",
+    "triton.knobs.cache.manager_class = int": "one form",
+    "triton.runtime.driver.set_active(object())": "DEUTERON_DEVICE",
+    "triton.Config({}, ir_override='k.ttgir')": "from their source only",
+    "triton.compile('kernel.ttir')": "pass ASTSource",
+    "triton.runtime.cache.FileCacheManager('k', override=True)": "from their source only",
+    "triton.compiler.make_backend(triton.backends.compiler.GPUTarget('hip', 'gfx942', 64))": "use cuda or cpu",
+}
+
+
+def test_what_is_missing_says_so(program):
+    program(
+        f"import triton\nfor statement, said in {MISSING!r}.items():\n"
+        "    try:\n        exec(statement)\n"
+        "    except Exception as error:\n        assert said in str(error), (statement, error)\n"
+        "    else:\n        raise AssertionError(statement)\n"
+    )
+
+
+def test_constants_of_the_standard_module_are_known_in_kernels(program):
+    printed = program(
+        """
+import numpy as np, triton, triton.language as tl
+from triton.language.standard import _log2
+
+@triton.jit
+def kernel(out, N: tl.constexpr, down: tl.constexpr = tl.core.CONSTEXPR_0):
+    k: tl.constexpr = _log2(N)
+    tl.store(out, k + down)
+
+out = np.zeros(1, np.int32)
+kernel[(1,)](out, 64)
+print(out[0])
+"""
+    )
+    assert printed.strip() == "6"
