@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class DeuteronError(Exception):
@@ -48,6 +49,9 @@ class Location:
 class CompilationError(DeuteronError):
     """A kernel cannot be compiled. Shows the source line with a caret under the offending expression."""
 
+    #: Whether the place of such an error comes with the message as its cause.
+    has_bare_cause: ClassVar[bool] = True
+
     def __init__(
         self,
         message: str,
@@ -59,6 +63,18 @@ class CompilationError(DeuteronError):
         super().__init__(message, hint=hint)
         self.location = location
         self.source_line = source_line
+
+    @property
+    def error_message(self) -> str:
+        """The message without its place (Triton's name)."""
+        return self.message
+
+    def place(self, location: Location, source_line: str | None) -> None:
+        """Say where in the kernel it is. The message by itself becomes the cause, if there is no other: programs that
+        were written for Triton look for it there."""
+        self.location, self.source_line = location, source_line
+        if self.__cause__ is None and self.has_bare_cause:
+            self.__cause__ = ValueError(self.message)
 
     def __str__(self) -> str:
         if self.location is None:
@@ -85,6 +101,8 @@ class TypeMismatch(CompilationError):
 
 class CompileTimeAssertionFailure(CompilationError):
     """A ``tl.static_assert`` in the kernel is false."""
+
+    has_bare_cause = False
 
 
 class SignatureError(DeuteronError):
@@ -130,6 +148,10 @@ class DeviceError(DeuteronError):
 
 class LaunchError(DeuteronError):
     """Arguments or grid of a launch do not fit the kernel."""
+
+
+class ArgumentOverflow(LaunchError, OverflowError):
+    """An integer argument has more than 64 bits."""
 
 
 class KernelAssertionError(DeuteronError, RuntimeError):

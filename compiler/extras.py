@@ -15,7 +15,7 @@ from .errors import MissingExtra
 
 #: Import names of what each extra brings and deuteron's code uses by name.
 EXTRAS: Mapping[str, Sequence[str]] = {
-    "server": ("alembic", "dask", "distributed", "fastapi", "plotly", "sqlalchemy", "uvicorn"),
+    "server": ("alembic", "cryptography", "dask", "distributed", "fastapi", "plotly", "sqlalchemy", "uvicorn"),
     "viewer": ("hatchet", "matplotlib", "msgpack", "pandas"),
     "postgres": ("psycopg",),
     "optuna": ("optuna",),

@@ -23,6 +23,7 @@ from typing import TypeAlias
 from .errors import LaunchError, SignatureError, TypeMismatch
 from .ir.types import SCALARS, Pointer, Scalar, Tile
 from .language.descriptors import check_block
+from .language.named import field_names, named
 from .runtime.arrays.dtypes import canonical_dtype, known_dtypes
 
 #: The type of an argument as text; of one that is a tuple, those of its elements.
@@ -30,6 +31,9 @@ TypeText: TypeAlias = "str | tuple[TypeText, ...]"
 
 #: Divisibility that launches promise: 16 bytes is the widest vector access, 16 elements the usual block granularity.
 ALIGNMENT = 16
+
+#: The leaf of a NamedTuple that has the names of its elements.
+FIELDS = "fields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,10 @@ def is_hidden(name: str) -> bool:
 
 def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
     """What the argument ``name`` is passed as: itself, or the leaves of a tuple, called ``name.0``, ``name.1.0`` and
-    so on. A tuple without elements is a leaf."""
+    so on. A tuple without elements is a leaf. Of a NamedTuple ``name.fields`` tells the names of its elements."""
     if isinstance(value, tuple) and value:
+        if fields := field_names(value):
+            yield f"{name}.{FIELDS}", fields
         for place, item in enumerate(value):
             yield from leaves(f"{name}.{place}", item)
     else:
@@ -112,6 +118,7 @@ def gathered(parts: Mapping[str, object], around: str = "") -> dict[str, object]
         made[name] = value
     for name, inner in tuples.items():
         whole = around + name
+        fields = inner.pop(FIELDS, None)
         items = gathered(inner, f"{whole}.")
         places = [str(place) for place in range(len(items))]
         if name in parts:
@@ -121,7 +128,8 @@ def gathered(parts: Mapping[str, object], around: str = "") -> dict[str, object]
                 f"the tuple {whole!r} has the elements {', '.join(f'{whole}.{place}' for place in items)}",
                 hint=f"give all of its elements: {whole}.0, {whole}.1, ...",
             )
-        made[name] = tuple(items[place] for place in places)
+        values = [items[place] for place in places]
+        made[name] = tuple.__new__(named(fields), values) if isinstance(fields, tuple) else tuple(values)
     return made
 
 

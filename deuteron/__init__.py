@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import reinterpret as reinterpret
     from deuteron.compiler.version import __version__ as __version__
     from deuteron.tools import set_allocator as set_allocator
+    from deuteron.tuner import Workload as Workload
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
@@ -39,7 +40,12 @@ _FROM_COMPILER = (
     "compile constexpr_function get_device heuristics jit list_devices next_power_of_2 reinterpret"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
-_WHERE |= {"tuned": "deuteron.tuner", "set_allocator": "deuteron.tools", "__version__": "deuteron.compiler.version"}
+_WHERE |= {
+    "tuned": "deuteron.tuner",
+    "Workload": "deuteron.tuner",
+    "set_allocator": "deuteron.tools",
+    "__version__": "deuteron.compiler.version",
+}
 _MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tools", "tuner")
 
 __all__ = ["language", "testing", *sorted(_WHERE)]

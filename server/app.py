@@ -15,12 +15,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deuteron import __version__
 
 from . import problems
-from .api import bundles, configs, devices, events, health, jobs, kernels, tokens, worker
+from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workloads
 from .bundles import Bundles
 from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
-from .limits import BodyLimit, LoopbackOnly, RateLimit
+from .head import HeadAsGet
+from .hosts import LoopbackOnly, WellFormed
+from .limits import BodyLimit, RateLimit
 from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
@@ -86,14 +88,16 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     )
     app.state.context = context
     problems.install(app)
-    for module in (jobs, events, kernels, configs, bundles, devices, tokens, worker, health):
+    for module in (workloads, jobs, events, kernels, searches, configs, bundles, devices, tokens, worker, health):
         app.include_router(module.router)
     install_pages(app)
     # The last one added is the outermost.
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
+    app.add_middleware(WellFormed)
     app.add_middleware(Timing, metrics=context.metrics)
+    app.add_middleware(HeadAsGet)
     return app
 
 

@@ -6,13 +6,13 @@ import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from anyio import to_thread
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from .context import ContextDep, ServiceContext
+from .hosts import is_own_origin
 from .problems import HttpProblem
 
 COOKIE = "deuteron_token"
@@ -71,7 +71,7 @@ def _cookie(request: Request) -> str | None:
     # the browser says that the request comes from our own page.
     if request.method not in ("GET", "HEAD"):
         origin = request.headers.get("origin", "")
-        if urlsplit(origin).netloc != request.headers.get("host"):
+        if not is_own_origin(origin, request.headers.get("host", "")):
             return None
     return request.cookies.get(COOKIE)
 

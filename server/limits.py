@@ -1,12 +1,12 @@
-"""Limits at the door: body size while it streams in, request rate per caller, and the Host header."""
+"""Limits at the door: size and speed of bodies, and requests per caller."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,17 +16,23 @@ from .settings import Settings
 
 UPLOAD_PATHS = "/v1/worker/"
 _UNLIMITED_PATHS = ("/healthz", "/readyz", "/static/")
-_LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
+_LOGIN_PATH = "/login"
 _MAX_CALLERS = 10_000
 _BURST_SECONDS = 5.0
 
+#: Wrong tokens that an address may show in a burst, and how many more each minute.
+FAILURE_BURST = 20
+FAILURES_PER_MINUTE = 20
+
 
 class BodyLimit:
-    """Refuses bodies above the limit: by Content-Length at once, chunked ones when they cross it."""
+    """Refuses bodies that are too large (by Content-Length at once, chunked ones when they cross the limit) or that
+    stop arriving. Uploads of workers may take as long as they keep coming."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
         self.settings = settings
+        self.clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -47,16 +53,26 @@ class BodyLimit:
             await response(scope, receive, send)
             return
         received = 0
+        patience = self.settings.body_seconds
+        deadline = self.clock() + patience
+        complete = False
 
-        async def counting_receive() -> Message:
-            nonlocal received
-            message = await receive()
+        async def limited_receive() -> Message:
+            nonlocal received, complete
+            if complete:  # what comes now is the client's leaving, which may take as long as the answer
+                return await receive()
+            try:
+                async with asyncio.timeout(patience if is_upload else max(0.0, deadline - self.clock())):
+                    message = await receive()
+            except TimeoutError:
+                raise _too_slow(patience) from None
             received += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
             if received > limit:
                 raise _too_large(limit)
             return message
 
-        await self.app(scope, counting_receive, send)
+        await self.app(scope, limited_receive, send)
 
 
 def _too_large(limit: int) -> HttpProblem:
@@ -65,86 +81,121 @@ def _too_large(limit: int) -> HttpProblem:
         "body-too-large",
         f"the body is larger than {limit} bytes",
         hint="DEUTERON_MAX_BODY_BYTES on the server raises the limit",
+        headers={"Connection": "close"},
     )
 
 
-class RateLimit:
-    """A token bucket per bearer token, or per address for callers without one.
+def _too_slow(patience: float) -> HttpProblem:
+    return HttpProblem(
+        408,
+        "body-too-slow",
+        f"the body did not arrive within {patience:g} s",
+        hint="DEUTERON_BODY_SECONDS on the server raises the limit",
+        headers={"Connection": "close"},
+    )
 
+
+class _Buckets:
+    """Token buckets by name: ``rate`` a second, ``burst`` at once. The oldest are forgotten."""
+
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._clock = clock
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, name: str) -> float:
+        """Seconds until there is something to take, 0 if there is."""
+        return max(0.0, (1.0 - self._level(name)) / self.rate)
+
+    def take(self, name: str) -> float:
+        """Take one; seconds to wait when there is none."""
+        level = self._level(name)
+        allowed = level >= 1.0
+        self._levels.pop(name, None)
+        self._levels[name] = (level - 1.0 if allowed else level, self._clock())
+        if len(self._levels) > _MAX_CALLERS:
+            self._levels.popitem(last=False)
+        return 0.0 if allowed else (1.0 - level) / self.rate
+
+    def _level(self, name: str) -> float:
+        now = self._clock()
+        level, seen = self._levels.get(name, (self.burst, now))
+        return min(self.burst, level + (now - seen) * self.rate)
+
+
+class RateLimit:
+    """An allowance per token that was accepted before, and one per address for everybody else; besides, addresses may
+    show only some wrong tokens a minute.
+
+    A token counts only once it was accepted: else every made-up spelling of one would have an allowance of its own.
     The buckets live in this process: with several server processes each allows the full rate.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
         self.rate = settings.rate_per_minute / 60.0
-        self.burst = max(1.0, self.rate * _BURST_SECONDS)
-        self.clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self.uses_tokens = settings.requires_tokens
+        self._requests = _Buckets(self.rate or 1.0, max(1.0, self.rate * _BURST_SECONDS), clock)
+        self._failures = _Buckets(FAILURES_PER_MINUTE / 60.0, FAILURE_BURST, clock)
+        self._accepted: OrderedDict[str, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or self.rate == 0 or str(scope["path"]).startswith(_UNLIMITED_PATHS):
             await self.app(scope, receive, send)
             return
-        wait = self._take(_caller(scope))
+        address, token = _address(scope), _token_digest(scope) if self.uses_tokens else None
+        known = token is not None and token in self._accepted
+        guess = token is not None and not known or self.uses_tokens and scope["path"] == _LOGIN_PATH
+        wait = self._requests.take(token if known and token else address)
+        if guess and wait == 0:
+            wait = self._failures.wait(address)
+            if wait > 0:
+                await self._refuse(wait, "too many wrong tokens from this address", scope, receive, send)
+                return
         if wait > 0:
-            seconds = max(1, round(wait + 0.5))
-            response = problem_response(
-                429,
-                "rate-limited",
-                f"more than {self.rate * 60:.0f} requests a minute",
-                hint=f"try again in {seconds} s",
-                headers={"Retry-After": str(seconds)},
-            )
-            await response(scope, receive, send)
+            await self._refuse(wait, f"more than {self.rate * 60:.0f} requests a minute", scope, receive, send)
             return
-        await self.app(scope, receive, send)
 
-    def _take(self, caller: str) -> float:
-        """Use one request of the caller's allowance; seconds to wait when there is none."""
-        now = self.clock()
-        level, seen = self._buckets.pop(caller, (self.burst, now))
-        level = min(self.burst, level + (now - seen) * self.rate)
-        allowed = level >= 1.0
-        self._buckets[caller] = (level - 1.0 if allowed else level, now)
-        if len(self._buckets) > _MAX_CALLERS:
-            self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1.0 - level) / self.rate
+        async def noting_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(address, token, guess, message["status"])
+            await send(message)
+
+        await self.app(scope, receive, noting_send)
+
+    def _note(self, address: str, token: str | None, guess: bool, status: int) -> None:
+        """Learn from the answer whether the token was a good one."""
+        if status == 401:
+            if guess:
+                self._failures.take(address)
+            if token is not None:
+                self._accepted.pop(token, None)
+        elif token is not None and status < 400:
+            self._accepted[token] = None
+            if len(self._accepted) > _MAX_CALLERS:
+                self._accepted.popitem(last=False)
+
+    async def _refuse(self, wait: float, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
+        seconds = max(1, round(wait + 0.5))
+        response = problem_response(
+            429,
+            "rate-limited",
+            detail,
+            hint=f"try again in {seconds} s",
+            headers={"Retry-After": str(seconds)},
+        )
+        await response(scope, receive, send)
 
 
-def _caller(scope: Scope) -> str:
-    authorization = Headers(scope=scope).get("authorization")
-    if authorization:
-        return hashlib.sha256(authorization.encode()).hexdigest()
+def _address(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 
 
-class LoopbackOnly:
-    """While no token is required, answers only requests that were addressed to this machine.
-
-    A web page elsewhere can make a browser send requests to 127.0.0.1. Its own host name (DNS rebinding)
-    or its Origin (cross-site POST) gives it away.
-    """
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app = app
-        self.enabled = not settings.requires_tokens
-        self.allowed = {*_LOOPBACK_NAMES, settings.host.strip("[]")}
-        if settings.public_url:
-            self.allowed.add(urlsplit(settings.public_url).hostname or "")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self.enabled:
-            headers = Headers(scope=scope)
-            host, origin = headers.get("host", "localhost"), headers.get("origin")
-            foreign = urlsplit(f"//{host}").hostname not in self.allowed
-            if foreign or (origin and urlsplit(origin).netloc != host):
-                response = problem_response(
-                    403,
-                    "foreign-host",
-                    f"this single-user service does not answer requests for {host} from {origin or 'there'}",
-                    hint="use http://127.0.0.1, or set DEUTERON_AUTH=tokens",
-                )
-                await response(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
+def _token_digest(scope: Scope) -> str | None:
+    """Identifies the bearer token however its header is spelled; None without one."""
+    scheme, _, secret = (Headers(scope=scope).get("authorization") or "").strip().partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        return None
+    return hashlib.sha256(secret.strip().encode()).hexdigest()

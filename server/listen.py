@@ -25,6 +25,7 @@ def serve(settings: Settings) -> None:
     import uvicorn
 
     from .app import create_app  # lazy: fastapi takes half a second
+    from .protocol import patient_protocol  # lazy: as uvicorn
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     migrations.upgrade(settings.database_url)
@@ -36,6 +37,7 @@ def serve(settings: Settings) -> None:
         logger.info("listening on %s", settings.base_url)
         config = uvicorn.Config(
             create_app(settings, store=store),
+            http=patient_protocol(settings.body_seconds),
             log_level="warning",
             access_log=False,
             # Streams of running jobs never end by themselves.

@@ -29,6 +29,7 @@ from deuteron.tuner import (
     shape_key,
 )
 from deuteron.tuner.errors import RecordNotFound
+from deuteron.tuner.job import parse_shape
 from deuteron.tuner.records.lookup import lookup
 
 from .metrics import Metrics
@@ -39,6 +40,8 @@ _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
 _MAX_CACHED_RECORDS = 100_000
 _MAX_RESOLVED = 10_000
+# Shapes of a kernel that are looked at to learn its dims, which are the same in all but strange cases.
+_SHAPES_READ = 20
 
 #: How long a lookup may miss what another process has stored.
 TRUST_SECONDS = 1.0
@@ -161,8 +164,7 @@ class Lookups:
     def _load(self, tx: Transaction, group: Group, versions: tuple[int, ...]) -> RecordIndex:
         index = _read(tx, group, None)
         if not len(index):
-            for device_key, dtype in tx.configs.places(group[0]):
-                index.add_place(group[0], device_key, dtype)
+            _tell_what_is_known(tx, index, group[0])
         with self._lock:
             self._forget(group)
             self._cache[group] = _Cached(versions, index)
@@ -198,6 +200,17 @@ def _read(tx: Transaction, group: Group, shape: str | None) -> RecordIndex:
         for key in keys
         for config in tx.configs.candidates(kernel_hash, key, dtype, shape_key=shape)
     )
+
+
+def _tell_what_is_known(tx: Transaction, index: RecordIndex, kernel_hash: str) -> None:
+    """For a group without records: where else the kernel was tuned, and over which dims it is."""
+    for device_key, dtype in tx.configs.places(kernel_hash):
+        index.add_place(kernel_hash, device_key, dtype)
+    for name in BUILTINS:
+        if builtin_kernel_hash(name) == kernel_hash:
+            index.add_dims(kernel_hash, name, builtin_workload(name).dims)
+    for kernel_name, shape in tx.configs.shapes(kernel_hash, limit=_SHAPES_READ):
+        index.add_dims(kernel_hash, kernel_name, parse_shape(shape))
 
 
 def resolve_kernel(tx: Transaction, kernel: str) -> str:

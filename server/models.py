@@ -80,16 +80,18 @@ class KernelRow(Base):
 
 
 class JobRow(Base):
-    """One search. ``number`` orders pages; ``claim_id`` names the run that may finish the job."""
+    """One search. ``number`` orders pages; ``claim_id`` names the run that may finish the job; ``device_key`` is that
+    of the device it runs on, once it does."""
 
     __tablename__ = "jobs"
 
     number: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     id: Mapped[str] = mapped_column(String(36), unique=True)
     state: Mapped[str] = mapped_column(String(16), index=True)
-    kernel_name: Mapped[str] = mapped_column(String(200))
+    kernel_name: Mapped[str] = mapped_column(String(200), index=True)
     kernel_hash: Mapped[str] = mapped_column(String(64), index=True)
     device: Mapped[str] = mapped_column(String(100))
+    device_key: Mapped[str | None] = mapped_column(String(200))
     spec: Mapped[str] = mapped_column(Text)
     trials_total: Mapped[int] = mapped_column(Integer)
     trials_done: Mapped[int] = mapped_column(Integer, default=0)
@@ -123,6 +125,7 @@ class TrialRow(Base):
     shape: Mapped[str] = mapped_column(Text)
     status: Mapped[str] = mapped_column(String(20))
     median_ns: Mapped[float | None] = mapped_column(Float)
+    bound: Mapped[str | None] = mapped_column(String(20))
     body: Mapped[str] = mapped_column(Text)
     recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from deuteron.compiler.errors import CompilationError, DeuteronError
+from deuteron.tuner.errors import Fault, WorkloadError
 
 from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound
 
@@ -47,10 +48,12 @@ class HttpProblem(HTTPException):
         *,
         hint: str | None = None,
         headers: Mapping[str, str] | None = None,
+        members: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
         self.slug = slug
         self.hint = hint
+        self.members = members
 
 
 def problem_response(
@@ -89,7 +92,14 @@ async def _on_http(request: Request, error: Exception) -> Response:
     if isinstance(error, HttpProblem):
         if error.status_code == 401 and _is_page(request):
             return RedirectResponse("/login", 303)
-        return problem_response(error.status_code, error.slug, error.detail, hint=error.hint, headers=error.headers)
+        return problem_response(
+            error.status_code,
+            error.slug,
+            error.detail,
+            hint=error.hint,
+            headers=error.headers,
+            members=error.members,
+        )
     slug = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     detail = str(error.detail)
     hint = None
@@ -159,7 +169,14 @@ async def _on_deuteron(request: Request, error: Exception) -> Response:
         }
         members["source"] = error.source_line
         members["report"] = str(error)
+    if isinstance(error, WorkloadError) and error.faults:
+        members["errors"] = fault_list(error.faults)
     return problem_response(status, slug, error.message, hint=error.hint, headers=headers, members=members)
+
+
+def fault_list(faults: Sequence[Fault]) -> list[dict[str, str | None]]:
+    """The member ``errors`` of a problem document: every field that is wrong, why, and what would do."""
+    return [{"where": fault.where, "message": fault.message, "hint": fault.hint} for fault in faults]
 
 
 async def _on_database(_request: Request, error: Exception) -> JSONResponse:

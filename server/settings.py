@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -31,6 +32,10 @@ class SettingsError(DeuteronError):
 
 def _default_home() -> Path:
     return Path("~/.deuteron").expanduser()
+
+
+def _default_locks() -> Path:
+    return Path(tempfile.gettempdir()) / "deuteron-locks"
 
 
 def _setting(variable: str, description: str) -> dict[str, str]:
@@ -72,6 +77,10 @@ class Settings:
         default=256 << 20,
         metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
     )
+    body_seconds: float = field(
+        default=30.0,
+        metadata=_setting("DEUTERON_BODY_SECONDS", "how long a request's head, or its body, may take to arrive"),
+    )
     rate_per_minute: int = field(
         default=60_000,
         metadata=_setting("DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"),
@@ -89,6 +98,10 @@ class Settings:
     heartbeat_seconds: float = field(
         default=15.0,
         metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
+    )
+    lock_folder: Path = field(
+        default_factory=_default_locks,
+        metadata=_setting("DEUTERON_LOCK_FOLDER", "locks by which processes of one host take turns on its devices"),
     )
     runner: str = field(
         default="deuteron.tuner:run_job",
@@ -181,6 +194,7 @@ class Settings:
             "port": (0, 65535),
             "max_body_bytes": (1024, 1 << 30),
             "max_upload_bytes": (1024, 1 << 34),
+            "body_seconds": (0.05, 3600),
             "rate_per_minute": (0, 1 << 31),
             "max_shapes": (1, 1 << 20),
             "max_trials": (1, 1 << 31),

@@ -12,8 +12,9 @@ from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
 from deuteron.tuner import STRATEGIES, JobSpec
 from deuteron.tuner.codec import canonical_json
-from deuteron.tuner.errors import StrategyError
+from deuteron.tuner.errors import SchemaError, StrategyError
 
+from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
 from .problems import HttpProblem
 from .store import Job, NewJob, StoredKernel, Transaction
@@ -39,11 +40,12 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
             known = tx.idempotency.find(owner, idempotency_key, fingerprint)
             if known is not None:
                 return tx.jobs.get(known)
-    spec = read_spec(document)
+    spec = read_spec(context, document)
     if spec.strategy not in STRATEGIES:
         raise StrategyError(f"strategy: unknown strategy {spec.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}")
     _check_size(context, spec)
     _check_device(context, spec.device)
+    refuse_faults(check_job(context, spec))
     text = spec.workload.kernel
     source = KernelSource.from_text(text.source, text.name, text.filename)
     with context.store.write() as tx:
@@ -68,16 +70,44 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     return job
 
 
-def read_spec(document: dict[str, object]) -> JobSpec:
-    """A JobSpec from a submission; a workload given by name becomes the built-in one.
+def read_spec(context: ServiceContext, document: dict[str, object]) -> JobSpec:
+    """A JobSpec from a submission. A workload given by name becomes the built-in one, a kernel given by its hash or
+    name alone the stored text.
 
     Raises:
         SchemaError, WorkloadError, ...: from the tuner; the message names the field.
+        NotFound: no such kernel is stored.
+        Problem: 404, no kernel of that name is stored.
     """
     workload = document.get("workload")
     if isinstance(workload, str):
         document = {**document, "workload": {"builtin": workload}}
+    elif isinstance(workload, dict) and isinstance(kernel := workload.get("kernel"), dict) and "source" not in kernel:
+        document = {**document, "workload": {**workload, "kernel": _stored_kernel(context, kernel)}}
     return JobSpec.from_json(document)
+
+
+def _stored_kernel(context: ServiceContext, named: dict[str, object]) -> dict[str, object]:
+    """The text of a stored kernel: ``{"hash": ...}``, or ``{"name": ...}`` for the newest of that name."""
+    by_hash, name = named.get("hash"), named.get("name")
+    with context.store.read() as tx:
+        if isinstance(by_hash, str):
+            found = tx.kernels.get(by_hash)
+        elif isinstance(name, str):
+            newest = tx.kernels.newest_named(name)
+            if newest is None:
+                raise HttpProblem(
+                    404,
+                    "kernel-not-found",
+                    f"workload.kernel: no kernel {name!r} is stored, and the field 'source' is missing",
+                    hint="give its text as source, or POST it to /v1/kernels first",
+                )
+            found = newest
+        else:
+            raise SchemaError(
+                "workload.kernel: the field 'source' is missing", hint="the text, or the hash of a stored kernel"
+            )
+    return {"name": found.name, "source": found.text, "filename": found.filename}
 
 
 def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str) -> StoredKernel:

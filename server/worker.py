@@ -6,12 +6,20 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .dispatch.resources import detected_devices
 from .settings import Settings, SettingsError
 
+if TYPE_CHECKING:
+    from .dispatch.run import Bench
+
 logger = logging.getLogger("deuteron.worker")
+
+_LOOK_S = 0.5
+_ASK_AGAIN_S = 2.0
 
 
 def run_worker(
@@ -43,9 +51,8 @@ def run_worker(
 
 async def _serve(scheduler: str, server_url: str, settings: Settings, devices: Sequence[str]) -> None:
     import dask
-    from distributed import Nanny
 
-    from .dispatch.engine import WORKER_CONFIG, worker_options  # lazy: dask takes half a second
+    from .dispatch.engine import WORKER_CONFIG  # lazy: dask takes half a second
     from .dispatch.run import Bench  # lazy: dask takes half a second
 
     dask.config.set(WORKER_CONFIG)
@@ -53,19 +60,54 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with AsyncExitStack() as stack:
-        for device in devices:
-            bench = Bench(server_url, settings.token, device, settings.home, settings.runner)
-            options = worker_options(bench, settings.directory("workers"))
-            # Two machines may both have a "cpu"; Dask wants names to differ.
-            options["name"] = bench.worker_name
-            try:
-                await stack.enter_async_context(Nanny(scheduler, **options))
-            except (OSError, RuntimeError) as error:
-                # Dask wraps what went wrong while it started in a RuntimeError.
+    benches = [
+        Bench(server_url, settings.token, device, settings.home, settings.runner, settings.lock_folder)
+        for device in devices
+    ]
+    try:
+        async with asyncio.TaskGroup() as group:
+            for bench in benches:
+                group.create_task(_measure_for(scheduler, bench, settings.directory("workers"), stop))
+    except* SettingsError as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _measure_for(scheduler: str, bench: Bench, folder: Path, stop: asyncio.Event) -> None:
+    """Keep a measuring process at the scheduler until ``stop``; when the scheduler is gone, ask until it is back.
+
+    Raises:
+        SettingsError: nobody answered the first time, so the address may be wrong.
+    """
+    from distributed import Nanny
+    from distributed.core import Status
+
+    from .dispatch.engine import worker_options  # lazy: dask takes half a second
+
+    options = worker_options(bench, folder)
+    # Two machines may both have a "cpu"; Dask wants names to differ.
+    options["name"] = bench.worker_name
+    connected_before = False
+    while not stop.is_set():
+        try:
+            async with Nanny(scheduler, **options) as nanny:
+                logger.info("measuring on %s for %s", bench.device, scheduler)
+                connected_before = True
+                while nanny.status is Status.running and not stop.is_set():
+                    await _pause(stop, _LOOK_S)
+        except (OSError, RuntimeError) as error:
+            # Dask wraps what went wrong while it started in a RuntimeError.
+            reason = error.__cause__ or error
+            if not connected_before:
                 raise SettingsError(
-                    f"the scheduler {scheduler} does not answer: {error.__cause__ or error}",
+                    f"the scheduler {scheduler} does not answer: {reason}",
                     hint="start one with `dask scheduler`, or check the address",
                 ) from None
-            logger.info("measuring on %s for %s", device, scheduler)
-        await stop.wait()
+            logger.debug("the scheduler %s is still away: %s", scheduler, reason)
+        if not stop.is_set():
+            logger.warning("the scheduler %s is gone; asking again in %g s", scheduler, _ASK_AGAIN_S)
+            await _pause(stop, _ASK_AGAIN_S)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)

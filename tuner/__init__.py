@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .events import TuneEvent as TuneEvent
     from .events import event_from_json as event_from_json
+    from .example import Workload as Workload
     from .expression import Expression as Expression
     from .job import Budget as Budget
     from .job import JobSpec as JobSpec
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "events": "TuneEvent event_from_json",
+    "example": "Workload",
     "expression": "Expression",
     "job": "Budget JobSpec parse_shape shape_key",
     "local": "tune_locally",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from deuteron.compiler.errors import DeuteronError
 
 
@@ -31,8 +34,23 @@ class StrategyError(TunerError):
     """A strategy is unknown, misused, or needs a package that is not installed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a workload or a job: ``where`` is the field (``workload.grid[0]``), ``hint`` what
+    would have worked."""
+
+    where: str
+    message: str
+    hint: str | None = None
+
+
 class WorkloadError(TunerError):
-    """A workload contradicts itself or its kernel."""
+    """A workload contradicts itself or its kernel. ``faults``: everything that is wrong with it, where several things
+    are known; the message is the first one's."""
+
+    def __init__(self, message: str, *, hint: str | None = None, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.faults = tuple(faults)
 
 
 class JobError(TunerError):

@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 from msgspec import field
 
 from .codec import Document, Finite, Scalar, convert, decode
+from .experience.report import StartReport
 from .records import ConfigRecord
 from .trial import Trial, utc_now
 
@@ -33,7 +34,7 @@ class JobStarted(_Event, frozen=True, tag="job_started"):
 class ShapeStarted(_Event, frozen=True, tag="shape_started"):
     """``space_size``: number of valid configurations, None where there are too many to count. ``flops`` and ``bytes``
     of one launch, so that times can be shown as rates. ``held``: parameters of the workload's space that change no code
-    on this device, and the one value of each that is tried."""
+    on this device, and the one value of each that is tried. ``known``: earlier searches that this one starts from."""
 
     shape: Mapping[str, int]
     dtype: str
@@ -41,6 +42,7 @@ class ShapeStarted(_Event, frozen=True, tag="shape_started"):
     flops: Finite = 0.0
     bytes: Finite = 0.0
     held: Mapping[str, Scalar] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
     at: str = field(default_factory=utc_now)
 
 
@@ -55,9 +57,11 @@ class TrialFinished(_Event, frozen=True, tag="trial_finished"):
 
 
 class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
-    """The search of one shape and dtype has its result."""
+    """The search of one shape and dtype has its result. ``start``: what earlier searches were worth to it, None where
+    it started from none."""
 
     record: ConfigRecord
+    start: StartReport | None = None
     at: str = field(default_factory=utc_now)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler import knobs
 
 from .events import TuneEvent
+from .experience import SearchLog
 from .job import JobSpec
 from .journal import Journal, job_digest
 from .records import ConfigRecord, write_bundle
@@ -42,8 +43,9 @@ def tune_locally(
     folder: Path | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     evaluator: EvaluatorFactory = local_evaluator,
+    known: Iterable[SearchLog] = (),
 ) -> LocalResult:
-    """Run a job, or go on with it where an earlier run stopped.
+    """Run a job, or go on with it where an earlier run stopped; ``known``: earlier searches to start from.
 
     Raises what :func:`~.study.run_job` raises, and :class:`~.errors.JournalError`. A strategy that cannot be used is
     found before the folder is made.
@@ -63,6 +65,7 @@ def tune_locally(
             cancelled=cancelled,
             workdir=folder,
             evaluator=evaluator,
+            known=known,
         )
         bundle = folder / BUNDLE_NAME
         write_bundle(bundle, records)

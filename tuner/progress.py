@@ -18,6 +18,7 @@ from .events import (
     TuneEvent,
 )
 from .job import shape_key
+from .measure.bounds import explain
 from .measure.statistics import Interval
 from .records import ConfigRecord
 from .search_profile import config_label
@@ -75,6 +76,9 @@ def trial_text(trial: Trial) -> str:
     line = f"#{trial.number} {trial.phase} {outcome}  {config_label(trial.config)}"
     if trial.reason is not None:
         line += f"  [{trial.reason}]"
+    bounds = None if trial.measurement is None else explain(trial.measurement)
+    if bounds is not None:
+        line += f"  ({bounds})"
     return line if trial.error is None else f"{line}  ({trial.error.splitlines()[0][:100]})"
 
 
@@ -86,11 +90,13 @@ def event_text(event: TuneEvent) -> str | None:
         case ShapeStarted():
             size = "many" if event.space_size is None else event.space_size
             held = [f"\n  {name} changes no code here: tried as {value!r} only" for name, value in event.held.items()]
-            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}"
+            known = [f"\n  starts from {name}" for name in event.known]
+            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}{''.join(known)}"
         case TrialFinished():
             return None
         case ShapeFinished(record=record):
-            return f"{record.shape_key} {record.dtype}: {_record_text(record)}"
+            started = "" if event.start is None else f"\n  {event.start.text}"
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}"
         case JobFinished():
             return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():
@@ -194,7 +200,7 @@ class LiveProgress:
         from rich.table import Table
 
         table = Table(box=None, padding=(0, 1))
-        for heading in ("trial", "phase", "time", "configuration", "why"):
+        for heading in ("trial", "phase", "time", "bound by", "configuration", "why"):
             table.add_column(heading, no_wrap=heading == "why")
         screened = [t for t in self._trials if t.time_ns is not None and t.phase == "screen"]
         best = min(screened, key=_median, default=None)
@@ -202,7 +208,9 @@ class LiveProgress:
             outcome = trial.status if trial.time_ns is None else time_text(trial.time_ns.median)
             style = "bold green" if trial is best else "red" if trial.status != "ok" else ""
             number = f"best #{trial.number}" if trial is best else f"#{trial.number}"
-            table.add_row(number, trial.phase, outcome, config_label(trial.config), trial.reason or "", style=style)
+            bound = (trial.measurement and trial.measurement.bound) or ""
+            config, why = config_label(trial.config), trial.reason or ""
+            table.add_row(number, trial.phase, outcome, bound, config, why, style=style)
         return Group(self._progress, table)
 
 

@@ -10,6 +10,8 @@ from deuteron.profiler.device_fields import device_fields
 from deuteron.profiler.profile import Profile
 
 from .job import shape_key
+from .measure.bounds import explain
+from .measure.measurement import Measurement
 from .space import Configuration
 from .trial import Trial
 from .workloads import Problem
@@ -29,11 +31,40 @@ def config_label(config: Configuration) -> str:
     return " ".join(f"{name}={value}" for name, value in config.items())
 
 
+def measured_metrics(measurement: Measurement) -> dict[str, str | float | int]:
+    """A measurement as properties of a frame: how the time was taken, what bounds it and why, shares of the device's
+    peaks, waves, and the figures of its code. What is not known is left out."""
+    code = measurement.code
+    known: dict[str, str | float | int | None] = {
+        "protocol": measurement.protocol.text,
+        "bound": measurement.bound,
+        "explanation": explain(measurement),
+        "compute_share": measurement.compute_share,
+        "memory_share": measurement.memory_share,
+        "waves": measurement.waves,
+        "tail": measurement.tail,
+    }
+    if code is not None:
+        figures = (
+            "programs",
+            "registers",
+            "spill_bytes",
+            "shared_bytes",
+            "slots",
+            "occupancy",
+            "limiter",
+            "code_bytes",
+        )
+        known |= {name: getattr(code, name) for name in figures}
+    return {f"{name} (pty)": value for name, value in known.items() if value is not None}
+
+
 class SearchProfile:
     """Collects trials as frames ``kernel / shape dtype / phase / configuration``.
 
     A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come
-    out right; below it are frames for what the host did (compile, check, measure) with ``cpu_time (ns)``.
+    out right, and what else is known of it (:func:`measured_metrics`); below it are frames for what the host did
+    (compile, check, measure) with ``cpu_time (ns)``.
     """
 
     def __init__(self, properties: DeviceProperties) -> None:
@@ -59,6 +90,8 @@ class SearchProfile:
                 device_id=0,
             )
             self._profile.add_to(node, {"flops": float(problem.flops), "bytes": int(problem.bytes)})
+            if trial.measurement is not None:
+                self._profile.add_to(node, measured_metrics(trial.measurement))
         else:
             self._profile.add(path, {f"{trial.status} (pty)": 1})
         for metric, frame in _HOST_STEPS.items():

@@ -11,6 +11,9 @@ from .codec import Scalar
 from .errors import JobError
 from .evaluate.evaluator import Evaluator
 from .evaluate.messages import Compiled, Raced, Screened
+from .experience import Course
+from .measure.gauge import Gauge
+from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
 from .space import Configuration, Space, config_key
 from .strategies import Outcome, Strategy
@@ -48,7 +51,8 @@ class ShapeSearch:
     ``screen``: every proposal is compiled, checked and timed briefly; the default configuration first. ``race``: those
     close to the best run against each other in interleaved rounds, losers drop out. ``final``: the best two against the
     default in a new process on new inputs, for as many rounds as the verdicts need. Finished trials of an interrupted
-    search are taken over: screened ones are told to the strategy, a complete race or final is not repeated.
+    search are taken over: screened ones are told to the strategy, a complete race or final is not repeated. ``course``:
+    of a search that starts from others, which may end it early.
     """
 
     problem: Problem
@@ -56,12 +60,14 @@ class ShapeSearch:
     default: Configuration
     strategy: Strategy
     evaluator: Evaluator
+    gauge: Gauge
     finish: Callable[[Trial, str | None], None]
     cancelled: Callable[[], bool]
     max_trials: int | None
     seconds: float | None
     seed: int
     trials: list[Trial] = field(default_factory=list)
+    course: Course | None = None
 
     def __post_init__(self) -> None:
         spent = sum(trial.duration_s for trial in self.trials)
@@ -69,7 +75,7 @@ class ShapeSearch:
         self._screened = {config_key(t.config): t for t in self.trials if t.phase == "screen"}
         self._identities: dict[str, Trial] = {}
         for trial in self._screened.values():
-            self.strategy.tell(trial.config, _outcome(trial))
+            self._tell(trial)
 
     def run(self) -> list[Trial]:
         """Search; the trials of the final, the default first. Raises :class:`Cancelled`, and :class:`JobError` when no
@@ -106,6 +112,8 @@ class ShapeSearch:
             self._screen_one(waiting.popleft())
             if self._time_is_up(SCREEN_SHARE) and self._successes():
                 break
+            if self.course is not None and self.course.over:
+                break
 
     def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
         self.evaluator.submit(config)
@@ -121,7 +129,9 @@ class ShapeSearch:
         if compiled.status != "ok":
             screened = Screened(compiled.status, compiled.error)
         elif twin is not None:
-            screened = Screened(twin.status, twin.error, twin.time_ns, reference=twin.reference)
+            screened = Screened(
+                twin.status, twin.error, twin.time_ns, reference=twin.reference, protocol=_protocol(twin)
+            )
         else:
             best = self._best()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
@@ -138,6 +148,7 @@ class ShapeSearch:
             error=screened.error,
             reference=screened.reference,
             reason=self._reason(config),
+            measurement=self._measurement(screened.time_ns, screened.protocol, compiled.code),
             metrics=metrics,
             duration_s=time.monotonic() - began,
             started_at=started_at,
@@ -145,8 +156,14 @@ class ShapeSearch:
         if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
             self._identities[compiled.identity] = trial
         self._screened[config_key(config)] = trial
-        self.strategy.tell(config, _outcome(trial))
+        self._tell(trial)
         self._add(trial)
+
+    def _tell(self, trial: Trial) -> None:
+        outcome = _outcome(trial)
+        self.strategy.tell(trial.config, outcome)
+        if self.course is not None:
+            self.course.tell(trial.config, outcome.value)
 
     def _reason(self, config: Configuration) -> str | None:
         is_default = config_key(config) == config_key(self.default)
@@ -161,6 +178,17 @@ class ShapeSearch:
         if screened.worst_error is not None:
             metrics["worst_error"] = screened.worst_error
         return metrics | self._rates(screened.time_ns)
+
+    def _measurement(
+        self,
+        time_ns: Interval | None,
+        protocol: TimingProtocol | None,
+        code: CodeFacts | None,
+        sm_mhz: float | None = None,
+    ) -> Measurement | None:
+        if time_ns is None or protocol is None:
+            return None
+        return self.gauge.measurement(time_ns, protocol, code, sm_mhz=sm_mhz)
 
     def _rates(self, time_ns: Interval | None) -> dict[str, float]:
         if time_ns is None:
@@ -319,6 +347,8 @@ class ShapeSearch:
                 metrics["measure_s"] = raced.measure_seconds / len(configs)
             if raced is not None and raced.sm_mhz is not None:
                 metrics["sm_mhz"] = raced.sm_mhz
+            code = None if screened is None or screened.measurement is None else screened.measurement.code
+            protocol, sm_mhz = (None, None) if raced is None else (raced.protocol, raced.sm_mhz)
             group.append(
                 Trial(
                     number=len(self.trials),
@@ -327,6 +357,7 @@ class ShapeSearch:
                     phase=phase,
                     time_ns=interval,
                     reference=None if raced is None else raced.reference,
+                    measurement=self._measurement(interval, protocol, code, sm_mhz),
                     metrics=metrics,
                     duration_s=share,
                     started_at=started_at,
@@ -402,4 +433,8 @@ def _low(trial: Trial) -> float:
 
 
 def _outcome(trial: Trial) -> Outcome:
-    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status)
+    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status, trial.measurement)
+
+
+def _protocol(trial: Trial) -> TimingProtocol | None:
+    return None if trial.measurement is None else trial.measurement.protocol

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar
@@ -28,12 +29,14 @@ from .events import (
     TrialFinished,
     TuneEvent,
 )
+from .experience import Course, SearchLog, SearchPlace, Start, logs_of_trials, start_from
 from .job import JobSpec, shape_key, task_key
+from .measure.gauge import Gauge, Peaks
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .search_profile import FILE_NAME, SearchProfile
 from .shape_search import Cancelled, ShapeSearch, complete_group
 from .space import Space
-from .strategies import make_strategy
+from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem
 
@@ -63,19 +66,21 @@ def run_job(
     cancelled: Callable[[], bool] = lambda: False,
     workdir: Path,
     evaluator: EvaluatorFactory = local_evaluator,
+    known: Iterable[SearchLog] = (),
 ) -> list[ConfigRecord]:
     """Tune every shape and dtype of a job; the records, in order.
 
     ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they
     are taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says
     True the records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as
-    ``search.hatchet``.
+    ``search.hatchet``. ``known``: what earlier searches measured; a search starts from those of the same kernel, and
+    from the shapes and dtypes of this job that are finished.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
             the same text was emitted before.
     """
-    run = _JobRun(spec, emit, finished, cancelled, workdir, evaluator)
+    run = _JobRun(spec, emit, finished, cancelled, workdir, evaluator, known)
     try:
         return run.run()
     except DeuteronError as error:
@@ -98,7 +103,9 @@ class _JobRun:
         cancelled: Callable[[], bool],
         workdir: Path,
         evaluator: EvaluatorFactory,
+        known: Iterable[SearchLog],
     ) -> None:
+        self._known = list(known)
         self._spec = spec
         self._emit = emit
         self._cancelled = cancelled
@@ -156,7 +163,9 @@ class _JobRun:
         default = problem.default(space, properties.kind)
         problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
         _check_memory(problem, properties)
-        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes, held))
+        start = self._start(problem, space)
+        names = () if start is None else start.names
+        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes, held, names))
         profile = SearchProfile(properties)
         for trial in task.trials:
             profile.add(problem, trial)
@@ -167,17 +176,36 @@ class _JobRun:
             self._profile.add(problem, trial)
             self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
 
-        final = complete_group(task.trials, "final")
+        final, report = complete_group(task.trials, "final"), None
         if not final:
-            final = self._search(task, space, default, seconds, finish)
+            course = None if start is None else Course(start)
+            final = self._search(task, space, default, seconds, finish, start, course)
+            report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
         record = replace(
             decide(problem, final, self._fingerprint, current_toolchain(self._device)),
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )
-        self._emit(ShapeFinished(record))
+        self._emit(ShapeFinished(record, report))
+        self._learn(task)
         return record
+
+    def _start(self, problem: Problem, space: Space) -> Start | None:
+        """Where the search of a problem begins; None where nothing is known, or the strategy does not use it."""
+        if self._spec.strategy not in STARTING_FROM_OTHERS or not self._known:
+            return None
+        return start_from(space, self._place(problem), self._known)
+
+    def _place(self, problem: Problem) -> SearchPlace:
+        key = self._fingerprint.key
+        return SearchPlace(problem.source.name, problem.source.hash, key, dict(problem.dims), problem.dtype)
+
+    def _learn(self, task: _Task) -> None:
+        """Let what a finished task measured be known to those after it."""
+        source, dims, dtype = task.problem.source, task.problem.dims, task.problem.dtype
+        finished = ((dims, dtype, trial) for trial in task.trials)
+        self._known += logs_of_trials(source.name, source.hash, self._fingerprint.key, finished)
 
     def _search(
         self,
@@ -186,6 +214,8 @@ class _JobRun:
         default: Mapping[str, Scalar],
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
+        start: Start | None,
+        course: Course | None,
     ) -> list[Trial]:
         spec = self._spec
         evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
@@ -194,17 +224,25 @@ class _JobRun:
                 problem=task.problem,
                 space=space,
                 default=default,
-                strategy=make_strategy(spec.strategy, space, spec.seed),
+                strategy=make_strategy(spec.strategy, space, spec.seed, None if start is None else start.prior),
                 evaluator=evaluator,
+                gauge=gauge_of(task.problem, self._device.properties),
                 finish=finish,
                 cancelled=self._cancelled,
                 max_trials=spec.budget.trials,
                 seconds=seconds,
                 seed=spec.seed,
                 trials=task.trials,
+                course=course,
             ).run()
         finally:
             evaluator.close()
+
+
+def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
+    """What variants of a problem are judged by on a device."""
+    peaks = Peaks.of(properties, 8 * item_bytes(problem.dtype))
+    return Gauge(problem.flops, problem.bytes, peaks, properties.sm_count)
 
 
 def _check_memory(problem: Problem, properties: DeviceProperties) -> None:

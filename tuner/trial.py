@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, TypeAlias
 from msgspec import field
 
 from .codec import Document, Finite, Scalar
+from .measure.measurement import Measurement
 from .measure.statistics import Interval
 
 Status: TypeAlias = Literal["ok", "invalid", "compile_error", "wrong_result", "crashed", "timeout", "failed"]
@@ -26,11 +27,12 @@ class Trial(Document, frozen=True):
 
     A configuration has one trial of phase ``screen``, and further ones if it reached the ``race`` or the ``final``.
     ``time_ns`` is None unless ``status`` is ok. ``reference`` says what the result was compared with, ``reason`` why
-    the strategy proposed the configuration, if it says so. ``metrics`` are numbers: of the compiler (registers,
-    shared_bytes, total_ms ...), flop_s and byte_s, compile_s, check_s and measure_s, worst_error (in units of the
-    tolerance), sm_mhz; ``duplicate_of`` is the number of an earlier trial with the same machine code, whose time was
-    taken; race and final trials carry ratio, ratio_low, ratio_high: their time over the default configuration's,
-    measured in pairs.
+    the strategy proposed the configuration, if it says so. ``measurement``: the time with how it was taken, what is
+    known of the code and what bounds it; None where there is no time, or an older version wrote the trial. ``metrics``
+    are numbers: of the compiler (registers, shared_bytes, total_ms ...), flop_s and byte_s, compile_s, check_s and
+    measure_s, worst_error (in units of the tolerance), sm_mhz; ``duplicate_of`` is the number of an earlier trial with
+    the same machine code, whose time was taken; race and final trials carry ratio, ratio_low, ratio_high: their time
+    over the default configuration's, measured in pairs.
     """
 
     noun: ClassVar[str] = "trial"
@@ -43,6 +45,7 @@ class Trial(Document, frozen=True):
     error: str | None = None
     reference: str | None = None
     reason: str | None = None
+    measurement: Measurement | None = None
     metrics: Mapping[str, Finite] = field(default_factory=dict)
     duration_s: float = 0.0
     started_at: str = field(default_factory=utc_now)

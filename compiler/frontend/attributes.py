@@ -6,6 +6,7 @@ from ..errors import UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic
+from ..language.named import field_names
 from ..language.structure import Membered
 from ..language.tensor import tensor
 from ..source.modules import LanguageModule, suggest
@@ -23,6 +24,8 @@ def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
     if isinstance(value, LanguageModule | HelperModule | Membered):
         return value.member(name)
+    if isinstance(value, tuple) and name in field_names(value):
+        return value[field_names(value).index(name)]
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):
             return getattr(value, name)
@@ -30,6 +33,8 @@ def read_attribute(value: object, name: str) -> object:
         raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
     if isinstance(value, Tile) and name in ("scalar", "numel"):
         return value.elem if name == "scalar" else value.size
+    if isinstance(value, Scalar) and name == "name":
+        return value.short if value.is_float else value.spelling  # Triton's name
     if isinstance(value, Scalar | Pointer | Tile) and name in _TYPE_ATTRIBUTES:
         if hasattr(value, name):
             return getattr(value, name)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import ast
 
 from ..ir.core import Block
-from ..language import arithmetic
+from ..language import arithmetic, shapes
 from ..language.tensor import tensor
 from .dispatch import evaluate, execute, expression, statement
 from .exits import compile_region, split
 from .frame import Frame
-from .merging import Meeting, emit_conditional
+from .merging import TERNARY, Meeting, emit_conditional
 
 
 @statement(ast.If)
@@ -48,22 +48,22 @@ def _conditional_expression(frame: Frame, node: ast.IfExp) -> object:
             with frame.builder.into(block):
                 values.append(evaluate(frame, side))
         meeting = Meeting()
-        joined = meeting.join("the conditional expression", *values)
+        joined = meeting.join(TERNARY, *values)
         return meeting.rebuild(joined, emit_conditional(frame, condition, blocks, meeting))
 
 
 def scalar_condition(frame: Frame, node: ast.expr, value: object) -> tensor:
-    """``value`` as a scalar i1 for if and while.
+    """``value`` as a scalar i1 for if and while; a tile of one element is what that element is.
 
     Raises:
         UnsupportedSyntax: it is a tile; at ``node``.
     """
     if not isinstance(value, tensor):
         return arithmetic.as_condition(bool(value))
-    if value.shape:
+    if value.numel > 1:
         raise frame.error(
             node,
             f"a condition must be one value, got {value.type}",
             "use tl.where for elementwise choices, or reduce the condition with tl.max",
         )
-    return arithmetic.as_condition(value)
+    return arithmetic.as_condition(shapes.unsplat(value) if value.shape else value)

@@ -13,6 +13,7 @@ from ..language.constexpr import constexpr
 from ..language.context import current
 from ..language.descriptors import tensor_descriptor
 from ..language.inline import Inlinable
+from ..language.named import is_named_tuple, make
 from ..language.structure import Structure
 from ..language.tensor import tensor
 from ..source.modules import LANGUAGE_TYPES
@@ -27,6 +28,8 @@ def call(
     kwargs: dict[str, object],
 ) -> object:
     """The result of a call; raises UnsupportedSyntax for callees that kernels do not have."""
+    if is_named_tuple(function):
+        return make(function, args, kwargs)
     if isinstance(function, Inlinable):
         return current().call(function, args, kwargs)
     if _may_call(function):

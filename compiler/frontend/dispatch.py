@@ -94,7 +94,6 @@ _STATEMENT_WORDS: dict[type[ast.stmt], str] = {
 
 _EXPRESSION_WORDS: dict[type[ast.expr], str] = {
     ast.Lambda: "a lambda",
-    ast.ListComp: "a list comprehension",
     ast.GeneratorExp: "a generator expression",
     ast.Dict: "a dict",
     ast.Set: "a set",

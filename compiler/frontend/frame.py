@@ -122,8 +122,8 @@ class Frame:
     def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
         """``error`` with the place of ``node``, unless it already points somewhere."""
         if error.location is None:
-            error.location = self.source.locate(node)
-            error.source_line = self.source.line(error.location)
+            location = self.source.locate(node)
+            error.place(location, self.source.line(location))
         return error
 
     def error(self, node: ast.AST, message: str, hint: str | None = None) -> UnsupportedSyntax:

@@ -18,14 +18,14 @@ from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argu
 from ..source.kernel import Argument, KernelSource, source_of
 from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
-from . import branches, expressions, loops, statements
+from . import branches, comprehensions, expressions, loops, statements
 from .dispatch import evaluate, execute
 from .exits import close, goes_on, leave
 from .frame import Frame, StepBudget
 from .names import RETURNED, VALUE
 
 #: The modules whose rules compile statements and expressions; importing them registers the rules.
-RULES = (branches, expressions, loops, statements)
+RULES = (branches, comprehensions, expressions, loops, statements)
 
 #: Deepest chain of inlined calls; the language has no recursion at run time.
 MAX_DEPTH = 64

@@ -26,6 +26,14 @@ class _Any:
 
 ANY = _Any()
 
+#: What meets, where it is no variable.
+RETURNED_VALUE, TERNARY = "the returned value", "the conditional expression"
+#: How messages begin that are about these.
+_MISMATCHES = {
+    RETURNED_VALUE: "Return type mismatch",
+    TERNARY: "Ternary expression with dynamic condition has inconsistent type",
+}
+
 
 def same_constant(a: object, b: object) -> bool:
     """Whether two values are one: the same tensor, or equal compile-time values of one type."""
@@ -48,9 +56,14 @@ def common_tile(name: str, a: object, b: object) -> Tile:
         if not isinstance(number, tensor) and joins(number, other):
             return other
     raise TypeMismatch(
-        f"{name!r} is {types[0]} on one path and {types[1]} on the other",
+        _mismatch(name, types[0], types[1]),
         hint="give it one type and shape before, with tl.full or .to()",
     )
+
+
+def _mismatch(name: str, one: object, other: object) -> str:
+    what = _MISMATCHES.get(name, f"Mismatched type for {name}")
+    return f"{what}: {one} on one path, {other} on the other"
 
 
 def _type(name: str, value: object) -> Tile:
@@ -117,9 +130,7 @@ class Meeting:
     def _structures(self, name: str, a: object, b: object) -> object:
         present = b if a is ANY else a
         if a is not ANY and b is not ANY and not same_form(a, b):
-            raise TypeMismatch(
-                f"{name!r} is {shown(a)} on one path and {shown(b)} on the other", hint="give it one structure"
-            )
+            raise TypeMismatch(_mismatch(name, shown(a), shown(b)), hint="give it one structure")
         sides = [[ANY] * len(parts_of(present) or ()) if x is ANY else parts_of(x) or () for x in (a, b)]
         return rebuilt(present, tuple(self.join(name, x, y) for x, y in zip(*sides, strict=True)))
 
@@ -251,4 +262,4 @@ def _join_returned(meeting: Meeting, a: object, b: object) -> object:
         raise TypeMismatch(
             "the function returns a value on one path and none on another", hint="return a value on every path"
         )
-    return meeting.join("the returned value", a, b)
+    return meeting.join(RETURNED_VALUE, a, b)

@@ -7,6 +7,7 @@ conditions: CUDA driver API, cuTensorMapEncodeTiled.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from ..ir.core import Function, Value
 from ..ir.types import Pointer, Scalar
@@ -22,6 +23,10 @@ MOST_BOX = 256
 ALIGNMENT = 16
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
+#: Rows after which a swizzle repeats. The copy engine swizzles by the bits of addresses, layouts by rows: of panels and
+#: slots that follow each other with fewer rows than these, only the first would be where its layout says (PTX ISA,
+#: "Tensor swizzling modes").
+SWIZZLE_ROWS = 8
 
 _OPERATIONS: dict[type[ew.Binary], str] = {ew.Add: "+", ew.Mul: "*", ew.Max: "max"}
 
@@ -87,7 +92,7 @@ class Descriptors:
             return None
         extents = [1] * (rank - len(shape)) + list(shape)
         extents[order[-1]] = swizzle // elem.bytes if swizzle else extents[order[-1]]
-        if max(extents) > MOST_BOX:
+        if max(extents) > MOST_BOX or (swizzle and prod(extents[d] for d in order[:-1]) < SWIZZLE_ROWS):
             return None
         sizes = [self._host(op.sizes[d]) if op.checked[d] else UNBOUNDED for d in order]
         strides = [self._host(op.strides[d]) for d in order]

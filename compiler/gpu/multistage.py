@@ -13,17 +13,20 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.memory import Barrier
+from .arrays import Arrays
 from .asynchronous import Advance, Commit, Receive, Release
 from .rings import StreamMemory
 from .streams import Stream, scalar_slice
 
 
 def expand_multistage(function: Function, streams: Sequence[Stream]) -> None:
-    """Rewrite every stream of ``function`` whose addresses depend on nothing but the loop's index, in place."""
+    """Rewrite every stream of ``function`` whose addresses follow from the loop's index, in place."""
     memory = StreamMemory(readers=0)
+    arrays = Arrays(function)
+    written = arrays.written(function)
     for stream in streams:
         operands = [v for load in stream.loads for v in load.operands]
-        needed = scalar_slice(stream.loop, operands, carried=False)
+        needed = scalar_slice(stream.loop, operands, arrays, written)
         if needed is not None:
             _Expansion(function, stream, needed, memory).run()
     function.body.ops[:0] = memory.ops

@@ -19,6 +19,7 @@ from ..layout import (
     contiguous_registers,
     plan_matrix_access,
     plan_shared_access,
+    shared_linear,
     shared_swizzled,
 )
 from ..layout.access import element_bytes_of
@@ -62,6 +63,14 @@ def plan_local_store(source: LinearLayout, shared: SharedLayout, element_bits: i
     """How the threads of ``source`` write a tile of shared memory."""
     size = source.size * element_bytes_of(element_bits)
     return LocalStore(plan_shared_access(source, shared, element_bits), size)
+
+
+@lru_cache(maxsize=1024)
+def scratch_layout(source: LinearLayout, element_bits: int) -> SharedLayout:
+    """Where a matrix lies that its threads store and others read element by element: rows along the axis in which
+    registers are neighbours, so that neither side has to split its accesses."""
+    widest = max((0, 1), key=lambda axis: (contiguous_registers(source, axis), axis))
+    return _shared_layout(source, element_bits) or shared_linear(source.shape, (widest, 1 - widest))
 
 
 @lru_cache(maxsize=1024)

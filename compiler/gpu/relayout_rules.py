@@ -23,7 +23,7 @@ from .coalesce import access_of, default_layout, merge, vector_of
 from .ops import Mma, VectorLoad, VectorStore
 from .reduction import scan_layout
 from .relayout import RULES, Relayout, Rule
-from .shared_operands import first_operand, shared_operand
+from .shared_operands import first_operand, operand_of_threads, shared_operand
 from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
 
 OpT = TypeVar("OpT", bound=Op)
@@ -186,9 +186,7 @@ def _dot(state: Relayout, dot: Dot) -> None:
         a, b = state.demand(dot.a, core.a), state.demand(dot.b, core.b)
         made = Mma(a, b, acc, core.instruction, dot.precision)
     else:
-        a = state.demand(dot.a, state.natural(dot.a))
-        b = state.demand(dot.b, state.natural(dot.b))
-        made = Dot(a, b, acc, dot.precision)
+        made = Dot(operand_of_threads(state, dot.a), operand_of_threads(state, dot.b), acc, dot.precision)
     if acc.type.elem == narrow:
         state.emit(made, dot)
         return

@@ -189,11 +189,17 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
         case Histogram():
             return op.result.type.size * op.result.type.elem.bytes
         case Dot():
-            return sum(v.type.size * element_bytes_of(bits_of(v.type)) for v in (op.a, op.b))
+            return operand_bytes(op.a) + operand_bytes(op.b)
         case AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):
             return op.result.type.size * element_bytes_of(bits_of(op.result.type))
         case _:
             return 0
+
+
+def operand_bytes(value: Value) -> int:
+    """Scratch in bytes for an operand of a product without tensor cores: none if it lies in shared memory already."""
+    size = 0 if value.type.shared is not None else value.type.size * element_bytes_of(bits_of(value.type))
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _conversion_bytes(op: ConvertLayout) -> int:

@@ -1,4 +1,5 @@
-"""Operands of wgmma: in shared memory, where a ring has brought them or by a conversion; A also from registers."""
+"""Operands of products in shared memory, where a ring has brought them or by a conversion; those of wgmma in the forms
+that it reads, A also from registers."""
 
 from __future__ import annotations
 
@@ -48,8 +49,13 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     return convert.result
 
 
-def _in_shared(state: Relayout, value: Value, k_axis: int) -> Value | None:
-    """``value`` as shared memory that holds it already, in a form that wgmma reads."""
+def operand_of_threads(state: Relayout, value: Value) -> Value:
+    """An operand that threads read element by element: where it lies if that is shared memory."""
+    return _in_shared(state, value) or state.demand(value, state.natural(value))
+
+
+def _in_shared(state: Relayout, value: Value, k_axis: int | None = None) -> Value | None:
+    """``value`` as shared memory that holds it already; with ``k_axis``, in a form that wgmma reads."""
     root, order = value, None
     if isinstance(value.op, Permute):
         root, order = value.op.x, value.op.order
@@ -57,7 +63,7 @@ def _in_shared(state: Relayout, value: Value, k_axis: int) -> Value | None:
     if held is None or held.type.shared is None or not isinstance(value.type.elem, Scalar):
         return None
     shared = held.type.shared if order is None else held.type.shared.permute(order)
-    if matrix_descriptor(shared, k_axis, value.type.elem.bits) is None:
+    if k_axis is not None and matrix_descriptor(shared, k_axis, value.type.elem.bits) is None:
         return None
     if order is None:
         return held

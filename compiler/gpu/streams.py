@@ -19,6 +19,7 @@ from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
 from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
+from ..tile.memory import Load
 from ..tile.shape import Permute
 from .arrays import Arrays
 from .descriptors import Descriptors
@@ -209,10 +210,11 @@ def _innermost(block: Block) -> Iterator[For]:
             yield op
 
 
-def scalar_slice(loop: For, wanted: list[Value], carried: bool) -> list[Op] | None:
+def scalar_slice(loop: For, wanted: list[Value], arrays: Arrays, written: set[Value | None]) -> list[Op] | None:
     """The operations of the loop's body that ``wanted`` scalars are made of, in order.
 
-    None if they are more than pure scalar code of the index (and, if ``carried``, of values that the loop carries).
+    None if they are more than scalar code of the loop's index: of values that the loop carries, of tiles, or of numbers
+    in memory that the function changes. Numbers in other arrays, such as a table of pages, are read ahead of time.
     """
     inside = set(loop.body.ops)
     needed: set[Op] = set()
@@ -221,11 +223,21 @@ def scalar_slice(loop: For, wanted: list[Value], carried: bool) -> list[Op] | No
         value = todo.pop()
         op = value.op
         if op is None:
-            if value in loop.body.args[1:] and not carried:
+            if value in loop.body.args[1:]:
                 return None
         elif op in inside and op not in needed:
-            if op.effect is not Effect.PURE or op.blocks or any(v.type.rank for v in (*op.operands, *op.results)):
+            if (op.effect is not Effect.PURE and not _reads_steadily(op, arrays, written)) or op.blocks:
+                return None
+            if any(v.type.rank for v in (*op.operands, *op.results)):
                 return None
             needed.add(op)
             todo += op.operands
     return [op for op in loop.body.ops if op in needed]
+
+
+def _reads_steadily(op: Op, arrays: Arrays, written: set[Value | None]) -> bool:
+    """Whether ``op`` reads what stays the same while the kernel runs, as far as the kernel itself writes it."""
+    if not isinstance(op, Load) or op.volatile or None in written:
+        return False
+    array = arrays.of(op.pointer)
+    return array not in written and (array is not None or not written)

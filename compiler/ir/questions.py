@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import TypeMismatch
+
 if TYPE_CHECKING:
     from typing import Self
+
+
+#: Bits of the fraction and bias of the exponent of each floating-point format.
+_FLOATS = {
+    "f64": (52, 1023),
+    "f32": (23, 127),
+    "bf16": (7, 127),
+    "f16": (10, 15),
+    "f8e4m3": (3, 7),
+    "f8e4b8": (3, 8),
+    "f8e4b15": (3, 15),
+    "f8e5m2": (2, 15),
+    "f8e5b16": (2, 16),
+}
 
 
 class ScalarQuestions:
@@ -32,6 +48,21 @@ class ScalarQuestions:
     def int_bitwidth(self) -> int:
         """Bits of the format; answered for floats, too."""
         return self.bits
+
+    @property
+    def fp_mantissa_width(self) -> int:
+        """Bits of a float's fraction, without the hidden one; raises TypeMismatch for an integer."""
+        return self._format()[0]
+
+    @property
+    def exponent_bias(self) -> int:
+        """What is added to the exponent of a float to store it; raises TypeMismatch for an integer."""
+        return self._format()[1]
+
+    def _format(self) -> tuple[int, int]:
+        if self.name not in _FLOATS:
+            raise TypeMismatch(f"{self.name} is no float: it has neither mantissa nor exponent")
+        return _FLOATS[self.name]
 
     @property
     def itemsize(self) -> int:

@@ -1,7 +1,6 @@
 """The kernel language, source compatible with Triton: ``import deuteron.language as tl``."""
 
 import builtins
-from collections.abc import Sequence
 
 from ..ir.types import (
     BF16,
@@ -22,15 +21,11 @@ from ..ir.types import (
     U16,
     U32,
     U64,
-    Pointer,
-    Scalar,
-    Tile,
 )
 from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
 from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
-from .builtin import builtin
 from .constexpr import const, constexpr
 from .control import condition, range, static_range
 from .debugging import (
@@ -112,6 +107,7 @@ from .reductions import (
     sum,
     xor_sum,
 )
+from .scaled_products import dot_scaled
 from .shapes import (
     arange,
     broadcast,
@@ -127,7 +123,6 @@ from .shapes import (
     program_id,
     ravel,
     reshape,
-    shape_tuple,
     split,
     squeeze,
     trans,
@@ -139,26 +134,13 @@ from .shapes import (
 from .sorting import flip, sort, topk
 from .standard import cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
 from .tensor import tensor
+from .types import block_type, dtype, pointer_type, str_to_ty
 
-dtype = Scalar
 int1, int8, int16, int32, int64 = I1, I8, I16, I32, I64
 uint8, uint16, uint32, uint64 = U8, U16, U32, U64
 float16, bfloat16, float32, float64 = F16, BF16, F32, F64
 float8e4nv, float8e5 = F8E4M3, F8E5M2
 float8e4b8, float8e5b16, float8e4b15 = F8E4B8, F8E5B16, F8E4B15
-
-
-@builtin
-def pointer_type(element_ty: Scalar | Pointer, const: bool = False) -> Pointer:
-    """The type of pointers to ``element_ty``."""
-    return Pointer(element_ty, const)
-
-
-@builtin
-def block_type(element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:
-    """The type of tiles of ``element_ty`` in ``shape``."""
-    return Tile(element_ty, shape_tuple(shape))
-
 
 #: Tuples of kernels are Python's.
 tuple: type = builtins.tuple
@@ -203,6 +185,7 @@ __all__ = [
     "device_print",
     "div_rn",
     "dot",
+    "dot_scaled",
     "dtype",
     "erf",
     "exp",
@@ -278,6 +261,7 @@ __all__ = [
     "static_range",
     "store",
     "store_tensor_descriptor",
+    "str_to_ty",
     "sub",
     "sum",
     "swizzle2d",

@@ -277,8 +277,12 @@ def invert(x: Operand) -> tensor:
 def _integer_pair(x: Operand, y: Operand, sign: str) -> tuple[tensor, tensor]:
     a, b = meet(x, y)
     if a.type.is_float:
-        raise TypeMismatch(f"{sign} takes integers, got {a.dtype}")
+        raise TypeMismatch(f"invalid operands of type {_dtype(x)} and {_dtype(y)}: {sign} takes integers")
     return a, b
+
+
+def _dtype(x: Operand) -> Element:
+    return x.dtype if isinstance(x, tensor) else scalar_of(x)
 
 
 @builtin

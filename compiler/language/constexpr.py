@@ -59,6 +59,8 @@ def unwrap(value: object) -> object:
         return value.value
     if type(value) is tuple:
         return tuple(unwrap(v) for v in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return tuple.__new__(type(value), [unwrap(v) for v in value])
     return value
 
 

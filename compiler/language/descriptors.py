@@ -170,7 +170,7 @@ def check_block(block: Tile, padding: object, what: str) -> None:
     row = block.shape[-1] * block.elem.bytes
     if row < MIN_ROW_BYTES:
         raise TypeMismatch(
-            f"{what}: the last dimension of the block has {row} bytes",
+            f"Descriptor block shape must have at least 16 bytes in the last dimension: that of {what} has {row}",
             hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem}",
         )
     if padding not in PADDING or (padding == "nan" and not block.scalar.has_nan):

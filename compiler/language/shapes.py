@@ -35,7 +35,7 @@ def _axis(axis: object, rank: int) -> int:
     (number,) = shape_tuple(axis, "axis")
     if not -rank <= number < rank:
         raise TypeMismatch(
-            f"axis {number} is outside a tile of rank {rank}",
+            f"invalid axis {number}: it is outside a tile of rank {rank}",
             hint=f"its axes are {', '.join(map(str, range(rank)))}" if rank else None,
         )
     return number % rank
@@ -44,7 +44,7 @@ def _axis(axis: object, rank: int) -> int:
 def _grid_axis(axis: object) -> int:
     (number,) = shape_tuple(axis, "the axis of a grid")
     if number not in (0, 1, 2):
-        raise TypeMismatch(f"a grid has no axis {number}", hint="use 0, 1 or 2")
+        raise TypeMismatch(f"program_id axis must be 0, 1, or 2 but got {number}")
     return number
 
 
@@ -100,12 +100,16 @@ def zeros_like(x: tensor) -> tensor:
 def expand_dims(x: Operand, axis: int | Sequence[int]) -> tensor:
     """``x`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result.
 
-    Negative axes count from the end of the result. Raises TypeMismatch for an axis outside its rank.
+    Negative axes count from the end of the result. Raises TypeMismatch for an axis outside its rank, and for two
+    axes that are one.
     """
     x = as_tensor(x)
     places = shape_tuple(axis, "axis")
     rank = len(x.shape) + len(places)
-    for place in sorted(_axis(p, rank) for p in places):
+    axes = sorted(_axis(p, rank) for p in places)
+    if len(set(axes)) < len(axes):
+        raise TypeMismatch(f"duplicate axes, normalized axes = {axes}", hint="each new dimension has its own place")
+    for place in axes:
         x = emit(sh.ExpandDims(x.value, place)) if x.shape else emit(sh.Splat(x.value, (1,)))
     return x
 
@@ -300,7 +304,7 @@ def index(x: tensor, key: object) -> tensor:
             raise TypeMismatch(f"pointers are not indexed, got [{item!r}]", hint="use tl.load(pointer + offset)")
         else:
             raise TypeMismatch(
-                f"a tile is indexed by ':' and None only, got {item!r}",
+                f"unsupported tensor index {item!r}: a tile is indexed by ':' and None only",
                 hint="x[:, None] adds a dimension; to pick elements, load them through pointers",
             )
     if axis > len(x.shape):

@@ -16,7 +16,7 @@ from ..tile import elementwise as ew
 from ..tile import movement
 from ..tile.formats import largest_code
 from . import combine
-from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, shift_right, where
+from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, invert, shift_right, where
 from .builtin import builtin
 from .reductions import index_along, reduce
 from .shapes import reshape, shape_tuple
@@ -63,8 +63,9 @@ def sort(x: tensor, dim: int | None = None, descending: bool = False) -> tensor:
 
 
 @builtin
-def topk(x: tensor, k: int, dim: int | None = None) -> tensor:
-    """The ``k`` largest elements along ``dim`` (None: the last dimension), the largest first, in the type of ``x``.
+def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> tensor:
+    """The ``k`` largest elements along ``dim`` (None: the last dimension), the largest first, in the type of ``x``;
+    with ``descending=False`` the ``k`` smallest, the smallest first.
 
     ``k`` is a power of two, and the size of the dimension in the result. The order is that of ``sort``: a NaN is
     larger than every number. Raises TypeMismatch for scalars and pointers, for a dimension outside the rank, and for a
@@ -76,11 +77,13 @@ def topk(x: tensor, k: int, dim: int | None = None) -> tensor:
     if count <= 0 or count & (count - 1) or count > size:
         fitting = ", ".join(str(1 << i) for i in range(size.bit_length()))
         raise TypeMismatch(f"topk: k is {count}, of {size} elements", hint=f"k is one of {fitting}")
-    runs = _sorted_runs(_keys(x, "topk"), axis, count, True)
+    keys = _keys(x, "topk")
+    # The complement of a key turns the order around.
+    runs = _sorted_runs(keys if descending else invert(keys), axis, count, True)
     while runs.shape[axis] > count:
         runs = _larger_halves(runs, axis, count)
         runs = _merged(runs, axis, count, True)
-    return _from_keys(runs, x)
+    return _from_keys(runs if descending else invert(runs), x)
 
 
 # Networks ----------------------------------------------------------------------------------------------------

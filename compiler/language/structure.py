@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from typing import ClassVar
 
 from ..errors import UnknownName
+from .named import field_names, with_items
 
 
 class Membered(ABC):
@@ -64,11 +65,13 @@ def parts_of(value: object) -> tuple[object, ...] | None:
 
 def rebuilt(like: object, parts: tuple[object, ...]) -> object:
     """A tuple or structure in the form of ``like``."""
-    return like.with_parts(parts) if isinstance(like, Structure) else parts
+    if isinstance(like, Structure):
+        return like.with_parts(parts)
+    return with_items(like, parts) if isinstance(like, tuple) else parts
 
 
 def same_form(a: object, b: object) -> bool:
     """Whether two tuples, or two structures, differ in their parts only. The parts' own forms are not compared."""
     if isinstance(a, Structure) and isinstance(b, Structure):
         return type(a) is type(b) and a.form == b.form
-    return isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b)
+    return isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b) and field_names(a) == field_names(b)

@@ -89,7 +89,8 @@ class tensor:  # noqa: N801 -- the language's own name
         return f"tensor<{self.type}>" if shown is None else f"tensor({shown}, {self.type})"
 
     def __bool__(self) -> bool:
-        return bool(self._number())
+        """A condition: a scalar, or a tile of one element."""
+        return bool(current().read(self.value) if self.numel == 1 else self._number())
 
     def __index__(self) -> int:
         return int(self._number())

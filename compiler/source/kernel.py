@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.inline import Inlinable, LibraryFunction
+from ..language.named import field_names
 from .modules import suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
 
@@ -115,6 +116,20 @@ class KernelSource:
         )
 
     @staticmethod
+    def from_replaced_text(text: str, function: types.FunctionType) -> KernelSource:
+        """A function of the running program with another text: ``text`` is one ``def``, whose free names mean what
+        they mean in ``function``. Places in messages count from its first line.
+
+        Raises:
+            UnsupportedSyntax: the text is not one function.
+        """
+        filename = f"<text of {function.__name__}>"
+        body = _parse(text, filename).body
+        if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+            raise UnsupportedSyntax(f"the text of {function.__name__} is not one function")
+        return KernelSource(body[0].name, filename, body[0], LiveNamespace(function), tuple(text.splitlines()))
+
+    @staticmethod
     def from_signature(function: types.FunctionType) -> KernelSource:
         """The parameters of a Python function without text, such as ``exec`` makes: it runs as Python, nothing else."""
         signature = inspect.signature(function)
@@ -169,21 +184,28 @@ class KernelSource:
     def hash(self) -> str:
         """sha256 over the kernel, every jit function it reaches and every constant it captures."""
         digest = hashlib.sha256()
-        for line in sorted(self._identity(set())):
+        for line in sorted(self._identity()):
             digest.update(line.encode() + b"\0")
         return digest.hexdigest()
 
-    def _identity(self, seen: set[str]) -> Iterator[str]:
-        if self.text in seen:
-            return
-        seen.add(self.text)
-        yield self.text
-        for name, value in self.captured():
-            if isinstance(value, Inlinable):
-                if not isinstance(value, LibraryFunction):
-                    yield from source_of(value)._identity(seen)
-            elif isinstance(value, int | float | str | tuple | None):
-                yield f"{name}={value!r}"
+    def _identity(self) -> Iterator[str]:
+        # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
+        seen: set[str] = set()
+        waiting = [self]
+        while waiting:
+            source = waiting.pop()
+            if source.text in seen:
+                continue
+            seen.add(source.text)
+            yield source.text
+            for name, value in source.captured():
+                if isinstance(value, Inlinable):
+                    if not isinstance(value, LibraryFunction):
+                        waiting.append(source_of(value))
+                elif isinstance(value, int | float | str | tuple | None):
+                    yield f"{name}={value!r}"
+                elif fields := field_names(value):
+                    yield f"{name}({', '.join(fields)}) {value.__dict__.get('_field_defaults')!r}"
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""

@@ -16,6 +16,7 @@ from ..language.control import range, static_range
 from ..language.descriptors import tensor_descriptor
 from ..language.maths import PropagateNan
 from ..language.tensor import tensor
+from ..language.types import block_type, dtype, pointer_type
 
 _DESCRIPTORS = "use make_tensor_descriptor, load_tensor_descriptor and store_tensor_descriptor"
 
@@ -25,7 +26,6 @@ INSTEAD: Mapping[str, str] = {
     "_experimental_descriptor_load": _DESCRIPTORS,
     "_experimental_descriptor_store": _DESCRIPTORS,
     "_experimental_reinterpret_tensor_descriptor": _DESCRIPTORS,
-    "dot_scaled": "multiply the operands by their scales, then use tl.dot",
 }
 
 
@@ -63,7 +63,8 @@ def _modules() -> dict[str, LanguageModule]:
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    core = LanguageModule("deuteron.language", {**names, "extra": extra, "math": math, "core": core})
+    inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core}
+    core = LanguageModule("deuteron.language", {**names, **inner})
     root = LanguageModule(
         "deuteron",
         {
@@ -77,6 +78,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".language": core,
         ".language.core": core,
         ".language.math": math,
+        ".language.random": math,
         ".language.standard": core,
         ".language.extra": extra,
         ".language.extra.cuda": cuda,
@@ -98,7 +100,10 @@ def language_module(name: str) -> LanguageModule | None:
     return _modules().get(name)
 
 
-_TYPES = (constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan)
+_TYPES = (
+    *(constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan),
+    *(dtype, pointer_type, block_type),
+)
 
 
 class _LanguageTypes:

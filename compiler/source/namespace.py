@@ -18,6 +18,7 @@ from ..ir.types import Pointer, Scalar
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
+from ..language.named import is_named_tuple
 from . import constants
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 
@@ -40,7 +41,7 @@ def admit(name: str, value: object) -> object:
     if isinstance(value, types.ModuleType):
         return language_module(value.__name__) or HelperModule(value)
     if isinstance(value, type) or callable(value):
-        if value in LANGUAGE_TYPES:
+        if value in LANGUAGE_TYPES or is_named_tuple(value):
             return value
         raise UnknownName(
             f"{name!r} is Python, not a function of the kernel language",

@@ -70,7 +70,7 @@ class BlockStore(Op, mnemonic="block_store", effect=Effect.WRITE):
         if self.value.type.elem != elem:
             raise self.fail(f"the value must be a tile of {elem}")
         if isinstance(self.base.type.elem, Pointer) and self.base.type.elem.const:
-            raise self.fail("cannot store through a const pointer")
+            raise self.fail("Cannot store to a constant pointer")
         if self.cache not in STORE_CACHE or self.eviction not in EVICTION:
             raise self.fail(f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}")
         return ()

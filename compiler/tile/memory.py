@@ -64,7 +64,7 @@ class Store(Op, mnemonic="store", effect=Effect.WRITE):
         if self.value.type != wanted:
             raise self.fail(f"the value must be {wanted}")
         if isinstance(self.pointer.type.elem, Pointer) and self.pointer.type.elem.const:
-            raise self.fail("cannot store through a const pointer")
+            raise self.fail("Cannot store to a constant pointer")
         if self.cache not in STORE_CACHE or self.eviction not in EVICTION:
             raise self.fail(
                 f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}",

@@ -8,7 +8,7 @@ import typer
 
 from deuteron import __version__
 
-from . import bench, cache, compile, database, demo, devices, jobs, replay, serve, submit, token, tune
+from . import bench, cache, compile, database, demo, devices, jobs, replay, sanitize, serve, submit, token, tune
 from . import watch as watching
 from . import worker as working
 
@@ -53,6 +53,10 @@ for name, function in (
     ("bench", bench.bench),
 ):
     app.command(name)(function)
+#: What follows the script is the script's.
+app.command("sanitize", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
+    sanitize.sanitize
+)
 app.add_typer(cache.app, name="cache")
 app.add_typer(token.app, name="token")
 app.add_typer(database.app, name="db")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +29,9 @@ from .job_options import (
 )
 from .output import print_records, say
 
+if TYPE_CHECKING:
+    from deuteron.tuner.experience import SearchLog
+
 
 def tune(
     workload: Workload,
@@ -48,6 +52,15 @@ def tune(
     grid: GridOption = None,
     search: SearchOption = None,
     constexpr: ConstexprOption = None,
+    earlier: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="Start from earlier searches of the kernel: a folder or journal of `deuteron tune`, a bundle, or the "
+            "http:// address of a service. May be repeated.",
+        ),
+    ] = None,
     save: Annotated[
         Path | None,
         typer.Option("--save-workload", help="Write the workload as JSON and do not tune."),
@@ -57,6 +70,9 @@ def tune(
 
     Every configuration is checked against a reference before it is timed. A search that was interrupted
     goes on where it stopped when the same command is given again.
+
+    Each shape starts from what the ones before it measured, with --from also from earlier searches: other
+    shapes, dtypes, devices, and older texts of the kernel.
 
     Example: `deuteron tune matmul --shape M=512,N=512,K=512 --dtype f32 --device cpu --seconds 60`
 
@@ -85,11 +101,32 @@ def tune(
     from deuteron.tuner.local import default_folder  # lazy: help starts without the tuner
 
     get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
+    known = _known(earlier or (), job.workload.kernel.name)
     with progress_view(sys.stderr) as view:
-        result = tune_locally(job, emit=view, folder=out or default_folder(job))
+        result = tune_locally(job, emit=view, folder=out or default_folder(job), known=known)
     if result.resumed:
         say(f"{result.resumed} trials were taken over from an earlier run")
     print_records(result.records)
     typer.echo(f"journal  {result.folder / JOURNAL_NAME}")
     typer.echo(f"bundle   {result.bundle}")
     typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
+
+
+def _known(sources: Sequence[str], kernel_name: str) -> list[SearchLog]:
+    """The searches of the kernel that the sources know; says where one knows none."""
+    from deuteron.tuner.experience.sources import read_logs  # lazy: help starts without the tuner
+
+    known: list[SearchLog] = []
+    for source in sources:
+        found = read_logs(source, kernel_name, token=_token() if "://" in source else "")
+        if not found:
+            say(f"{source} knows no search of {kernel_name}")
+        known += found
+    return known
+
+
+def _token() -> str:
+    """That of DEUTERON_TOKEN."""
+    from deuteron.server import Settings  # lazy: searches without a service need none of it
+
+    return Settings.from_environment().token

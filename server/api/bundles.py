@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathParameter
+from fastapi import Query, Request, Response
 from fastapi.responses import FileResponse
 
 from ..auth import Reader
@@ -15,8 +15,9 @@ from ..context import ContextDep
 from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
 from ..store import Transaction
+from .routes import make_router
 
-router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
+router = make_router("bundles", "/v1/bundles")
 
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
 _MEDIA_TYPE = "application/x-ndjson"

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from deuteron.tuner.codec import decode
@@ -17,10 +17,12 @@ from deuteron.tuner.job import parse_shape
 from ..auth import Reader
 from ..context import ContextDep
 from ..lookups import Question, resolve_kernel
+from ..problems import HttpProblem
 from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
+from .routes import make_router
 from .schemas import ConfigPage, LookupAnswer, LookupBatchAnswer, LookupBatchBody
 
-router = APIRouter(prefix="/v1/configs", tags=["configs"])
+router = make_router("configs", "/v1/configs")
 
 # Lookups answer with JSONResponse: the tuner made the answer, and checking it against the schema again would
 # cost as much as finding it.
@@ -61,6 +63,9 @@ def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) ->
             answers.append(context.lookups.answer(question, strict=body.strict).to_json())
         except (ShapeMismatch, RecordNotFound) as error:
             raise type(error)(f"lookups[{number}]: {error.message}", hint=error.hint) from None
+        except HttpProblem as problem:
+            where = f"lookups[{number}]: {problem.detail}"
+            raise HttpProblem(problem.status_code, problem.slug, where, hint=problem.hint) from None
     return JSONResponse({"answers": answers})
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from fastapi import APIRouter
-
 from ..auth import Reader
 from ..context import ContextDep
 from ..store import StoredDevice
+from .routes import make_router
 from .schemas import DeviceAnswer, DeviceList
 
-router = APIRouter(prefix="/v1/devices", tags=["devices"])
+router = make_router("devices", "/v1/devices")
 
 
 @router.get("", summary="List devices")

@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem
 from ..store import Job, StoredEvent
+from .routes import make_router
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = make_router("jobs", "/v1/jobs")
 
 # Another server process may write events without waking our streams.
 _POLL_S = 1.0

@@ -19,9 +19,15 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", summary="Is the process alive?")
 def healthz(context: ContextDep) -> dict[str, str]:
-    """Always 200 while the process answers. `auth` tells whether tokens are required."""
+    """Always 200 while the process answers. `auth` tells whether tokens are required, `dispatch`
+    whether this process is the one that brings the jobs of its database to workers."""
     auth = "tokens" if context.settings.requires_tokens else "single user on loopback, no tokens"
-    return {"status": "ok", "auth": auth, "scheduler": context.settings.scheduler.split(":")[0]}
+    return {
+        "status": "ok",
+        "auth": auth,
+        "scheduler": context.settings.scheduler.split(":")[0],
+        "dispatch": "here" if context.dispatcher.leads else "elsewhere",
+    }
 
 
 @router.get("/readyz", summary="Can the service work?")

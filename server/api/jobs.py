@@ -6,8 +6,11 @@ import json
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request, Response, status
+from fastapi import Header, Query, Request, Response, status
 from fastapi.responses import FileResponse
+
+from deuteron.tuner.measure.bounds import explain
+from deuteron.tuner.measure.measurement import Measurement
 
 from ..auth import Reader, Submitter
 from ..context import ContextDep, ServiceContext
@@ -16,9 +19,10 @@ from ..problems import HttpProblem
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
+from .routes import make_router
 from .schemas import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = make_router("jobs", "/v1/jobs")
 
 _KEY = re.compile(r"^[\x21-\x7e]{1,200}$")
 
@@ -160,8 +164,8 @@ def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
 
 
 def _waiting_for(context: ServiceContext, job: Job) -> str | None:
-    if job.state is not JobState.QUEUED:
-        return None
+    if job.state is not JobState.QUEUED or not context.dispatcher.leads:
+        return None  # only who dispatches sees the workers
     needed = resources_for(job.device)
     workers = context.dispatcher.workers()
     if any(needed.keys() <= worker.resources.keys() for worker in workers):
@@ -169,12 +173,16 @@ def _waiting_for(context: ServiceContext, job: Job) -> str | None:
     return f"a worker with {' and '.join(sorted(needed))}"
 
 
-def trial_answer(trial: StoredTrial) -> TrialAnswer:
+def trial_answer(stored: StoredTrial) -> TrialAnswer:
+    body = json.loads(stored.body)
+    measured = body.get("measurement")
     return TrialAnswer(
-        sequence=trial.sequence,
-        attempt=trial.attempt,
-        dtype=trial.dtype,
-        shape=json.loads(trial.shape),
-        recorded_at=trial.recorded_at,
-        trial=json.loads(trial.body),
+        sequence=stored.sequence,
+        attempt=stored.attempt,
+        dtype=stored.dtype,
+        shape=json.loads(stored.shape),
+        recorded_at=stored.recorded_at,
+        trial=body,
+        bound=stored.bound,
+        explanation=None if measured is None else explain(Measurement.from_json(measured)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fastapi import APIRouter, Response, status
+from fastapi import Response, status
 
 from deuteron.compiler import KernelSource
 
@@ -12,9 +12,10 @@ from ..auth import Reader, Submitter
 from ..context import ContextDep
 from ..store import StoredKernel
 from ..submission import store_kernel
+from .routes import make_router
 from .schemas import KernelAnswer, KernelBody
 
-router = APIRouter(prefix="/v1/kernels", tags=["kernels"])
+router = make_router("kernels", "/v1/kernels")
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Store a kernel")

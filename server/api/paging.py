@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -24,9 +23,12 @@ def decode_cursor(cursor: str) -> str:
     """
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        position = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+    except ValueError:  # not Base64, not ASCII, or not UTF-8 inside
         raise _bad(cursor) from None
+    if "\0" in position:
+        raise _bad(cursor)
+    return position
 
 
 def decode_number(cursor: str | None) -> int | None:

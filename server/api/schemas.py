@@ -5,13 +5,44 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from deuteron.tuner import BUILTINS
+from deuteron.tuner.workloads.schema import workload_schema
 
 from ..store import SCOPES
 
 # Documents that the tuner defines and validates; here they are passed on.
 Document = dict[str, Any]
 Text = Annotated[str, Field(max_length=200)]
+
+
+# A name, or what the tuner's WorkloadSpec reads: its schema is made from that class.
+Workload = Annotated[
+    str | Document,
+    WithJsonSchema({"anyOf": [{"type": "string", "enum": list(BUILTINS)}, workload_schema()]}),
+]
+
+SCALE_JOB: Document = {
+    "workload": {
+        "kernel": {
+            "name": "scale",
+            "source": "import triton\nimport triton.language as tl\n\n@triton.jit\n"
+            "def scale(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):\n"
+            "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+            "    tl.store(y_ptr + i, tl.load(x_ptr + i, i < n) * factor, i < n)\n",
+        },
+        "dims": ["n"],
+        "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+        "scalars": {"n": "n", "factor": 0.5},
+        "grid": ["cdiv(n, BLOCK)"],
+        "space": {"parameters": {"BLOCK": [256, 512, 1024]}, "constraints": ["BLOCK <= n"]},
+        "bytes": "2 * n * element_bytes",
+    },
+    "shapes": [{"n": 1048576}],
+    "dtypes": ["f32"],
+    "device": "cpu",
+}
 
 
 class Body(BaseModel):
@@ -47,8 +78,12 @@ class KernelAnswer(BaseModel):
 
 
 class BudgetBody(Body):
-    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="Trials per shape and dtype.", examples=[50])
-    seconds: Annotated[float, Field(gt=0)] | None = Field(None, description="Seconds for the whole job.", examples=[60])
+    trials: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Trials per shape and dtype.", examples=[50]
+    )
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="Seconds for the whole job.", examples=[60]
+    )
 
 
 class JobBody(Body):
@@ -64,14 +99,15 @@ class JobBody(Body):
                     "dtypes": ["f32"],
                     "device": "cpu",
                     "budget": {"trials": 20, "seconds": 60},
-                }
+                },
+                {**SCALE_JOB, "budget": {"trials": 20, "seconds": 60}},
             ]
         },
     )
 
-    workload: str | Document = Field(
-        description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a whole "
-        "WorkloadSpec with its own kernel."
+    workload: Workload = Field(
+        description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a workload with a "
+        "kernel of your own."
     )
     shapes: list[dict[str, int]] | None = Field(
         None,
@@ -85,6 +121,55 @@ class JobBody(Body):
     budget: BudgetBody = Field(BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out.")
     strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same.")
+
+
+class ValidateBody(Body):
+    """A job without its budget."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [SCALE_JOB]})
+
+    workload: Workload = Field(description="As in a job.")
+    shapes: list[dict[str, int]] | None = Field(None, min_length=1, description="As in a job.")
+    dtypes: list[str] | None = Field(None, min_length=1, description="As in a job.")
+    device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.", pattern=r"^(cpu|cuda(:\d{1,4})?)$")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="Chooses the random configuration.")
+    compile: bool = Field(True, description="False checks everything but the kernel's body, in milliseconds.")
+
+
+class FaultAnswer(BaseModel):
+    where: str = Field(description="The field, such as `workload.grid[0]`.")
+    message: str
+    hint: str | None = Field(default=None, description="What would do.")
+
+
+class CompiledAnswer(BaseModel):
+    role: Literal["default", "random"]
+    config: Document
+    grid: list[int]
+    status: str = Field(
+        description="`ok`, or how it failed: `compile_error`, `invalid`, `timeout`, `crashed`, `failed`."
+    )
+    error: str | None
+    metrics: dict[str, float]
+    seconds: float
+
+
+class ValidateAnswer(BaseModel):
+    valid: bool
+    errors: list[FaultAnswer]
+    kernel_hash: str | None = None
+    target: str | None = Field(default=None, description="What it was compiled for.")
+    shapes: list[dict[str, int]] = []
+    dtypes: list[str] = []
+    default: Document | None = Field(default=None, description="The configuration that the others have to beat.")
+    configurations: int | None = Field(
+        default=None, description="Size of the space at the first shape; null if too large to count."
+    )
+    compiled: list[CompiledAnswer] = []
+
+
+class WorkloadList(BaseModel):
+    workloads: list[str]
 
 
 class Progress(BaseModel):
@@ -130,6 +215,10 @@ class TrialAnswer(BaseModel):
     shape: dict[str, int]
     recorded_at: datetime
     trial: Document = Field(description="The Trial as the tuner wrote it.")
+    bound: str | None = Field(
+        None, description="What bounds the variant, such as `memory`, `tail` or `registers`; null where nobody knows."
+    )
+    explanation: str | None = Field(None, description="The same in words, with figures.")
 
 
 class TrialPage(BaseModel):
@@ -230,11 +319,19 @@ class FinishedTrial(BaseModel):
     trial: Document
 
 
+class SearchesAnswer(BaseModel):
+    searches: list[Document] = Field(
+        description="SearchLogs: kernel_name, kernel_hash, device (key), shape, dtype, and `known`: configurations "
+        "with their times in ns, fastest first."
+    )
+
+
 class ClaimAnswer(BaseModel):
     attempt: int
     lease_seconds: float
     spec: Document
     finished: list[FinishedTrial]
+    known: list[Document] = Field(description="SearchLogs of earlier searches of the kernel, to start from.")
 
 
 class DeliveryBody(Body):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from fastapi import APIRouter, status
+from fastapi import status
 
 from ..auth import Admin
 from ..context import ContextDep
 from ..store import Token
+from .routes import make_router
 from .schemas import NewTokenAnswer, TokenAnswer, TokenBody, TokenList
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = make_router("tokens", "/v1/tokens")
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Make a token")

@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response, status
+from fastapi import Request, Response, status
 
 from deuteron.tuner import DeviceFingerprint
 
 from ..auth import WorkerPrincipal
 from ..context import ContextDep
 from ..dispatch.ingest import Delivery, Receipt
+from .routes import make_router
 from .schemas import (
     AnnounceAnswer,
     AnnounceBody,
@@ -27,7 +28,7 @@ from .schemas import (
     ReceiptAnswer,
 )
 
-router = APIRouter(prefix="/v1/worker", tags=["worker"])
+router = make_router("worker", "/v1/worker")
 
 
 @router.post("/jobs/{job_id}/claim", summary="Take a job")
@@ -43,6 +44,7 @@ def claim(job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrin
             FinishedTrial(shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body))
             for trial in taken.finished
         ],
+        known=[log.to_json() for log in taken.known],
     )
 
 

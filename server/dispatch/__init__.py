@@ -29,8 +29,12 @@ class Dispatcher(Protocol):
     def wake(self) -> None:
         """A job was queued or cancelled: look now instead of at the next round."""
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that dispatches the jobs of its database."""
+
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that are connected now."""
+        """The workers that are connected now; none where another process dispatches."""
 
     def devices(self) -> list[str] | None:
         """Device names this engine will ever have, None when workers may join later."""
@@ -47,6 +51,11 @@ class NoDispatcher:
 
     def wake(self) -> None:
         """Nobody to wake."""
+
+    @property
+    def leads(self) -> bool:
+        """False."""
+        return False
 
     def workers(self) -> list[ConnectedWorker]:
         """None."""

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed import Client, Nanny, SpecCluster
+from distributed.security import Security
 
 from . import ConnectedWorker
 from .plugin import BenchPlugin, measure_here
+from .quiet import QuietScheduler, QuietWorker
 from .resources import resources_for, resources_of
 from .run import Bench
 
 _CONNECT_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 1.0
 
 WORKER_CONFIG: dict[str, object] = {
     # A daemonic process may not have children, and measurements run in children.
@@ -42,6 +45,7 @@ def worker_options(bench: Bench, folder: Path) -> dict[str, Any]:
         "name": bench.device,
         "plugins": [BenchPlugin(bench)],
         "local_directory": str(folder),
+        "worker_class": QuietWorker,
         "config": WORKER_CONFIG,
         "dashboard": False,
         "silence_logs": logging.WARNING,
@@ -89,21 +93,38 @@ class Engine:
 
     @classmethod
     def embedded(cls, benches: Sequence[Bench], folder: Path, *, allowed_failures: int) -> Engine:
-        """A scheduler in this process and one worker process per bench."""
+        """A scheduler in this process and one worker process per bench.
+
+        They speak TLS with a key and certificate that are made here and kept in memory: another process of this machine
+        can neither give them tasks, which may be any code, nor read what they say.
+        """
+        security = Security.temporary()  # type: ignore[no-untyped-call]
         dask.config.set({**WORKER_CONFIG, "distributed.scheduler.allowed-failures": allowed_failures})
         workers = {
             bench.device: {
                 "cls": Nanny,
-                "options": {**worker_options(bench, folder), "host": "127.0.0.1"},
+                "options": {
+                    **worker_options(bench, folder),
+                    "host": "127.0.0.1",
+                    "protocol": "tls",
+                    "security": security,
+                },
             }
             for bench in benches
         }
         cluster: Any = SpecCluster(  # type: ignore[no-untyped-call]
             workers=workers,
             scheduler={
-                "cls": Scheduler,
-                "options": {"host": "127.0.0.1", "port": 0, "dashboard": False},
+                "cls": QuietScheduler,
+                "options": {
+                    "host": "127.0.0.1",
+                    "port": 0,
+                    "protocol": "tls",
+                    "security": security,
+                    "dashboard": False,
+                },
             },
+            security=security,
             silence_logs=logging.WARNING,
         )
         return cls(Client(cluster), cluster)  # type: ignore[no-untyped-call]
@@ -133,8 +154,14 @@ class Engine:
         return Dispatched(ticket, future)
 
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler knows now."""
-        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        """The workers that the scheduler knows now.
+
+        Raises:
+            OSError: it does not answer within a second.
+        """
+        # Not Client.scheduler_info, which waits half a minute for a scheduler that is gone.
+        ask = self._client.scheduler.identity
+        found = self._client.sync(ask, n_workers=-1, callback_timeout=_ANSWER_TIMEOUT_S)["workers"]
         return [
             ConnectedWorker(address, str(worker["name"]), dict(worker["resources"]))
             for address, worker in found.items()

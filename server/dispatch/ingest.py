@@ -20,17 +20,25 @@ from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobStarted,
     ShapeFinished,
     TrialFinished,
     TuneEvent,
     event_from_json,
 )
+from deuteron.tuner.experience import SearchLog
 
 from ..configs import put_record
 from ..metrics import Metrics
+from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
+
+#: Searches that a run gets to start from: it uses a few of them, the nearest.
+KNOWN_AT_MOST = 32
+#: As the column has it.
+MAX_DEVICE_KEY = 200
 
 
 class Delivery(Document, frozen=True):
@@ -49,10 +57,11 @@ class Receipt(Document, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job given to a run, with the trials that earlier runs finished."""
+    """A job given to a run, with the trials that earlier runs finished, and searches of the kernel by other jobs."""
 
     job: Job
     finished: list[StoredTrial]
+    known: list[SearchLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +94,11 @@ class Ingest:
             elif job.attempts != before.attempts:
                 self._announce(tx, job)
             finished = tx.trials.page(job_id)
+            known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
         self.signals.notify(job_id)
         if job.state is not JobState.RUNNING:
             raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
-        return Claim(job, finished)
+        return Claim(job, finished, known)
 
     def deliver(self, job_id: str, *, claim_id: str, events: Sequence[Delivery]) -> Receipt:
         """Store a worker's events. Safe to repeat.
@@ -169,6 +179,8 @@ class Ingest:
         )
         owns = job.claim_id == claim_id and job.state is JobState.RUNNING
         match event:
+            case JobStarted():
+                tx.jobs.name_device(job.id, event.device[:MAX_DEVICE_KEY])
             case TrialFinished():
                 if tx.trials.append(job.id, new_trial(event, job.attempts)):
                     self.metrics.count("trials", status=event.trial.status)
@@ -234,5 +246,6 @@ def new_trial(event: TrialFinished, attempt: int) -> NewTrial:
         shape=json.dumps(dict(event.shape), sort_keys=True, separators=(",", ":")),
         status=trial.status,
         median_ns=trial.time_ns.median if trial.time_ns else None,
+        bound=trial.measurement.bound if trial.measurement else None,
         body=json.dumps(trial.to_json(), separators=(",", ":")),
     )

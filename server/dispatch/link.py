@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deuteron.tuner.codec import Document, JsonObject, decode
 from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 
 from .ingest import Delivery, Receipt
@@ -25,12 +26,13 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 class Assignment(Document, frozen=True):
     """What a claim returns: the job's spec and its finished trials, as JSON values; ``lease_seconds`` is how long the
-    server waits for a silent run."""
+    server waits for a silent run; ``known`` are searches of the kernel by other jobs, none from an older server."""
 
     spec: JsonObject
     finished: tuple[JsonObject, ...]
     attempt: int
     lease_seconds: float
+    known: tuple[SearchLog, ...] = ()
 
 
 class Link:

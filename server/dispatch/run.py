@@ -26,8 +26,10 @@ from deuteron.tuner.events import (
     JobFinished,
     TuneEvent,
 )
+from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
 from .spool import Spool, leftovers
@@ -51,18 +53,21 @@ class JobRunner(Protocol):
         finished: Iterable[tuple[Mapping[str, int], str, Trial]],
         cancelled: Callable[[], bool],
         workdir: Path,
+        known: Iterable[SearchLog],
     ) -> list[ConfigRecord]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What a worker process measures with: its device, and how it reaches the server."""
+    """What a worker process measures with: its device, and how it reaches the server. ``locks`` is the folder of the
+    locks that keep devices exclusive."""
 
     server_url: str
     token: str
     device: str
     home: Path
     runner: str
+    locks: Path
 
     @property
     def spool(self) -> Path:
@@ -126,11 +131,13 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
             deliver_leftovers(bench, link)
         except (ServiceUnreachable, ServiceError) as error:
             logger.warning("leftover events stay in the spool: %s", error)
-        try:
-            assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
-        except ServiceError as error:
-            return f"refused: {error.message}"
-        return _run_claimed(bench, link, job_id, claim_id, assignment)
+        # Before the claim: a job that waits for the device is queued, and its lease and budget have not begun.
+        with exclusive(bench.device, bench.locks):
+            try:
+                assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
+            except ServiceError as error:
+                return f"refused: {error.message}"
+            return _run_claimed(bench, link, job_id, claim_id, assignment)
     finally:
         link.close()
 
@@ -175,7 +182,7 @@ def _call_runner(
         run = load_runner(bench.runner)
         earlier = [EarlierTrial.from_json(item, "finished trial") for item in assignment.finished]
         finished = [(item.shape, item.dtype, item.trial) for item in earlier]
-        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir)
+        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir, known=assignment.known)
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
         if not ended:

@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from deuteron.compiler.errors import DeuteronError
 
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
 from .ingest import Ingest
+from .leadership import dispatch_lock
 from .resources import detected_devices
 from .run import Bench
 from .spool import leftovers
@@ -29,6 +32,11 @@ logger = logging.getLogger("deuteron.dispatch")
 _ROUND_S = 0.5
 _RECONNECT_S = 2.0
 _SPOOL_WAIT_S = 2.0
+_STANDBY_S = 1.0
+_LOOK_S = 1.0
+# Jobs for one device that the engine holds at a time. It needs one for each worker that becomes free between two
+# rounds; thousands of queued jobs would only make every round of ours and of the scheduler longer.
+_AHEAD = 64
 
 
 class DaskDispatcher:
@@ -41,8 +49,14 @@ class DaskDispatcher:
         self._token = token
         self._embedded = settings.scheduler == EMBEDDED
         self._devices = detected_devices() if self._embedded else None
+        self._lock = dispatch_lock(store.database.engine)
+        self._leads = False
+        self._workers: list[ConnectedWorker] = []
+        self._asked_at = float("-inf")
         self._engine: Engine | None = None
         self._dispatched: dict[str, Dispatched] = {}
+        # Runs that a lost scheduler took with it: the jobs are not to blame.
+        self._excused: set[str] = set()
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -56,10 +70,14 @@ class DaskDispatcher:
         """Look at the queue now."""
         self._wake.set()
 
+    @property
+    def leads(self) -> bool:
+        """Whether this process has the database's lock and dispatches."""
+        return self._leads
+
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler sees, none while it is away."""
-        engine = self._engine
-        return engine.workers() if engine is not None and engine.connected else []
+        """The workers that the scheduler saw a moment ago, none while it is away. Never waits for it."""
+        return self._workers
 
     def devices(self) -> list[str] | None:
         """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
@@ -73,8 +91,30 @@ class DaskDispatcher:
             self._thread.join(timeout=20)
 
     def _run(self, server_url: str) -> None:
-        self._recover()
+        said = False
         while not self._closing.is_set():
+            self._leads = self._takes_lock()
+            if self._leads:
+                said = False
+                self._lead(server_url)
+                self._leads = False
+                self._lock.release()
+            elif not said:
+                said = True
+                logger.info("another server dispatches the jobs of this database; this one takes over when it ends")
+            self._closing.wait(_STANDBY_S)
+
+    def _takes_lock(self) -> bool:
+        try:
+            return self._lock.acquire()
+        except (OSError, SQLAlchemyError) as error:
+            logger.warning("the lock of the database cannot be asked for: %s", error)
+            return False
+
+    def _lead(self, server_url: str) -> None:
+        """Dispatch until this dispatcher is closed or the lock is lost."""
+        self._guarded(self._recover)
+        while not self._closing.is_set() and self._lock.held():
             try:
                 self._engine = self._open(server_url)
             except OSError as error:
@@ -82,10 +122,19 @@ class DaskDispatcher:
                 self._closing.wait(_RECONNECT_S)
                 continue
             self._serve(self._engine)
-            self._dispatched.clear()
-            self._engine.close()
-        if self._embedded:
+            self._forget_engine(self._engine)
+        if self._embedded and self._closing.is_set():
             self._release_running("the server was stopped", refund=True)
+
+    def _forget_engine(self, engine: Engine) -> None:
+        if not self._closing.is_set():
+            with self._store.read() as tx:
+                running = tx.jobs.in_state(JobState.RUNNING)
+            self._excused = {job.claim_id for job in running if job.claim_id is not None}
+        self._dispatched.clear()
+        self._workers, self._asked_at = [], float("-inf")
+        self._engine = None
+        engine.close()
 
     def _open(self, server_url: str) -> Engine:
         from .engine import Engine  # lazy: dask takes half a second
@@ -94,7 +143,8 @@ class DaskDispatcher:
             return Engine.connect(self._settings.scheduler)
         home = self._settings.home
         benches = [
-            Bench(server_url, self._token, device, home, self._settings.runner) for device in self._devices or ()
+            Bench(server_url, self._token, device, home, self._settings.runner, self._settings.lock_folder)
+            for device in self._devices or ()
         ]
         return Engine.embedded(
             benches,
@@ -103,16 +153,27 @@ class DaskDispatcher:
         )
 
     def _serve(self, engine: Engine) -> None:
-        """Until this dispatcher is closed or the scheduler is lost."""
-        while not self._closing.is_set():
+        """Until this dispatcher is closed, or the scheduler or the lock is lost."""
+        while not self._closing.is_set() and self._lock.held():
             if not engine.connected:
                 logger.warning("the connection to the scheduler is lost")
                 return
+            self._look_at_workers(engine)
             self._guarded(self._reap)
             self._guarded(self._expire_leases)
             self._guarded(lambda: self._submit_queued(engine))
             self._wake.wait(_ROUND_S)
             self._wake.clear()
+
+    def _look_at_workers(self, engine: Engine) -> None:
+        if time.monotonic() - self._asked_at < _LOOK_S:
+            return
+        try:
+            self._workers = engine.workers()
+        except (OSError, RuntimeError, TimeoutError) as error:
+            logger.debug("the scheduler does not tell its workers: %s", error)
+            self._workers = []
+        self._asked_at = time.monotonic()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
@@ -135,7 +196,7 @@ class DaskDispatcher:
         while any(spool.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.1)  # a worker of the old server is still on its way out
             self._store_leftovers(spool)
-        self._release_running("the server was restarted")
+        self._release_running("the server was restarted", refund=True)
 
     def _store_leftovers(self, spool: Path) -> None:
         for leftover in leftovers(spool):
@@ -153,32 +214,31 @@ class DaskDispatcher:
 
     def _submit_queued(self, engine: Engine) -> None:
         with self._store.read() as tx:
-            queued = tx.jobs.in_state(JobState.QUEUED)
-        for job in queued:
-            if job.id not in self._dispatched:
-                self._submit(engine, job)
+            waiting = tx.jobs.waiting(limit=_AHEAD)
+        for job_id, device in waiting:
+            if job_id not in self._dispatched:
+                self._submit(engine, job_id, device)
 
-    def _submit(self, engine: Engine, job: Job) -> None:
+    def _submit(self, engine: Engine, job_id: str, device: str) -> None:
         try:
-            dispatched = engine.submit(job.id, uuid.uuid4().hex, job.device)
+            dispatched = engine.submit(job_id, uuid.uuid4().hex, device)
         except DeuteronError as error:
-            self._ingest.fail(job.id, str(error))
+            self._ingest.fail(job_id, str(error))
             return
-        self._dispatched[job.id] = dispatched
+        self._dispatched[job_id] = dispatched
         dispatched.when_done(self._wake.set)
-        logger.info("job %s waits for a worker with %s", job.id, job.device)
+        logger.info("job %s waits for a worker with %s", job_id, device)
 
     def _reap(self) -> None:
         """Look at what the engine was given: runs that ended, and jobs that were cancelled in its queue."""
-        for job_id, dispatched in list(self._dispatched.items()):
-            with self._store.read() as tx:
-                job = tx.jobs.get(job_id)
-            if dispatched.done:
-                del self._dispatched[job_id]
-                self._end(job, dispatched)
-            elif job.state is JobState.CANCELLED and job.attempts == 0:
-                del self._dispatched[job_id]
-                dispatched.cancel()
+        ended = [job_id for job_id, dispatched in self._dispatched.items() if dispatched.done]
+        with self._store.read() as tx:
+            jobs = [tx.jobs.get(job_id) for job_id in ended]
+            cancelled = tx.jobs.never_started(self._dispatched.keys(), JobState.CANCELLED)
+        for job in jobs:
+            self._end(job, self._dispatched.pop(job.id))
+        for job_id in cancelled - set(ended):
+            self._dispatched.pop(job_id).cancel()
 
     def _end(self, job: Job, dispatched: Dispatched) -> None:
         failure = dispatched.failure
@@ -187,20 +247,23 @@ class DaskDispatcher:
         else:
             logger.warning("job %s: the engine gave up: %s", job.id, failure)
         if job.claim_id is not None and job.claim_id.startswith(dispatched.ticket):
-            self._ingest.release(job.id, reason="the worker was lost", claim_id=job.claim_id)
+            self._release_run(job, "the worker was lost")
         elif job.state is JobState.QUEUED and failure is not None:
             # Its workers died before they could claim it; they would be started again for ever.
             self._ingest.fail(job.id, f"the workers for this job died before they could start it: {failure}")
 
     def _expire_leases(self) -> None:
-        now = datetime.now(UTC)
         with self._store.read() as tx:
-            running = tx.jobs.in_state(JobState.RUNNING)
-        for job in running:
-            if job.lease_expires_at is not None and job.lease_expires_at < now:
-                logger.warning("job %s: worker %s is silent", job.id, job.worker)
-                # Its task may never return; without this the job could not be dispatched again.
-                silent = self._dispatched.pop(job.id, None)
-                if silent is not None:
-                    silent.cancel()
-                self._ingest.release(job.id, reason=f"worker {job.worker} was silent", claim_id=job.claim_id)
+            overdue = tx.jobs.overdue(datetime.now(UTC))
+        for job in overdue:
+            logger.warning("job %s: worker %s is silent", job.id, job.worker)
+            # Its task may never return; without this the job could not be dispatched again.
+            silent = self._dispatched.pop(job.id, None)
+            if silent is not None:
+                silent.cancel()
+            self._release_run(job, f"worker {job.worker} was silent")
+
+    def _release_run(self, job: Job, reason: str) -> None:
+        """The run of a job is gone. It counts as an attempt unless its scheduler went first."""
+        self._ingest.release(job.id, reason=reason, claim_id=job.claim_id, refund=job.claim_id in self._excused)
+        self._excused.discard(job.claim_id or "")

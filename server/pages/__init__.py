@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from . import configs, docs, jobs, login, static
+from . import configs, docs, jobs, login, static, trials
 
 
 def install_pages(app: FastAPI) -> None:
     """Add the pages to the application. They use the same dependencies as the API and nothing else."""
-    for module in (jobs, configs, docs, login, static):
+    for module in (jobs, trials, configs, docs, login, static):
         app.include_router(module.router)

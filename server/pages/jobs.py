@@ -11,11 +11,14 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from deuteron.tuner.codec import decode
+from deuteron.tuner.events import ShapeFinished
+
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
 from ..store import Job, StoredConfig
 from .format import ago, optional_time, settings_text
-from .html import Child, Markup, table, tag
+from .html import Child, Markup, join, table, tag
 from .layout import bar, empty, page, pill, static_url
 
 router = APIRouter(include_in_schema=False)
@@ -80,6 +83,7 @@ def progress(job: Job) -> list[Child]:
 def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     with context.store.read() as tx:
         job, configs = tx.jobs.get(job_id), tx.configs.of_job(job_id)
+        starts = tx.events.of_kind(job_id, "shape_finished")
     facts: list[tuple[str, Child]] = [
         ("Device", job.device),
         ("Worker", job.worker or "–"),
@@ -104,7 +108,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         tag("div", progress(job), id="progress", class_="wide"),
         tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts"),
         tag("h2", "Best configurations"),
-        tag("div", result_table(configs), id="results"),
+        tag("div", result_table(configs), _starts(starts), id="results"),
         tag("h2", "Convergence"),
         tag(
             "div",
@@ -114,7 +118,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         ),
         tag("h2", "Trials"),
         table(
-            ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Configuration"],
+            ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Bound by", "Configuration"],
             [],
             caption="Trials, newest first",
             id="trials",
@@ -145,11 +149,23 @@ def _cancel_button(job: Job) -> Markup:
 
 @router.get("/jobs/{job_id}/results")
 def job_results(job_id: str, context: ContextDep, _reader: Reader) -> Response:
-    """The table of results alone, for the page to replace while the job runs."""
+    """The results alone, for the page to replace while the job runs."""
     with context.store.read() as tx:
         tx.jobs.get(job_id)
         configs = tx.configs.of_job(job_id)
-    return Response(result_table(configs), media_type="text/html; charset=utf-8")
+        starts = tx.events.of_kind(job_id, "shape_finished")
+    return Response(join([result_table(configs), _starts(starts)]), media_type="text/html; charset=utf-8")
+
+
+def _starts(finished: list[str]) -> Markup | None:
+    """For each shape that started from earlier searches, what that was worth."""
+    events = [decode(text, ShapeFinished, "event") for text in finished]
+    lines = [
+        tag("li", tag("code", f"{event.record.shape_key} {event.record.dtype}"), " ", event.start.text)
+        for event in events
+        if event.start is not None
+    ]
+    return tag("ul", lines, class_="muted") if lines else None
 
 
 def result_table(configs: list[StoredConfig], *, with_device: bool = False) -> Markup:

@@ -66,13 +66,18 @@ function addRow(shape, dtype, trial, time) {
   const status = document.createElement("td");
   status.append(pill(trial.status));
   if (trial.error) status.title = trial.error;
+  const number = cell("", "number");
+  const link = document.createElement("a");
+  link.href = `${location.pathname}/trials/${trial.id}`;
+  link.textContent = String(seen.size);
+  number.append(link);
   const config = document.createElement("td");
   const code = document.createElement("code");
   code.textContent = pairs(trial.config);
   config.append(code);
   row.append(
-    cell(String(seen.size), "number"), cell(pairs(shape)), cell(dtype), cell(trial.phase),
-    status, cell(timeText(time), "number"), config,
+    number, cell(pairs(shape)), cell(dtype), cell(trial.phase),
+    status, cell(timeText(time), "number"), cell((trial.measurement && trial.measurement.bound) || "–"), config,
   );
   body.prepend(row);
   while (body.rows.length > SHOWN_TRIALS) body.deleteRow(-1);

@@ -21,6 +21,7 @@ from .jobs import Jobs
 from .kernels import Kernels
 from .known_devices import Devices
 from .records import (
+    FoundTrial,
     Job,
     JobState,
     NewJob,
@@ -38,6 +39,7 @@ from .trials import Trials
 __all__ = [
     "SCOPES",
     "Conflict",
+    "FoundTrial",
     "StoredDevice",
     "StoredEvent",
     "InvalidToken",

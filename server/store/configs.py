@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
 
 from ..models import ConfigRow, CounterRow
 from .records import StoredConfig
@@ -71,6 +71,13 @@ class Configs:
         query = select(ConfigRow.device_key, ConfigRow.dtype).where(ConfigRow.kernel_hash == kernel_hash).distinct()
         return [(row.device_key, row.dtype) for row in self.connection.execute(query)]
 
+    def shapes(self, kernel_hash: str, *, limit: int) -> list[tuple[str, str]]:
+        """Kernel name and shape key of some records of a kernel."""
+        query = (
+            select(ConfigRow.kernel_name, ConfigRow.shape_key).where(ConfigRow.kernel_hash == kernel_hash).limit(limit)
+        )
+        return [(row.kernel_name, row.shape_key) for row in self.connection.execute(query)]
+
     def stream(self, *, kernel_hash: str | None = None, device_key: str | None = None) -> Iterator[str]:
         """Bodies of matching records in key order, fetched in batches."""
         query = select(ConfigRow.body).order_by(
@@ -105,6 +112,16 @@ class Configs:
     def of_job(self, job_id: str) -> list[StoredConfig]:
         """Records that a job left and that no later job has replaced."""
         query = select(_TABLE).where(ConfigRow.job_id == job_id).order_by(ConfigRow.shape_key)
+        return [_config(row) for row in self.connection.execute(query)]
+
+    def of_kernel(self, kernel: str, *, limit: int) -> list[StoredConfig]:
+        """Records of the kernel of this name or hash, newest first."""
+        query = (
+            select(_TABLE)
+            .where(or_(ConfigRow.kernel_name == kernel, ConfigRow.kernel_hash == kernel))
+            .order_by(ConfigRow.created_at.desc(), ConfigRow.id)
+            .limit(limit)
+        )
         return [_config(row) for row in self.connection.execute(query)]
 
     def count(self) -> int:

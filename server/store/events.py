@@ -51,6 +51,11 @@ class Events:
         query = select(func.coalesce(func.max(EventRow.id), 0)).where(EventRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
+    def of_kind(self, job_id: str, kind: str) -> list[str]:
+        """The texts of a job's events of one kind, in order."""
+        query = select(EventRow.body).where(EventRow.job_id == job_id, EventRow.kind == kind).order_by(EventRow.id)
+        return list(self.connection.execute(query).scalars())
+
     def page(self, job_id: str, *, after: int = 0, limit: int = 500) -> list[StoredEvent]:
         """Events with ids above ``after``, in order."""
         query = (

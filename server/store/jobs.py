@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -68,6 +69,27 @@ class Jobs:
     def in_state(self, *states: JobState) -> list[Job]:
         """Every job in one of the states, oldest first."""
         query = select(_TABLE).where(JobRow.state.in_([state.value for state in states])).order_by(JobRow.number)
+        return [_job(row) for row in self.connection.execute(query)]
+
+    def waiting(self, *, limit: int) -> list[tuple[str, str]]:
+        """Id and device of the ``limit`` oldest queued jobs for each device, oldest first."""
+        queued = JobRow.state == JobState.QUEUED.value
+        devices = self.connection.execute(select(JobRow.device).where(queued).distinct()).scalars().all()
+        found: list[tuple[int, str, str]] = []
+        for device in devices:
+            query = select(JobRow.number, JobRow.id, JobRow.device).where(queued, JobRow.device == device)
+            rows = self.connection.execute(query.order_by(JobRow.number).limit(limit))
+            found += [(row.number, row.id, row.device) for row in rows]
+        return [(job_id, device) for _, job_id, device in sorted(found)]
+
+    def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:
+        """Those of ``job_ids`` that are in ``state`` and that no run has claimed."""
+        query = select(JobRow.id).where(JobRow.id.in_(job_ids), JobRow.state == state.value, JobRow.attempts == 0)
+        return set(self.connection.execute(query).scalars())
+
+    def overdue(self, now: datetime) -> list[Job]:
+        """Running jobs whose lease is over."""
+        query = select(_TABLE).where(JobRow.state == JobState.RUNNING.value, JobRow.lease_expires_at < now)
         return [_job(row) for row in self.connection.execute(query)]
 
     def count_by_state(self) -> dict[JobState, int]:
@@ -165,6 +187,10 @@ class Jobs:
     def advance(self, job_id: str, *, trials: int, screened: int, last_event: int) -> None:
         """Record how many trials and events the job now has."""
         self._set(job_id, trials_done=trials, screened=screened, last_event=last_event)
+
+    def name_device(self, job_id: str, device_key: str) -> None:
+        """Note which device a run of the job found."""
+        self._set(job_id, device_key=device_key)
 
     def attach_profile(self, job_id: str, sha256: str) -> None:
         """Name the profile of a job by its digest."""

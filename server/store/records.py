@@ -49,12 +49,15 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """``device`` is what was asked for, ``device_key`` identifies the device that a run found; None before one did."""
+
     number: int
     id: str
     state: JobState
     kernel_name: str
     kernel_hash: str
     device: str
+    device_key: str | None
     spec: str
     trials_total: int
     trials_done: int
@@ -74,7 +77,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """``sequence`` orders trials as they arrived; ``shape`` and ``body`` are JSON text."""
+    """``sequence`` orders trials as they arrived; ``shape`` and ``body`` are JSON text; ``bound``: what bounds the
+    variant (:data:`deuteron.tuner.measure.measurement.Bound`), None where nobody knows."""
 
     job_id: str
     trial_id: str
@@ -85,6 +89,7 @@ class StoredTrial:
     shape: str
     status: str
     median_ns: float | None
+    bound: str | None
     body: str
     recorded_at: datetime
 
@@ -98,6 +103,21 @@ class NewTrial:
     shape: str
     status: str
     median_ns: float | None
+    body: str
+    bound: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTrial:
+    """A screened trial that worked, with what identifies the search that it is of."""
+
+    job_id: str
+    kernel_name: str
+    kernel_hash: str
+    device_key: str
+    shape: str
+    dtype: str
+    median_ns: float
     body: str
 
 

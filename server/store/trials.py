@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Row, func, insert, select
+from sqlalchemy import Connection, Row, func, insert, or_, select
 
-from ..models import TrialRow
-from .records import NewTrial, StoredTrial
+from ..models import JobRow, TrialRow
+from .errors import NotFound
+from .records import FoundTrial, NewTrial, StoredTrial
 
 _TABLE = TrialRow.__table__
+#: Bounds the time that answering takes: a trial is a few KB of JSON.
+MOST_FOUND = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Trials:
                 shape=new.shape,
                 status=new.status,
                 median_ns=new.median_ns,
+                bound=new.bound,
                 body=new.body,
                 recorded_at=datetime.now(UTC),
             )
@@ -52,6 +56,47 @@ class Trials:
         if limit is not None:
             query = query.limit(limit)
         return [_trial(row) for row in self.connection.execute(query)]
+
+    def get(self, job_id: str, trial_id: str) -> StoredTrial:
+        """One trial.
+
+        Raises:
+            NotFound: the job has no such trial.
+        """
+        query = select(_TABLE).where(TrialRow.job_id == job_id, TrialRow.trial_id == trial_id)
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"job {job_id} has no trial {trial_id}", hint=f"GET /v1/jobs/{job_id}/trials lists them")
+        return _trial(row)
+
+    def of_kernel(self, kernel: str, *, without: str | None = None, limit: int = MOST_FOUND) -> list[FoundTrial]:
+        """Screened trials that worked, of all jobs of the kernel of this name or hash that said which device they ran
+        on: newest jobs first, in the order of arrival within a job. ``without``: a job that is left out."""
+        query = (
+            select(
+                JobRow.id.label("job_id"),
+                JobRow.kernel_name,
+                JobRow.kernel_hash,
+                JobRow.device_key,
+                TrialRow.shape,
+                TrialRow.dtype,
+                TrialRow.median_ns,
+                TrialRow.body,
+            )
+            .join(TrialRow, TrialRow.job_id == JobRow.id)
+            .where(
+                or_(JobRow.kernel_name == kernel, JobRow.kernel_hash == kernel),
+                JobRow.device_key.is_not(None),
+                TrialRow.phase == "screen",
+                TrialRow.status == "ok",
+                TrialRow.median_ns > 0,
+            )
+            .order_by(JobRow.number.desc(), TrialRow.sequence)
+            .limit(limit)
+        )
+        if without is not None:
+            query = query.where(JobRow.id != without)
+        return [FoundTrial(**row._mapping) for row in self.connection.execute(query)]
 
     def count(self, job_id: str) -> int:
         """How many trials of a job are stored."""

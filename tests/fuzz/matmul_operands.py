@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from product_cases import NAMES, Argument, Buffer, Draw, Expected, Text
 
+#: From this seed on blocks have fewer rows than tensor cores take.
+FEW_ROWS = 10_000_000
+
 
 class Operands:
     """The two operands of one kernel under construction, and what every part of it uses."""
@@ -44,6 +47,12 @@ class Operands:
             self.bk = max(32, self.bk)
         if self.precision in ("ieee", "tf32x3") and not large:
             self.bm, self.bn, self.bk = min(64, self.bm), min(32, self.bn), 16
+        if self.seed >= FEW_ROWS:
+            self.bm, self.bn, self.bk = (
+                d.pick(1, 2, 4, 8),
+                d.pick(self.bn, self.bn, 2, 8),
+                d.pick(self.bk, self.bk, 4, 8),
+            )
         blocks = d.rng.randint(1, 9 if large else 5)
         self.k = self.bk * blocks
         self.even_k = d.chance(0.4)

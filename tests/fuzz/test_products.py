@@ -22,9 +22,14 @@ make = products.product_cases.make
 
 #: Seeds by architecture. Of 90a also: a ring that threads fill for products of warp groups, arrays that are stored and
 #: read again, by loads and by a stream, and a ring of slots smaller than the next one's swizzle repeats; then loops
-#: that are rotated, one and two a kernel. Of 120 an array without extent.
+#: that are rotated, one and two a kernel; then blocks of few rows. Of 120 an array without extent.
 ROTATED = (191, 238, 329, 506, 753, 904, 923)
-CASES = {"90a": (*range(48), 146, 152, 177, 902, *ROTATED), "80": range(48, 64), "120": (*range(64, 72), 300488)}
+FEW_ROWS = range(10_000_000, 10_000_016)
+CASES = {
+    "90a": (*range(48), 146, 152, 177, 902, *ROTATED, *FEW_ROWS),
+    "80": range(48, 64),
+    "120": (*range(64, 72), 300488),
+}
 #: Cases of one test.
 BLOCK = 8
 

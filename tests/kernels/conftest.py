@@ -42,7 +42,7 @@ def copies(values: list[Any]) -> list[Any]:
 def with_array(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
     """``value`` with ``change`` applied to the arrays that it is, describes or contains; anything else as it is."""
     if isinstance(value, tuple):
-        return tuple([with_array(item, change) for item in value])
+        return tuple.__new__(type(value), [with_array(item, change) for item in value])  # NamedTuples keep their names
     if isinstance(value, TensorDescriptor):
         changed = change(value.base)
         return TensorDescriptor(changed, value.shape, value.strides, value.block_shape, value.padding)

@@ -138,7 +138,7 @@ def test_tuples(launch):
 @pytest.mark.parametrize(
     ("kernel", "signature", "said"),
     [
-        (stores_const, {"x": "*const fp32"}, "cannot store through a const pointer"),
+        (stores_const, {"x": "*const fp32"}, "Cannot store to a constant pointer"),
         (walrus_beside, {"x": "*fp32", "n": "i32"}, "assign in an 'if' statement"),
         (items_of_many, {"x": "*fp32"}, "needs exactly one element"),
         (ask_nothing, {"x": "*fp32"}, "no attribute 'nothing'"),
@@ -152,7 +152,7 @@ def test_mistakes_are_shown_where_they_are(kernel, signature, said):
 
 
 def test_const_parameters_are_const_in_launches():
-    with pytest.raises(CompilationError, match="const pointer"):
+    with pytest.raises(CompilationError, match="constant pointer"):
         stores_const[(1,)](np.zeros(1, np.float32))
 
 

@@ -159,7 +159,7 @@ def wrong_histogram(x, KIND: tl.constexpr):
 @pytest.mark.parametrize(
     ("kernel", "kind", "said"),
     [
-        (wrong_gather, "axis", "axis 2 is outside a tile of rank 2"),
+        (wrong_gather, "axis", "invalid axis 2: it is outside a tile of rank 2"),
         (wrong_gather, "float", "gather needs integer indices"),
         (wrong_gather, "rank", "gather needs tiles of one rank"),
         (wrong_gather, "shape", "differ along axis 0"),

@@ -147,7 +147,9 @@ def test_float8e4b15_is_rounded_as_triton_does(rng, launch, source):
     want = (code | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)
     out = np.zeros(len(x), np.uint8)
     held = launch(narrow_bits, (1,), x, out, N=len(x))[1]
-    np.testing.assert_array_equal(held, want)
+    nan = np.isnan(x)
+    np.testing.assert_array_equal(held[~nan], want[~nan])
+    assert (held[nan] & 0x7F == 0x7E).all()  # a GPU's conversion to f16 drops the sign of NaN
 
 
 @triton.jit

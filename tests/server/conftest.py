@@ -106,6 +106,8 @@ class Service:
         self.process = run_python(
             "from deuteron.server import Settings, serve; serve(Settings.from_environment())",
             {
+                # Tests run side by side; only those about it wait for each other's device.
+                "DEUTERON_LOCK_FOLDER": str(self.home / "locks"),
                 **self.environment,
                 "DEUTERON_HOME": str(self.home),
                 "DEUTERON_PORT": str(self.port),

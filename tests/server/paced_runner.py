@@ -21,6 +21,7 @@ from deuteron.tuner.events import (
     TrialFinished,
     TuneEvent,
 )
+from deuteron.tuner.experience import SearchLog
 
 DEVICE = DeviceFingerprint(
     kind="cpu",
@@ -88,6 +89,7 @@ def run(
     finished: Iterable[tuple[dict[str, int], str, Trial]],
     cancelled: Callable[[], bool],
     workdir: Path,
+    known: Iterable[SearchLog],
 ) -> list[ConfigRecord]:
     """Try configurations 0 ... budget.trials - 1 for every shape; those in ``finished`` are not repeated."""
     records: list[ConfigRecord] = []
@@ -96,9 +98,9 @@ def run(
     emit(JobStarted(spec.workload.kernel.name, DEVICE.key, spec.strategy, 1, trials, seconds))
     for shape in spec.shapes:
         for dtype in spec.dtypes:
-            known = {trial.number for s, d, trial in done if (dict(s), d) == (dict(shape), dtype)}
+            measured = {trial.number for s, d, trial in done if (dict(s), d) == (dict(shape), dtype)}
             for number in range(trials):
-                if number in known:
+                if number in measured:
                     continue
                 if cancelled():
                     emit(JobCancelled())

@@ -134,6 +134,30 @@ def test_a_shape_over_other_dims_is_refused(
     assert response.json()["detail"].startswith("lookups[1]: ")
 
 
+@pytest.mark.parametrize("device", ["cpu", "NVIDIA H200"])
+def test_dims_are_known_before_anything_was_tuned_here(
+    client: TestClient, make_record: MakeRecord, device: str
+) -> None:
+    """Of a built-in kernel always; of any other once it was tuned for some device."""
+
+    def ask(kernel: str, shape: str) -> Any:
+        return client.get("/v1/configs/lookup", params={"kernel": kernel, "device": device, "shape": shape})
+
+    answer = ask("softmax", "M=4")
+    assert (answer.status_code, answer.json()["hint"]) == (422, "dims of softmax: M, N")
+    assert ask("softmax", "M=4,N=4").json()["match"] == "default"
+    assert ask(HASH, "Q=4").status_code == 200, "nobody knows its dims"
+    put(client, make_record({"M": 64, "N": 64}, device=H200))
+    assert ask(HASH, "Q=4").status_code == 422
+
+
+def test_a_batch_names_the_kernel_that_is_unknown(client: TestClient) -> None:
+    question = {"device": "cpu", "shape": {"M": 4, "N": 4}}
+    body = {"lookups": [{**question, "kernel": "softmax"}, {**question, "kernel": "sofmax"}]}
+    answer = client.post("/v1/configs/lookup", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (404, "lookups[1]: there is no kernel 'sofmax'")
+
+
 def test_a_kind_that_stands_for_several_devices_is_ambiguous(client: TestClient, make_record: MakeRecord) -> None:
     h100 = msgspec.structs.replace(H200, name="NVIDIA H100", memory_bytes=80 << 30)
     put(client, *(make_record({"M": 1, "N": 1}, device=device) for device in (H200, h100)))

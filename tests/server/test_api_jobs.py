@@ -145,6 +145,82 @@ def test_a_run_from_claim_to_end(client: TestClient, tune_events: Callable[..., 
     assert deliver(client, job_id, events[:1], first=99)["proceed"] is False
 
 
+def test_a_trial_says_what_bounds_it(client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    events = tune_events(trials=2)
+    trial = events[1]["trial"]
+    trial["reason"] = "<b>because</b>"
+    trial["measurement"] = {
+        "time_ns": trial["time_ns"],
+        "protocol": {"clock": "device", "cold": True, "procedure": "first look"},
+        "flop_s": 2e12,
+        "byte_s": 1e12,
+        "memory_share": 0.25,
+        "code": {"programs": 7, "registers": 168, "resident_warps": 12, "most_warps": 64, "limiter": "registers"},
+        "bound": "registers",
+    }
+    deliver(client, job_id, events[:3])
+    first, second = client.get(f"/v1/jobs/{job_id}/trials").json()["trials"]
+    words = "registers leave 12 of 64 warps a multiprocessor (168 registers a thread); 25% of the peak memory bandwidth"
+    assert (first["bound"], first["explanation"]) == ("registers", words)
+    assert (second["bound"], second["explanation"]) == (None, None)
+
+    page = client.get(f"/jobs/{job_id}/trials/{trial['id']}").text
+    for shown in (words, "device clock, cold cache, first look", "1000 GB/s, 25.0% of the peak", "19%, limited by"):
+        assert shown in page
+    assert "<b>because" not in page and "&lt;b&gt;because" in page
+    unknown = client.get(f"/jobs/{job_id}/trials/{events[2]['trial']['id']}").text
+    assert "Not known." in unknown and "Measurement</h2>" not in unknown
+    assert client.get(f"/jobs/{job_id}/trials/nobody").status_code == 404
+
+
+def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Not what its own job did, nor what no search can have measured; and records that came without trials."""
+    first, second, third = (submit(client)["id"] for _ in range(3))
+    assert claim(client, first)["known"] == []
+    deliver(client, first, tune_events(trials=3)[:4])
+    impossible = tune_events(trials=2)
+    for event in impossible[1:3]:
+        event["shape"] = {"M": 0, "N": 64}
+    claim(client, second, "b.b")
+    deliver(client, second, impossible[:3], claim_id="b.b")
+    (known,) = claim(client, third, "c.c")["known"]
+    assert (known["kernel_name"], known["device"], known["dtype"]) == ("softmax_kernel", "cpu/test", "f32")
+    assert known["shape"] == {"M": 64, "N": 64}
+    assert known["kernel_hash"] == client.get(f"/v1/jobs/{first}").json()["kernel_hash"]
+    found = [(one["config"]["BLOCK"], one["time_ns"]) for one in known["known"]]
+    assert found == [(0, 1000.0), (1, 1010.0), (2, 1020.0)]
+    assert claim(client, first, "ticket.again")["known"] == []
+
+    # A record that came in a bundle, as it were: two configurations.
+    deliver(client, third, [tune_events(trials=0)[1]], claim_id="c.c")
+    with_record = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert [len(log["known"]) for log in with_record] == [3, 2]
+    by_hash = client.get("/v1/searches", params={"kernel": known["kernel_hash"]}).json()["searches"]
+    assert by_hash == [known]
+    assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
+    assert client.get("/v1/searches").status_code == 422
+
+
+def test_a_jobs_page_says_what_earlier_searches_were_worth(
+    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
+) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    events = tune_events(trials=1)
+    start = {"sources": ["M=<8> f32 on cpu/x"], "tried": 4, "screened": 22, "budget": 100, "share": 0.97}
+    events[2]["start"] = {**start, "ended_early": True}
+    assert "started from" not in client.get(f"/jobs/{job_id}").text
+    deliver(client, job_id, events[:3])
+    for page in (f"/jobs/{job_id}", f"/jobs/{job_id}/results"):
+        text = client.get(page).text
+        assert "started from M=&lt;8&gt; f32 on cpu/x; the best of 4 known ones reached 97.0% of the best found" in text
+        assert "ended after 22 of 100 configurations" in text
+
+
 def test_a_takeover_gets_the_finished_trials_and_the_old_run_is_told_to_stop(
     client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
 ) -> None:

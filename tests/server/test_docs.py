@@ -75,6 +75,40 @@ def test_http_api(service: Any, tmp_path: Path) -> None:
     assert document == json.loads(shown.group(1))
 
 
+def test_workloads(service: Any, tmp_path: Path) -> None:
+    """The page's shell commands, then its Python, beside the files that the commands wrote."""
+    valid, wrong, norm, expand = run_blocks("workloads.md", service.url, tmp_path)
+    answer = json.loads(valid)
+    assert answer["valid"] and [item["status"] for item in answer["compiled"]] == ["ok", "ok"]
+    refusal = json.loads(wrong)
+    assert not refusal["valid"] and "role 'out'" in refusal["errors"][0]["message"]
+    for end in (norm, expand):
+        assert json.loads(end.removeprefix("data:"))["state"] == "succeeded", end
+    for name in ("rms_norm.json", "dequantise.json"):
+        assert len((tmp_path / name).read_text().splitlines()) < 25
+    page = (ROOT / "docs" / "workloads.md").read_text()
+    script = "".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    (tmp_path / "page.py").write_text(script.replace("http://127.0.0.1:8642", service.url))
+    for kernel in ("rms_norm", "dequantise"):
+        path = tmp_path / f"{kernel}.py"
+        text = path.read_text().replace("import triton\n", "import deuteron as triton\n")
+        path.write_text(text.replace("import triton.", "import deuteron."))
+    done = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env={**os.environ, "DEUTERON_HOME": str(tmp_path / "client-home"), "PYTHONSAFEPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    tuned, described, event = done.stdout.splitlines()
+    assert tuned.startswith("rms_norm ")
+    assert described == "('cdiv(N, BLOCK)',) [('N',), ('N // 128',), ('N',)]"
+    assert event == "job_state"
+    assert [job["state"] for job in service.get("/v1/jobs")["jobs"]] == ["succeeded"] * 3
+
+
 def test_config_bundles(service: Any, tmp_path: Path, wait_until: Callable[..., None]) -> None:
     job_id = service.submit(shapes=[{"M": 64, "N": 128}], budget={"trials": 3, "seconds": 60})
     wait_until(

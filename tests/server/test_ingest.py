@@ -61,6 +61,22 @@ def test_what_was_delivered_is_not_applied_again(service, tune_events: Events) -
     assert len(kinds(context, job_id)) == before + 1
 
 
+def test_what_bounds_a_trial_is_kept(service, tune_events: Events) -> None:
+    context, job_id = service
+    context.ingest.claim(job_id, claim_id="t.a", worker="w")
+    events = tune_events(trials=2)
+    time = events[1]["trial"]["time_ns"]
+    protocol = {"clock": "device", "cold": True, "procedure": "first look"}
+    code = {"programs": 7, "registers": 168, "resident_warps": 12, "most_warps": 64, "limiter": "registers"}
+    events[1]["trial"]["measurement"] = {
+        "time_ns": time, "protocol": protocol, "flop_s": 1e9, "byte_s": 1e9, "code": code, "bound": "registers",
+    }  # fmt: skip
+    context.ingest.deliver(job_id, claim_id="t.a", events=deliveries(events[:3]))
+    assert stored(context, job_id).device_key == "cpu/test"
+    with context.store.read() as tx:
+        assert [trial.bound for trial in tx.trials.page(job_id)] == ["registers", None]
+
+
 @pytest.mark.parametrize("last", [{"kind": "job_failed", "error": "no", "hint": None, "at": "2026-01-01"}, None])
 def test_only_the_run_that_owns_the_job_ends_it(service, tune_events: Events, last) -> None:
     context, job_id = service

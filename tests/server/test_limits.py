@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from deuteron.server import Settings
-from deuteron.server.limits import BodyLimit, LoopbackOnly, RateLimit
+from deuteron.server.hosts import LoopbackOnly
+from deuteron.server.limits import FAILURE_BURST, FAILURES_PER_MINUTE, BodyLimit, RateLimit
 from deuteron.server.problems import HttpProblem
 
 
@@ -74,11 +75,52 @@ def test_an_allowance_refills_and_stops_at_the_burst(limited) -> None:
     assert ask(app) == 200
 
 
-def test_callers_have_allowances_of_their_own(limited) -> None:
-    app, _ = limited(60)
-    assert [ask(app, authorization="Bearer a") for _ in range(6)][-1] == 429
-    assert ask(app, authorization="Bearer b") == ask(app) == 200
+@pytest.fixture
+def guarded(settings: Settings) -> Callable[[int, set[str]], RateLimit]:
+    """A limit in front of an application that accepts some tokens."""
+
+    def make(rate: int, good: set[str]) -> RateLimit:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            headers = dict(scope["headers"])
+            secret = headers.get(b"authorization", b"").decode().split(" ")[-1]
+            status = 200 if secret in good else 401
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        return RateLimit(app, replace(settings, rate_per_minute=rate, auth="tokens"), Clock())
+
+    return make
+
+
+def test_accepted_tokens_have_allowances_of_their_own(guarded) -> None:
+    app = guarded(60, {"a", "b"})
+    ask(app, authorization="Bearer b")  # now the service knows both
+    assert [ask(app, authorization="Bearer a") for _ in range(7)] == [200] * 6 + [429], (
+        "one of the address, five of its own"
+    )
+    assert [ask(app, authorization="Bearer b") for _ in range(6)] == [200] * 5 + [429]
     assert [ask(app, path="/healthz", authorization="Bearer a") for _ in range(3)] == [200] * 3
+
+
+def test_spellings_of_one_token_share_one_allowance(guarded) -> None:
+    app = guarded(60, {"a"})
+    spellings = [
+        f"{scheme}{' ' * spaces}a" for scheme in ("Bearer", "bearer", "BEARER", "bEARER") for spaces in range(1, 9)
+    ]
+    answers = [ask(app, authorization=text) for text in spellings]
+    assert answers.count(200) == 6, "one of the address, five of the token's own"
+    assert set(answers[6:]) == {429}
+
+
+def test_an_address_may_show_only_some_wrong_tokens(guarded) -> None:
+    app = guarded(60_000, {"good"})
+    assert ask(app, authorization="Bearer good") == 200
+    answers = [ask(app, authorization=f"Bearer guess{n}") for n in range(FAILURE_BURST + 5)]
+    assert answers == [401] * FAILURE_BURST + [429] * 5
+    assert ask(app, path="/login") == 429
+    assert ask(app, authorization="Bearer good") == 200, "a known token is not punished for its neighbours"
+    app._failures._clock.now += 60.0 / FAILURES_PER_MINUTE
+    assert [ask(app, authorization=f"Bearer more{n}") for n in range(2)] == [401, 429]
 
 
 def test_no_rate_is_no_limit(limited) -> None:

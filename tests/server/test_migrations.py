@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
@@ -63,3 +65,35 @@ def test_servers_that_start_together_migrate_once(database_url: str) -> None:
     errors = [process.communicate(timeout=60)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], errors
     migrations.check(database_url)
+
+
+def test_devices_of_old_jobs_come_from_their_events(database_url: str) -> None:
+    """And a way back that keeps every job: SQLite would drop trials and events along with a table that is copied."""
+    migrations.upgrade(database_url, "0001")
+    engine = make_engine(database_url)
+    old = {
+        "kernel_name": "k", "kernel_hash": "a" * 64, "device": "cpu", "spec": "{}", "trials_total": 1, "trials_done": 0,
+        "screened": 0, "last_event": 2, "attempts": 1, "cancel_requested": False, "state": "succeeded",
+    }  # fmt: skip
+    now = datetime.now(UTC).replace(tzinfo=None).isoformat(sep=" ")
+    columns = [*old, "id", "created_at"]
+    insert = f"INSERT INTO jobs ({', '.join(columns)}) VALUES ({', '.join(':' + name for name in columns)})"
+    event = "INSERT INTO events (job_id, id, kind, body, created_at) VALUES (:job_id, :id, :kind, :body, :now)"
+    with engine.begin() as connection:
+        for job_id in ("ran", "waits"):
+            connection.execute(sa.text(insert), {**old, "id": job_id, "created_at": now})
+        for number, device in ((1, "cpu/first"), (2, "cpu/second")):
+            body = json.dumps({"kind": "job_started", "device": device})
+            said = {"job_id": "ran", "id": number, "kind": "job_started", "body": body, "now": now}
+            connection.execute(sa.text(event), said)
+
+    def rows(query: str) -> list[tuple[object, ...]]:
+        with engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(sa.text(query))]
+
+    migrations.upgrade(database_url)
+    assert rows("SELECT id, device_key FROM jobs ORDER BY id") == [("ran", "cpu/second"), ("waits", None)]
+    migrations.downgrade(database_url, "0001")
+    assert rows("SELECT id FROM jobs ORDER BY id") == [("ran",), ("waits",)]
+    assert rows("SELECT COUNT(*) FROM events") == [(2,)]
+    engine.dispose()

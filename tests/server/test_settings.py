@@ -32,12 +32,14 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         "scheduler": "tcp://10.0.0.1:8786",
         "max_body_bytes": "1_000_000",
         "max_upload_bytes": "2000000",
+        "body_seconds": "8.5",
         "rate_per_minute": "7",
         "max_shapes": "3",
         "max_trials": "4",
         "max_attempts": "5",
         "lease_seconds": "6.5",
         "heartbeat_seconds": "0.5",
+        "lock_folder": str(tmp_path / "locks"),
         "runner": "a.b:c",
     }
     assert set(values) == {item.name for item in fields(Settings)}

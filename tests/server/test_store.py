@@ -169,6 +169,25 @@ class StoreConformance:
             second = tx.jobs.page(before=first[-1].number, limit=10)
         assert [job.id for job in first + second] == made[::-1]
 
+    def test_what_the_dispatcher_looks_at(self, store: ServiceStore) -> None:
+        """The oldest queued jobs of each device, cancelled ones that never ran, and leases that are over."""
+        with store.write() as tx:
+            for number in range(4):
+                for device in ("cpu", "cuda:0"):
+                    tx.jobs.add(new_job(id=f"{device}-{number}", device=device))
+            for job_id in ("cpu-0", "cuda:0-3"):
+                tx.jobs.claim(job_id, claim_id="t.r", worker="w", lease=timedelta(seconds=-1))
+            tx.jobs.claim("cpu-1", claim_id="t.r", worker="w", lease=timedelta(hours=1))
+            tx.jobs.finish("cuda:0-3", JobState.CANCELLED)
+            tx.jobs.request_cancel("cuda:0-0")
+        with store.read() as tx:
+            assert tx.jobs.waiting(limit=1) == [("cuda:0-1", "cuda:0"), ("cpu-2", "cpu")]
+            assert [job_id for job_id, _ in tx.jobs.waiting(limit=5)] == ["cuda:0-1", "cpu-2", "cuda:0-2", "cpu-3"]
+            everything = [f"{device}-{number}" for number in range(4) for device in ("cpu", "cuda:0")]
+            assert tx.jobs.never_started(everything, JobState.CANCELLED) == {"cuda:0-0"}
+            assert tx.jobs.never_started([], JobState.CANCELLED) == set()
+            assert [job.id for job in tx.jobs.overdue(datetime.now(UTC))] == ["cpu-0"]
+
     def test_count_by_state(self, store: ServiceStore) -> None:
         self.submit(store)
         done = self.submit(store)

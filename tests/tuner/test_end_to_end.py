@@ -93,6 +93,12 @@ def test_softmax_is_tuned_checked_and_recorded(softmax_result) -> None:  # type:
     assert {t.phase for t in trials} == {"screen", "race", "final"}
     assert all(t.reference == "NumPy float64 softmax" for t in trials)
     assert all(0 < t.metrics["worst_error"] <= 1 for t in trials if "worst_error" in t.metrics)
+    for trial in trials:
+        found = trial.measurement
+        assert found is not None and found.time_ns == trial.time_ns and found.protocol.clock == "host"
+        assert found.code is not None and found.code.programs == -(
+            -96 // (trial.config["ROWS"] * trial.config["TILES"])
+        )
     (record,) = result.records
     assert record.checked and record.trials == 8
     assert record.time_ns.median <= record.default_time_ns.median * 1.001

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from deuteron.compiler import DeviceProperties, KernelSource
 from deuteron.compiler.errors import OutOfResources
@@ -352,6 +353,27 @@ def test_reduced_problem_keeps_divisibility() -> None:
     assert cut_problem(problem, dict.fromkeys("MNK", 96)).dims == {"M": 96, "N": 105, "K": 40}
     default = problem.default(problem.searched(CPU)[0], "cpu")
     assert small_case(problem, CPU, default) == (cut_problem(problem, dict.fromkeys("MNK", 96)), default)
+
+
+@pytest.mark.parametrize(
+    ("axis", "size", "small"),
+    [
+        ("N // 128", 65536, 128),
+        ("N // 128", 65536 + 64, 192),  # no multiple anyway
+        ("N // 96", 9600, 96),
+        ("N % 48 + 1", 4800, 96),
+        ("N - 500", 4096, 768),
+        ("N // 4096", 8192, 6144),
+    ],
+)
+def test_reduced_sizes_stay_multiples_of_what_divides_them(axis: str, size: int, small: int) -> None:
+    """Groups of weights that share a scale: a group must not be cut, and there must be one."""
+    spec = copying([])
+    scales = Tensor("s", (axis,))
+    problem = Problem(structs.replace(spec, tensors=(*spec.tensors, scales)), {"M": 4096, "N": size}, "f32")
+    cut, _ = small_case(problem, CPU, {"BLOCK": 128})
+    assert cut.dims["N"] == small
+    assert cut.tensor_shape(scales)[0] >= 1
 
 
 @pytest.mark.parametrize(

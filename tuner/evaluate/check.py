@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from deuteron.compiler.ir.parser import parse_function
 from deuteron.compiler.runtime.variant.pipeline import build
@@ -15,7 +17,7 @@ from ..codec import Scalar
 from ..errors import SpaceError, WorkloadError
 from ..expression import Expression
 from ..space import Configuration
-from ..workloads import LaunchPlan, Problem
+from ..workloads import LaunchPlan, Problem, WorkloadSpec
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
@@ -32,6 +34,8 @@ Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, LaunchPla
 # The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
 SMALL_DIM = 96
 INTERPRETED_ELEMENTS = 1 << 20
+# Dims stay multiples of what they are divided by, up to this.
+LARGEST_PERIOD = 1024
 
 
 class Checker:
@@ -177,15 +181,16 @@ def small_case(
     """The problem at a shape that the interpreter can run, and the configuration to check there.
 
     Constraints over dims hold at the real shape, not at any: dims that the broken ones name grow until ``default`` is
-    valid, as it is at the real shape. Once the tensors have more than :data:`INTERPRETED_ELEMENTS` the nearest valid
-    configuration stands in for it, if there is one.
+    valid, as it is at the real shape; and so do those of tensors that would have no elements. Once the tensors have
+    more than :data:`INTERPRETED_ELEMENTS` the nearest valid configuration stands in for it, if there is one.
     """
     limits = dict.fromkeys(problem.dims, SMALL_DIM)
     while True:
         small = cut_problem(problem, limits)
         space = small.full_space(device)
         cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
-        growing = {dim for text in space.violations(default) for dim in Expression.parse(text).names & cut}
+        broken = [*space.violations(default), *_empty_axes(small)]
+        growing = {dim for text in broken for dim in Expression.parse(text).names & cut}
         if not growing:
             return small, default
         if small.elements > INTERPRETED_ELEMENTS:
@@ -196,10 +201,41 @@ def small_case(
 
 
 def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:
-    """The problem with every dim cut to about its limit, a multiple of 16. Remainders by 16 are kept, so that what
-    launches know about divisibility stays the same."""
-    dims = {dim: size if size <= limits[dim] + 16 else limits[dim] + size % 16 for dim, size in problem.dims.items()}
+    """The problem with every dim cut to about its limit. Remainders by 16 are kept, so that what launches know about
+    divisibility stays the same; and dims that are multiples of a number by which the workload divides (groups of 128
+    weights that share a scale) stay multiples of it."""
+    divisors = _divisors(problem.spec)
+    dims = {dim: _cut(size, limits[dim], divisors) for dim, size in problem.dims.items()}
     return Problem(problem.spec, dims, problem.dtype)
+
+
+def _cut(size: int, limit: int, divisors: set[int]) -> int:
+    period = 16
+    for divisor in sorted(divisors):
+        together = math.lcm(period, divisor)
+        if size % divisor == 0 and together <= LARGEST_PERIOD:
+            period = together
+    rest = -(-limit // period) * period
+    return size if size <= rest + period else rest + size % period
+
+
+def _divisors(spec: WorkloadSpec) -> set[int]:
+    """Numbers by which sizes may be divided: those in the workload's expressions, and constexprs that it fixes."""
+    texts = [*(text for tensor in spec.tensors for text in tensor.shape), *spec.scalars.values(), *spec.grid]
+    divided = (node.right for text in texts for node in ast.walk(ast.parse(text, mode="eval")) if _divides(node))
+    written = {part.value for part in divided if isinstance(part, ast.Constant)}
+    fixed = {value for value in spec.constexprs.values() if not isinstance(value, bool)}
+    return {number for number in written | fixed if isinstance(number, int) and number > 1}
+
+
+def _divides(node: ast.AST) -> TypeGuard[ast.BinOp]:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div)
+
+
+def _empty_axes(problem: Problem) -> list[str]:
+    """Expressions of tensor sizes that give none at this shape."""
+    sizes = (text for tensor in problem.spec.tensors for text in tensor.shape)
+    return [text for text in sizes if Expression.parse(text).evaluate_number(problem.names) < 1]
 
 
 def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

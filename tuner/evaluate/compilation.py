@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 
 from deuteron.compiler.errors import TargetError
 from deuteron.compiler.runtime.launch import compiled
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.targets.cpu.processor import host_processor
+from deuteron.profiler.occupancy import occupancy
 
 from ..codec import canonical_json
+from ..measure.instructions import instruction_mix
+from ..measure.measurement import CodeFacts
 from ..workloads import LaunchPlan, Problem
 
 
@@ -41,3 +46,37 @@ def static_metrics(kernel: CompiledKernel) -> dict[str, float]:
         for name, value in fields.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
+
+
+def code_facts(kernel: CompiledKernel, variant: LaunchPlan) -> CodeFacts:
+    """What a compiled variant tells about itself: the compiler's report, the assembler's, and the launch."""
+    programs = math.prod(variant.grid)
+    if kernel.kind == "cpu":
+        return CodeFacts(programs, vector_bytes=host_processor().vector_bytes, code_bytes=len(kernel.code()))
+    metadata = kernel.metadata
+    recipe = metadata.recipe
+    held = None
+    if metadata.registers is not None and metadata.shared_bytes is not None:
+        held = occupancy(
+            kernel.target.partition(":")[2].rstrip("af"),
+            threads=recipe.threads,
+            registers=metadata.registers,
+            shared_bytes=metadata.shared_bytes,
+        )
+    resident = None if held is None else held.blocks
+    return CodeFacts(
+        programs,
+        threads=recipe.threads,
+        registers=metadata.registers,
+        spill_bytes=metadata.spills,
+        stack_bytes=metadata.stack_bytes,
+        shared_bytes=metadata.shared_bytes,
+        slots=metadata.num_slots,
+        resident_programs=recipe.occupancy if recipe.persistent else resident,
+        resident_warps=None if held is None else held.warps,
+        most_warps=None if held is None else held.most_warps,
+        limiter=None if held is None else held.limiter,
+        persistent=recipe.persistent,
+        instructions=instruction_mix(str(kernel.asm["ptx"])),
+        code_bytes=len(kernel.code()),
+    )

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from ..codec import Document, Finite, Scalar
+from ..measure.measurement import CodeFacts, TimingProtocol
 from ..measure.statistics import Interval
 from ..trial import Status
 from ..workloads import WorkloadSpec
@@ -74,17 +75,19 @@ class Failed(Document, frozen=True):
 
 
 class Compiled(Document, frozen=True):
-    """What became of a compilation. ``identity`` is equal for equal code; ``metrics`` as the compiler knows them."""
+    """What became of a compilation. ``identity`` is equal for equal code; ``metrics`` as the compiler knows them;
+    ``code`` what follows from them and from the launch."""
 
     status: Status
     error: str | None = None
     identity: str | None = None
     metrics: dict[str, Finite] = field(default_factory=dict)
     seconds: Finite = 0.0
+    code: CodeFacts | None = None
 
 
 class Screened(Document, frozen=True):
-    """Outcome of checking and first timing. ``time_ns`` is None unless ``status`` is ok."""
+    """Outcome of checking and first timing. ``time_ns`` is None unless ``status`` is ok, and taken by ``protocol``."""
 
     status: Status
     error: str | None = None
@@ -94,6 +97,7 @@ class Screened(Document, frozen=True):
     worst_error: Finite | None = None
     check_seconds: Finite = 0.0
     measure_seconds: Finite = 0.0
+    protocol: TimingProtocol | None = None
 
 
 class Raced(Document, frozen=True):
@@ -109,3 +113,4 @@ class Raced(Document, frozen=True):
     reference: str | None = None
     check_seconds: Finite = 0.0
     measure_seconds: Finite = 0.0
+    protocol: TimingProtocol | None = None

@@ -15,7 +15,7 @@ from ..measure.stopping import LEAST_SECONDS, is_settled
 from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
 from .check import Checker
-from .compilation import code_identity, compile_variant, static_metrics
+from .compilation import code_facts, code_identity, compile_variant, static_metrics
 from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened
 
 if TYPE_CHECKING:
@@ -50,8 +50,13 @@ class ChildSession:
         """Compile into the shared cache."""
         began = time.perf_counter()
         kernel, variant = self._compiled(request.config)
-        identity = code_identity(kernel, variant)
-        return Compiled("ok", identity=identity, metrics=static_metrics(kernel), seconds=time.perf_counter() - began)
+        return Compiled(
+            "ok",
+            identity=code_identity(kernel, variant),
+            metrics=static_metrics(kernel),
+            code=code_facts(kernel, variant),
+            seconds=time.perf_counter() - began,
+        )
 
     def screen(self, request: Screen) -> Screened:
         """Check, then a first look at the time."""
@@ -68,10 +73,12 @@ class ChildSession:
         )
         if not comparison.ok:
             return screened
-        look = first_look(self._stopwatch(device), checker.launch(request.config), request.best_ns)
+        stopwatch = self._stopwatch(device)
+        look = first_look(stopwatch, checker.launch(request.config), request.best_ns)
         return replace(
             screened,
             time_ns=look.interval,
+            protocol=stopwatch.protocol("first look"),
             hopeless=look.hopeless,
             measure_seconds=time.perf_counter() - checked,
         )
@@ -86,8 +93,9 @@ class ChildSession:
             errors = [checker.check(config).message for config in request.configs]
         sound = [i for i, error in enumerate(errors) if error is None]
         checked = time.perf_counter()
+        stopwatch = self._stopwatch(device)
         rounds = interleaved_rounds(
-            self._stopwatch(device),
+            stopwatch,
             [checker.launch(request.configs[i]) for i in sound],
             rounds=request.rounds,
             seconds=request.seconds,
@@ -104,6 +112,7 @@ class ChildSession:
             times=times,
             errors=errors,
             sm_mhz=clocks[len(clocks) // 2] if clocks else None,
+            protocol=stopwatch.protocol("rounds"),
             reference=checker.reference,
             check_seconds=checked - began,
             measure_seconds=time.perf_counter() - checked,

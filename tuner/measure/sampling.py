@@ -6,8 +6,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
+from .measurement import TimingProtocol
 from .statistics import MIN_PAIRS, Interval, median_interval
 from .stopping import next_look
 
@@ -69,6 +70,10 @@ class Stopwatch:
 
     device: TimedDevice
     cold: bool
+
+    def protocol(self, procedure: Literal["first look", "rounds"]) -> TimingProtocol:
+        """How its times are taken in this procedure. What is cold is timed by the device itself."""
+        return TimingProtocol("device" if self.cold else "host", self.cold, procedure)
 
     def launches_per_sample(self, launch: Launch) -> int:
         """Launches that make one sample long enough; runs the kernel a few times, which warms it up."""

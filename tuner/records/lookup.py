@@ -102,6 +102,7 @@ class RecordIndex:
         self._tables: dict[tuple[str, str, str], dict[str, _Table]] = {}
         self._by_hash: dict[str, ConfigRecord] = {}
         self._dims: dict[str, dict[frozenset[str], None]] = {}
+        self._names: dict[str, str] = {}
         self._places: dict[str, dict[str, set[str]]] = {}
         for record in records:
             self.add(record)
@@ -114,12 +115,17 @@ class RecordIndex:
         tables = self._tables.setdefault((kernel_hash, device_key, dtype), {})
         tables.setdefault(toolchain_key, _Table()).add(record)
         self._by_hash.setdefault(kernel_hash, record)
-        self._dims.setdefault(kernel_hash, {})[frozenset(record.shape)] = None
+        self.add_dims(kernel_hash, record.kernel_name, record.shape)
         self.add_place(kernel_hash, device_key, dtype)
 
     def add_place(self, kernel_hash: str, device_key: str, dtype: str) -> None:
         """Make known that the kernel was tuned for this device and dtype, though the records are not in this index."""
         self._places.setdefault(kernel_hash, {}).setdefault(device_key, set()).add(dtype)
+
+    def add_dims(self, kernel_hash: str, kernel_name: str, dims: Iterable[str]) -> None:
+        """Make known over which dims the kernel is tuned, whether or not its records are in this index."""
+        self._dims.setdefault(kernel_hash, {})[frozenset(dims)] = None
+        self._names[kernel_hash] = kernel_name
 
     def why_nothing(self, kernel_hash: str, device_key: str, dtype: str) -> str:
         """Why there is no record for a device and dtype, and for which the kernel was tuned, in words."""
@@ -131,7 +137,7 @@ class RecordIndex:
         return f"nothing for {dtype} on {device_key}: the kernel was tuned for {', '.join(shown[:_PLACES_SHOWN])}{more}"
 
     def check_dims(self, kernel_hash: str, shape: Mapping[str, int]) -> None:
-        """Raise :class:`~..errors.ShapeMismatch` if the kernel was tuned, but never over the dims of ``shape``."""
+        """Raise :class:`~..errors.ShapeMismatch` if the kernel's dims are known and not those of ``shape``."""
         known = self._dims.get(kernel_hash)
         if not known or frozenset(shape) in known:
             return
@@ -140,7 +146,7 @@ class RecordIndex:
         wrong = f"lacks {missing[0]!r}" if missing else f"has the unknown dim {unknown[0]!r}"
         raise ShapeMismatch(
             f"the shape {shape_key(shape) or '(empty)'} {wrong}",
-            hint=f"dims of {self._by_hash[kernel_hash].kernel_name}: {', '.join(sorted(dims))}",
+            hint=f"dims of {self._names[kernel_hash]}: {', '.join(sorted(dims))}",
         )
 
     def __len__(self) -> int:
@@ -180,7 +186,7 @@ def lookup(
     ``toolchain``: what the launch will be compiled with (:func:`~.toolchain.current_toolchain`); None compares none.
 
     Raises:
-        ShapeMismatch: the kernel was tuned, but over other dims than those of ``shape``.
+        ShapeMismatch: the kernel is tuned over other dims than those of ``shape``.
         RecordNotFound: ``strict``, and there is no exact match.
     """
     index = records if isinstance(records, RecordIndex) else RecordIndex(records)

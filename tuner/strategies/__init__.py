@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler.extras import require_extras
 
@@ -14,8 +14,12 @@ from .exhaustive import ExhaustiveStrategy
 from .optuna_sampler import SAMPLERS, OptunaStrategy
 from .random_search import RandomStrategy
 
+if TYPE_CHECKING:
+    from .surrogate import Prior
+
 __all__ = [
     "DEFAULT_STRATEGY",
+    "STARTING_FROM_OTHERS",
     "STRATEGIES",
     "ExhaustiveStrategy",
     "OptunaStrategy",
@@ -34,10 +38,10 @@ def _optuna_with(sampler: str) -> StrategyFactory:
     return lambda space, seed: OptunaStrategy(space, seed, sampler)
 
 
-def _surrogate(space: Space, seed: int) -> Strategy:
+def _surrogate(space: Space, seed: int, prior: Prior | None = None) -> Strategy:
     from .surrogate import SurrogateStrategy  # lazy: help and lookups need no NumPy
 
-    return SurrogateStrategy(space, seed)
+    return SurrogateStrategy(space, seed, prior)
 
 
 DEFAULT_STRATEGY = "surrogate"
@@ -64,7 +68,14 @@ def check_strategy(name: str) -> None:
         require_extras("optuna", by=f"the strategy {name}")
 
 
-def make_strategy(name: str, space: Space, seed: int) -> Strategy:
-    """The strategy called ``name`` over ``space``; raises as :func:`check_strategy`."""
+#: Strategies that use what is known before a search.
+STARTING_FROM_OTHERS = frozenset({"surrogate"})
+
+
+def make_strategy(name: str, space: Space, seed: int, prior: Prior | None = None) -> Strategy:
+    """The strategy called ``name`` over ``space``; raises as :func:`check_strategy`. ``prior``: what is known before,
+    for those of :data:`STARTING_FROM_OTHERS`."""
     check_strategy(name)
+    if prior is not None and name in STARTING_FROM_OTHERS:
+        return _surrogate(space, seed, prior)
     return STRATEGIES[name](space, seed)

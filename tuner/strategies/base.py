@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..measure.measurement import Measurement
 from ..space import Configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a configuration: ``value`` to minimise (median time in ns), None if it failed; ``label`` is
-    the trial's status ("ok", "invalid", "compile_error", "wrong_result", "crashed", "timeout", "failed")."""
+    the trial's status ("ok", "invalid", "compile_error", "wrong_result", "crashed", "timeout", "failed").
+    ``measurement``: what else is known of it; None where nothing is, as in recorded spaces. Strategies do without."""
 
     value: float | None
     label: str = "ok"
+    measurement: Measurement | None = None
 
 
 class Strategy(Protocol):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import field
 from msgspec.structs import force_setattr
 
 from ..codec import Document, Scalar, convert, expect_object, without_nulls
-from ..errors import WorkloadError
+from ..errors import ExpressionError, Fault, WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
 from .tolerance import Tolerance
@@ -135,8 +135,9 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         force_setattr(self, "dims_from_arguments", {**self._derived_dims(), **self.dims_from_arguments})
-        self._check_names()
-        self._check_expressions()
+        faults = [*self._wrong_names(), *self._wrong_expressions()]
+        if faults:
+            raise WorkloadError(f"{self.name}: {faults[0].message}", hint=faults[0].hint, faults=faults)
         for shape in self.shapes:
             self.check_shape(shape)
 
@@ -182,60 +183,62 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
                 found[dim] = source
         return found
 
-    def _check_names(self) -> None:
+    def _wrong_names(self) -> Iterator[Fault]:
         names = [*(t.name for t in self.tensors), *self.scalars, *self.constexprs]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
-            raise WorkloadError(f"{self.name}: the argument {repeated!r} is described twice")
+            yield Fault("workload.tensors", f"the argument {repeated!r} is described twice")
+        reserved = ", ".join(PROBLEM_FACTS + DEVICE_FACTS)
         clash = set(self.dims) & {*PROBLEM_FACTS, *DEVICE_FACTS}
         if clash or len(set(self.dims)) != len(self.dims) or not self.dims:
-            raise WorkloadError(
-                f"{self.name}: dims are distinct names other than {', '.join(PROBLEM_FACTS + DEVICE_FACTS)}"
-            )
+            yield Fault("workload.dims", f"dims are distinct names other than {reserved}")
         if not any(tensor.role != "input" for tensor in self.tensors):
-            raise WorkloadError(f"{self.name}: no tensor has the role output or inout")
+            yield Fault(
+                "workload.tensors",
+                "no tensor has the role output or inout",
+                'add "role": "output" to the tensors that the kernel writes',
+            )
         if not self.spaces or any(kind not in DEVICE_KINDS for kind in self.spaces):
-            raise WorkloadError(f"{self.name}: spaces are for {', '.join(DEVICE_KINDS)}")
+            yield Fault("workload.spaces", f"spaces are for {', '.join(DEVICE_KINDS)}")
         unknown = next((dtype for dtype in self.dtypes if dtype not in DTYPES), None)
         if unknown is not None or not self.dtypes:
-            raise WorkloadError(f"{self.name}: unknown dtype {unknown!r}", hint=", ".join(DTYPES))
+            yield Fault("workload.dtypes", f"unknown dtype {unknown!r}", ", ".join(DTYPES))
         for dim, source in self.dims_from_arguments.items():
-            parse_dim_source(source)
+            where = f"workload.dims_from_arguments.{dim}"
+            try:
+                parse_dim_source(source)
+            except WorkloadError as error:
+                yield Fault(where, error.message, error.hint)
             if dim not in self.dims:
-                raise WorkloadError(f"{self.name}: dims_from_arguments names the unknown dim {dim!r}")
+                yield Fault(
+                    where, f"dims_from_arguments names the unknown dim {dim!r}", f"dims: {', '.join(self.dims)}"
+                )
 
-    def _check_expressions(self) -> None:
+    def _wrong_expressions(self) -> Iterator[Fault]:
         fixed = {*self.dims, *PROBLEM_FACTS}
         free = fixed | {name for space in self.spaces.values() for name in space.names}
-        for tensor in self.tensors:
-            for text in tensor.shape:
-                self._check(text, fixed, f"the shape of {tensor.name}")
+        for number, tensor in enumerate(self.tensors):
+            for axis, text in enumerate(tensor.shape):
+                yield from _unknown(text, fixed, f"tensors[{number}].shape[{axis}]", f"the shape of {tensor.name}")
         for name, text in self.scalars.items():
-            self._check(text, fixed, f"the scalar {name}")
+            yield from _unknown(text, fixed, f"scalars.{name}", f"the scalar {name}")
         for name, value in self.constexprs.items():
             if isinstance(value, str):
-                self._check(value, free, f"the constexpr {name}")
+                yield from _unknown(value, free, f"constexprs.{name}", f"the constexpr {name}")
         if not 1 <= len(self.grid) <= 3:
-            raise WorkloadError(f"{self.name}: a grid has one to three axes, not {len(self.grid)}")
-        for text in self.grid:
-            self._check(text, free, "the grid")
-        self._check(self.flops, fixed, "flops")
-        self._check(self.bytes, fixed, "bytes")
+            yield Fault("workload.grid", f"a grid has one to three axes, not {len(self.grid)}")
+        for axis, text in enumerate(self.grid):
+            yield from _unknown(text, free, f"grid[{axis}]", "the grid")
+        yield from _unknown(self.flops, fixed, "flops", "flops")
+        yield from _unknown(self.bytes, fixed, "bytes", "bytes")
         for kind, space in self.spaces.items():
             unknown = space.free_names - fixed - set(DEVICE_FACTS)
             if unknown:
-                raise WorkloadError(
-                    f"{self.name}: a constraint of the {kind} space uses the unknown name {min(unknown)!r}",
-                    hint=f"known: {', '.join([*space.names, *sorted(fixed), *DEVICE_FACTS])}",
+                yield Fault(
+                    f"workload.spaces.{kind}.constraints",
+                    f"a constraint of the {kind} space uses the unknown name {min(unknown)!r}",
+                    f"known: {', '.join([*space.names, *sorted(fixed), *DEVICE_FACTS])}",
                 )
-
-    def _check(self, text: str, known: set[str], where: str) -> None:
-        unknown = Expression.parse(text).names - known
-        if unknown:
-            raise WorkloadError(
-                f"{self.name}: {where} ({text!r}) uses the unknown name {min(unknown)!r}",
-                hint=f"known: {', '.join(sorted(known))}",
-            )
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:
@@ -266,6 +269,18 @@ def parse_dim_source(text: str) -> tuple[str, int | None]:
     if match is None:
         raise WorkloadError(f"{text!r} does not say where a dim comes from", hint="argument, or argument.shape[0]")
     return match["argument"], None if match["axis"] is None else int(match["axis"])
+
+
+def _unknown(text: str, known: set[str], field: str, what: str) -> Iterator[Fault]:
+    """The fault of an expression that uses a name it cannot; one that does not parse is a fault, too."""
+    try:
+        unknown = Expression.parse(text).names - known
+    except ExpressionError as error:
+        yield Fault(f"workload.{field}", error.message, error.hint)
+        return
+    if unknown:
+        message = f"{what} ({text!r}) uses the unknown name {min(unknown)!r}"
+        yield Fault(f"workload.{field}", message, f"known: {', '.join(sorted(known))}")
 
 
 def _expression_texts(value: object, where: str) -> object:

@@ -13,7 +13,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ...errors import LaunchError
+from ...errors import ArgumentOverflow, LaunchError
+from ...language.named import field_names, is_named_tuple
 from ..variant.constants import ConstantKey, constant_key
 from .descriptor import TensorDescriptor
 from .dtypes import canonical_dtype
@@ -36,7 +37,7 @@ def read_int(value: int) -> Reading:
         return ("i64" if value & 15 else "i64:16"), value
     if 0 <= value <= 0xFFFFFFFFFFFFFFFF:
         return ("u64" if value & 15 else "u64:16"), value
-    raise LaunchError(f"the integer {value} does not fit 64 bits", hint="pass it in parts")
+    raise ArgumentOverflow(f"the integer {value} does not fit 64 bits", hint="pass it in parts")
 
 
 def _read_bool(value: bool) -> Reading:
@@ -61,6 +62,12 @@ _NONE: Reading = constant_key(None), None
 def _read_tuple(value: tuple[object, ...]) -> Reading:
     readings = [readers[item.__class__](item) for item in value]
     return tuple([key for key, _ in readings]), tuple([read for _, read in readings])
+
+
+def _read_named_tuple(value: tuple[object, ...]) -> Reading:
+    readings = [readers[item.__class__](item) for item in value]
+    names = constant_key(field_names(value))
+    return (*[key for key, _ in readings], names), tuple([read for _, read in readings])
 
 
 class PointerKeys(dict[object, tuple[str, str]]):
@@ -219,7 +226,7 @@ class Readers(dict[type, Reader]):
         if kind.__module__.startswith(_RUNTIME) and kind.__name__ in own:
             return own[kind.__name__]
         if issubclass(kind, tuple):
-            return _read_tuple
+            return _read_named_tuple if is_named_tuple(kind) else _read_tuple
         if ConstantKey.accepts(kind):
             return _read_constant
         return _read_foreign

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from typing import Any
 
-from ...errors import LaunchError
 from ...signature import scattered
-from ..arrays.arguments import describe
 from ..arrays.descriptor import spread
-from ..arrays.dtypes import canonical_dtype, numpy_dtype
-from ..arrays.reinterpret import Reinterpreted
+from ..arrays.host import host_array
 from ..launch.bound import Relaunch
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
 from ..launch.kernel import Kernel, Launch
+from ..launch.stand_in import StandIn
 from ..variant.pipeline import Build, make_tile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
 
 
 class InterpretedLaunch:
@@ -87,43 +80,12 @@ class InterpretedLaunch:
         launch_with_hooks(event, timed)
 
 
-@contextmanager
-def host_array(value: Any) -> Iterator[np.ndarray]:
-    """The argument as a NumPy array; arrays on a GPU are copied here and, afterwards, back."""
-    import numpy as np
+class StandInLaunch(InterpretedLaunch):
+    """Hands one specialisation of a kernel to what stands in for devices."""
 
-    if isinstance(value, Reinterpreted):
-        with host_array(value.base) as array:
-            yield array.view(numpy_dtype(value.dtype))
-    elif isinstance(value, np.ndarray):
-        yield value
-    elif hasattr(value, "numpy") and isinstance(value.numpy, np.ndarray):  # HostArray
-        yield value.numpy
-    elif hasattr(value, "copy_from") and hasattr(value, "to_numpy"):  # CudaArray
-        copy = value.to_numpy()
-        yield copy
-        value.copy_from(copy)
-    elif hasattr(value, "data_ptr") and hasattr(value, "cpu"):
-        with _torch_array(value) as array:
-            yield array
-    elif hasattr(value, "__array_interface__"):
-        yield np.asarray(value)
-    elif hasattr(value, "__dlpack__"):
-        yield np.from_dlpack(value)
-    else:
-        raise LaunchError(f"the interpreter cannot read a {describe(value)}", hint="pass a NumPy array")
+    def __init__(self, kernel: Kernel, launch: Launch, stand_in: StandIn) -> None:
+        super().__init__(kernel, launch)
+        self._stand_in = stand_in
 
-
-@contextmanager
-def _torch_array(tensor: Any) -> Iterator[np.ndarray]:
-    """A torch tensor's memory as an array, dtypes that NumPy lacks included."""
-    import sys
-
-    torch = sys.modules["torch"]
-    tensor = tensor.detach()
-    host = tensor.cpu()
-    dtype = numpy_dtype(canonical_dtype(tensor.dtype))
-    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
-    yield host.view(words).numpy().view(dtype)
-    if host is not tensor and host.data_ptr() != tensor.data_ptr():
-        tensor.copy_(host)
+    def _run(self, shape: tuple[int, int, int], passed: dict[str, Any]) -> None:
+        self._stand_in.run(self._launch.variant, shape, passed)

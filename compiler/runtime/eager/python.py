@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import linecache
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING
 
-from ...errors import LaunchError, Location
+from ...errors import CompilationError, LaunchError, Location
 from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
@@ -62,8 +64,25 @@ def run(
             for name, kind in signature.items()
             if not is_hidden(name)
         }
-        with activate(context):
+        with activate(context), _located(function.__code__.co_filename):
             _call(kernel, gathered({**values, **{name: _known(value) for name, value in constexprs.items()}}))
+
+
+@contextmanager
+def _located(filename: str) -> Iterator[None]:
+    """Errors without a place get that of the line in ``filename`` which was running."""
+    try:
+        yield
+    except CompilationError as error:
+        at = error.__traceback__
+        lines = []
+        while at is not None:
+            if at.tb_frame.f_code.co_filename == filename:
+                lines.append(at.tb_lineno)
+            at = at.tb_next
+        if error.location is None and lines:
+            error.place(Location(filename, lines[-1], 0), linecache.getline(filename, lines[-1]).rstrip("\n") or None)
+        raise error from error.__cause__
 
 
 class _Known:

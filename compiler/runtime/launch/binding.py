@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ...errors import LaunchError
 from ...ir.types import SCALARS
-from ...signature import leaves
+from ...signature import FIELDS, leaves
 from ..arrays.arguments import Key, reading_text
 from ..arrays.dtypes import canonical_dtype
 from ..variant.constants import launch_key
@@ -46,7 +46,8 @@ def parts_of(parameter: KernelParameter, value: object) -> Iterator[tuple[Kernel
         yield parameter, value
         return
     for name, part in leaves(parameter.name, value):
-        yield replace(parameter, name=name), part
+        is_names = name.endswith(f".{FIELDS}")
+        yield replace(parameter, name=name, constexpr=is_names), part
 
 
 class Missing:

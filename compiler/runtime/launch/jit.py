@@ -16,7 +16,7 @@ from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
 from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
-from ..eager.launch import InterpretedLaunch
+from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
 from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
@@ -28,6 +28,7 @@ from .hooks import installed
 from .kernel import Launch, Prepared
 from .launcher import compile_for_launch, make_launcher
 from .specialize import specialize
+from .stand_in import standing
 from .watch import Watch
 
 LaunchMetadata = Callable[..., Mapping[str, object]]
@@ -97,6 +98,21 @@ class JITFunction(DescribedKernel):
     def src(self) -> str:
         """The source text, normalised and without decorators."""
         return self.source.text
+
+    def _unsafe_update_src(self, text: str) -> None:
+        """Give the kernel another text; its globals and closure stay those of the function.
+
+        Triton's name. It is unsafe in that variants compiled before are forgotten, while kernels that were compiled
+        with this one inlined keep the text that it had.
+        """
+        if self.fn is None:
+            raise LaunchError(f"{self.__name__} is a kernel made of text", hint="make another one of the new text")
+        self.__dict__["source"] = KernelSource.from_replaced_text(text, self.fn)
+        for derived in ("parameters", "_launch", "_bound"):
+            self.__dict__.pop(derived, None)
+        self._variants.clear()
+        self._watched.clear()
+        self.cache.clear()
 
     @property
     def arg_names(self) -> list[str]:
@@ -265,8 +281,10 @@ class JITFunction(DescribedKernel):
         self._check_options(options)
         arguments = dict(zip(self.arg_names, args, strict=True))
         launch = specialize(self, arguments, options)
-        if self.interpreted:
-            made: Prepared = InterpretedLaunch(self, launch)
+        if standing.by is not None:
+            made: Prepared = StandInLaunch(self, launch, standing.by)
+        elif self.interpreted:
+            made = InterpretedLaunch(self, launch)
         else:
             made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
@@ -323,14 +341,14 @@ class JITFunction(DescribedKernel):
             message = error.message
             if message.startswith(("is ", "does ")):
                 message = f"{describe(value)} {message}"
-            raise LaunchError(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
+            raise type(error)(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 
     @property
     def interpreted(self) -> bool:
-        """Whether launches run the Python function itself, under the interpreter."""
-        return knobs.interpret.get() or self._interpret
+        """Whether launches run under the interpreter: the Python function itself, or what stands in for devices."""
+        return knobs.interpret.get() or self._interpret or standing.by is not None
 
     @property
     def debug(self) -> bool:

@@ -8,6 +8,7 @@ from ...errors import LaunchError
 from ...ir.types import Pointer, Scalar
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
+from ...language.named import field_names
 from ...source.kernel import source_of
 from ..arrays.dtypes import canonical_dtype
 
@@ -75,7 +76,8 @@ def constant_text(value: object) -> str:
     if isinstance(value, str):
         return repr(str(value))
     if isinstance(value, tuple | list):
-        return f"({', '.join(constant_text(unwrap(v)) for v in value)})"
+        names = f"{', '.join(field_names(value))}: " if field_names(value) else ""
+        return f"({names}{', '.join(constant_text(unwrap(v)) for v in value)})"
     if isinstance(value, Scalar | Pointer):
         return f"dtype {value}"
     if isinstance(value, Inlinable):

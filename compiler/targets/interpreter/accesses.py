@@ -35,13 +35,14 @@ def _explain(error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], pr
 def load(op: m.Load, program: Program) -> Sequence[Array]:
     pointer, shape = program.held[op.pointer], op.pointer.type.shape
     dtype = dtype_of(op.result.type.elem)
-    lanes = _active(op.mask, shape, program)
+    addresses = pointer.array.reshape(-1)
+    lanes = program.admitted(op, addresses, _active(op.mask, shape, program))
     if op.other is not None:
         out = np.broadcast_to(program.get(op.other), shape).flatten()
     else:
         out = program.undefined(shape, op.result).reshape(-1)
     try:
-        out[lanes] = program.memory.load(pointer.array.reshape(-1)[lanes], dtype, pointer.origin)
+        out[lanes] = program.memory.load(addresses[lanes], dtype, pointer.origin)
     except BadAddress as error:
         raise _explain(error, op, lanes, shape, program) from None
     program.memory.foreign |= op.result.type.is_pointer
@@ -51,10 +52,11 @@ def load(op: m.Load, program: Program) -> Sequence[Array]:
 @evaluates(m.Store)
 def store(op: m.Store, program: Program) -> Sequence[Array]:
     pointer, shape = program.held[op.pointer], op.pointer.type.shape
-    lanes = _active(op.mask, shape, program)
+    addresses = pointer.array.reshape(-1)
+    lanes = program.admitted(op, addresses, _active(op.mask, shape, program))
     values = program.get(op.value).reshape(-1)[lanes]
     try:
-        program.memory.store(pointer.array.reshape(-1)[lanes], values, pointer.origin)
+        program.memory.store(addresses[lanes], values, pointer.origin)
     except BadAddress as error:
         raise _explain(error, op, lanes, shape, program) from None
     return ()
@@ -83,7 +85,8 @@ def _box(op: blocks.BlockLoad | blocks.BlockStore, shape: tuple[int, ...], progr
 def block_load(op: blocks.BlockLoad, program: Program) -> Sequence[Array]:
     dtype = dtype_of(op.result.type.elem)
     out = np.full(op.shape, np.nan if op.padding == "nan" else 0, dtype).reshape(-1)
-    addresses, lanes = _box(op, op.shape, program)
+    addresses, inside = _box(op, op.shape, program)
+    lanes = program.admitted(op, addresses, inside)
     try:
         out[lanes] = program.memory.load(addresses[lanes], dtype, program.held[op.base].origin)
     except BadAddress as error:
@@ -95,7 +98,8 @@ def block_load(op: blocks.BlockLoad, program: Program) -> Sequence[Array]:
 @evaluates(blocks.BlockStore)
 def block_store(op: blocks.BlockStore, program: Program) -> Sequence[Array]:
     shape = op.value.type.shape
-    addresses, lanes = _box(op, shape, program)
+    addresses, inside = _box(op, shape, program)
+    lanes = program.admitted(op, addresses, inside)
     values = program.get(op.value).reshape(-1)[lanes]
     try:
         program.memory.store(addresses[lanes], values, program.held[op.base].origin)
@@ -152,7 +156,7 @@ def _one_by_one(
     pointer, shape = program.held[op.pointer], op.pointer.type.shape
     out = program.undefined(shape, op.results[0]).reshape(-1)
     addresses = pointer.array.reshape(-1)
-    for lane in _active(mask, shape, program):
+    for lane in program.admitted(op, addresses, _active(mask, shape, program)):
         at = addresses[lane : lane + 1]
         try:
             old = program.memory.load(at, out.dtype, pointer.origin)

@@ -30,6 +30,11 @@ class ArrayBuffer:
         """A view of the memory itself."""
         return _at(self.start, self.size)
 
+    def describe(self, address: int, size: int) -> str:
+        """What an access of ``size`` bytes at ``address`` would be in this array, for messages."""
+        index = I64.wrap(address - self.start) // size  # a negative offset may wrap around address 0
+        return f"element {index} of {self.name} ({self.size // size} elements, address {address:#x})"
+
 
 class Memory:
     """All memory that a launch may touch.
@@ -44,9 +49,10 @@ class Memory:
         self.foreign = False  # whether the kernel has made pointers out of memory or integers
 
     def register(self, array: Array, name: str = "") -> ArrayBuffer:
-        """Make ``array`` accessible; it is used in place and kept alive. Registering it again changes nothing."""
+        """Make ``array`` accessible; it is used in place and kept alive. Registering it again changes nothing, unless
+        it has another name: then it is a buffer of its own over the same bytes."""
         for known in self.buffers:
-            if known.array is array:
+            if known.array is array and name in ("", known.name):
                 return known
         low, high = byte_bounds(array) if array.size else (array.ctypes.data, array.ctypes.data)
         buffer = ArrayBuffer(name or f"array {len(self.buffers)}", array, low, high - low)
@@ -78,6 +84,17 @@ class Memory:
                     _at(int(addresses[lane]), size)[:] = data[lane]
             else:
                 buffer.bytes[offsets[:, None] + np.arange(size)] = data[lanes]
+
+    def reachable(self, addresses: Array, size: int, origin: ArrayBuffer | None, writing: bool) -> Array:
+        """For each of ``addresses`` (one dimension, u64) whether ``size`` bytes there may be accessed."""
+        fine = np.zeros(len(addresses), np.bool_)
+        for buffer in self.buffers if origin is None else [origin]:
+            offsets = addresses - np.uint64(buffer.start)
+            fine |= (offsets < buffer.size) & (offsets + np.uint64(size) <= buffer.size)
+        if origin is None and self.foreign:
+            for lane in np.flatnonzero(~fine):
+                fine[lane] = _is_mapped(int(addresses[lane]), size, writing)
+        return fine
 
     def _resolve(
         self, addresses: Array, size: int, origin: ArrayBuffer | None, writing: bool
@@ -118,9 +135,7 @@ def _bad(addresses: Array, lane: int, buffer: ArrayBuffer | None, size: int, why
     address = int(addresses[lane])
     if buffer is None:
         return BadAddress(f"address {address:#x} {why}", lane)
-    index = I64.wrap(address - buffer.start) // size  # a negative offset may wrap around address 0
-    count = buffer.size // size
-    return BadAddress(f"element {index} of {buffer.name} ({count} elements, address {address:#x}) {why}", lane)
+    return BadAddress(f"{buffer.describe(address, size)} {why}", lane)
 
 
 def _at(address: int, size: int) -> Array:

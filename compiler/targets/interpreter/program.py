@@ -16,10 +16,14 @@ from .numbers import Array, dtype_of
 
 
 class Held(NamedTuple):
-    """What a value is: its elements and, for pointers, the argument that they were computed from."""
+    """What a value is: its elements and, for pointers, the argument that they were computed from.
+
+    ``labels``: what a tool that watches the run knows about each element, as numbers of its own; None without one.
+    """
 
     array: Array
     origin: ArrayBuffer | None = None
+    labels: Array | None = None
 
 
 Rule = Callable[..., Sequence[Array | Held]]
@@ -74,6 +78,14 @@ class Program:
             return None
         origins = {self.held[v].origin for v in op.operands if v.type.is_pointer}
         return origins.pop() if len(origins) == 1 else None
+
+    def admitted(self, op: Op, addresses: Array, lanes: Array) -> Array:
+        """The lanes of an access that reach memory, of those that its mask or bounds let through.
+
+        ``addresses`` (u64) are those of all elements of the tile, ``lanes`` flat indices into them. Every access asks,
+        so that tools can watch memory and keep an access from it; here all are admitted.
+        """
+        return lanes
 
     def block(self, block: Block, arguments: Sequence[Held] = ()) -> list[Held]:
         """Run ``block``; what its terminator hands out (a condition's first)."""

@@ -1,36 +1,43 @@
 """``dot`` without tensor cores: operands in shared memory, every thread multiplies its own rows and columns.
 
-Both operands are stored with K slowest, so that the threads of a warp read neighbouring rows (or columns) for one k, or
-the same ones, which shared memory broadcasts. The loop over k is a real loop: code size does not grow with K.
+Operands that a ring has brought are read where they lie, others are stored to scratch first. A turn of the loop over k
+takes several k at once, so that vectors along k are read whole and loads run under multiplications; it is a real loop:
+code size does not grow with K.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from ...errors import UnsupportedOp
+from ...gpu.operands import plan_local_store, scratch_layout
+from ...gpu.scratch import operand_bytes
 from ...ir.core import Value
 from ...ir.types import Scalar
-from ...layout import LinearLayout
+from ...layout import LinearLayout, SharedLayout
 from ...layout.access import element_bytes_of
+from ...layout.linear import flatten
 from ...tile.matmul import Dot
 from .casts import convert
 from .control import loop_hints
+from .convert import addresses, store_registers
 from .elementwise import intrinsic
 from .lowering import Lowering, reach_of, rule
 from .registers import canonical_registers, register_type
-from .vectors import load_shared, store_shared
+from .vectors import load_shared
+
+#: Elements of both operands that a thread reads in one turn, and the most k of a turn.
+_READ_AT_ONCE, _DEEPEST = 64, 8
+_VECTOR_BYTES = 16
 
 
 @rule(Dot)
 def _dot(state: Lowering, op: Dot) -> None:
-    layout = op.acc.type.layout
-    if layout is None:
-        raise UnsupportedOp("dot needs a layout", location=op.location)
-    elem, scalar = op.a.type.elem, op.acc.type.scalar
-    start_a = state.scratch(op)
-    start_b = start_a + op.a.type.size * element_bytes_of(elem.bits)
-    _fill(state, op.a, start_a, outer_axis=0)
-    _fill(state, op.b, start_b, outer_axis=1)
-    state.barrier()
+    layout, scalar = _layout(op.acc), op.acc.type.scalar
+    sides = _sides(state, op, layout)
+    depth = op.a.type.shape[1]
+    turn = _turn(depth, sum(len(side.wanted) for side in sides))
 
     text = state.text
     head, after = text.fresh("head"), text.fresh("after")
@@ -44,16 +51,16 @@ def _dot(state: Lowering, op: Dot) -> None:
     state.begin(head)
     name = register_type(scalar)
     sums = {i: "%" + text.fresh("p") for i in unique}
-    nexts = {}
+    nexts = dict(sums)
     phis = text.current
     text.chunk()
-    rows = _side(state, op.a, scalar, layout, 0, start_a, k)
-    columns = _side(state, op.b, scalar, layout, 1, start_b, k)
-    for i in unique:
-        row, column = layout.register_coordinates()[i]
-        nexts[i] = _multiply_add(state, scalar, rows[row], columns[column], sums[i])
-    text.do(f"{following} = add i32 {k}, 1")
-    done = text.op(f"icmp eq i32 {following}, {op.a.type.shape[1]}")
+    rows, columns = (dict(_read(state, side, k, turn, scalar)) for side in sides)
+    for j in range(turn):
+        for i in unique:
+            row, column = layout.register_coordinates()[i]
+            nexts[i] = _multiply_add(state, scalar, rows[row, j], columns[column, j], nexts[i])
+    text.do(f"{following} = add i32 {k}, {turn}")
+    done = text.op(f"icmp eq i32 {following}, {depth}")
     text.do(f"br i1 {done}, label %{after}, label %{head}, !llvm.loop {loop_hints(state)}")
     phis.append(f"  {k} = phi i32 [0, %{before}], [{following}, %{head}]")
     for i in unique:
@@ -62,75 +69,127 @@ def _dot(state: Lowering, op: Dot) -> None:
     state.define(op.result, [nexts[c] for c in canonical])
 
 
-def _fill(state: Lowering, value: Value, start: int, outer_axis: int) -> None:
-    """Write a tile to shared memory with its K axis slowest."""
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One operand as a thread reads it. ``outer``: the axis that is not K; ``wanted``: the coordinates along it in the
+    thread's registers, to which ``thread`` (bytes) adds its own; ``start``: the tile's first byte."""
+
+    value: Value
+    outer: int
+    shared: SharedLayout
+    start: str
+    wanted: tuple[int, ...]
+    thread: str
+    reach: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element in shared memory."""
+        return element_bytes_of(self.value.type.elem.bits)
+
+    def place(self, outer: int, k: int) -> int:
+        """The byte of an element, without ``start``. Places are linear in the bits of both coordinates."""
+        return _place(self.shared, self.outer, outer, k) * self.size
+
+
+def _place(shared: SharedLayout, axis: int, outer: int, k: int) -> int:
+    coordinates = (outer, k) if axis == 0 else (k, outer)
+    return shared.inverse()(flatten(shared.shape, coordinates))
+
+
+def _sides(state: Lowering, op: Dot, layout: LinearLayout) -> list[_Side]:
+    """Both operands, those in registers stored to scratch."""
+    sides: list[_Side] = []
+    stored = any(v.type.shared is None for v in (op.a, op.b))
+    free = state.scratch(op) if stored else 0
+    for outer, value in enumerate((op.a, op.b)):
+        shared = value.type.shared
+        if shared is not None:
+            start = state.places[value]
+        else:
+            held, bits = _layout(value), value.type.elem.bits
+            shared, start = scratch_layout(held, bits), str(free)
+            plan = plan_local_store(held, shared, bits)
+            free += operand_bytes(value)
+            writes = addresses(state, plan.write, start)
+            for i, group in enumerate(plan.write.registers):
+                store_registers(state, value, group, writes(i))
+        size = element_bytes_of(value.type.elem.bits)
+        lane, warp = ([_place(shared, outer, b[outer], 0) * size for b in part] for part in (layout.lane, layout.warp))
+        wanted = tuple(sorted({c[outer] for c in layout.register_coordinates()}))
+        thread, reach = state.thread_bits(lane, warp), reach_of((*lane, *warp))
+        sides.append(_Side(value, outer, shared, start, wanted, thread, reach))
+    if stored:
+        state.barrier()
+    return sides
+
+
+def _layout(value: Value) -> LinearLayout:
     layout = value.type.layout
     if layout is None:
-        raise UnsupportedOp("an operand of dot has no layout")
-    elem = value.type.elem
-    outer = value.type.shape[outer_axis]
-    size = element_bytes_of(elem.bits)
-
-    def place(basis: tuple[int, ...]) -> int:
-        return (basis[1 - outer_axis] * outer + basis[outer_axis]) * size
-
-    lane, warp = [place(b) for b in layout.lane], [place(b) for b in layout.warp]
-    thread, reach = state.thread_bits(lane, warp), reach_of((*lane, *warp))
-    registers = state.values[value]
-    coordinates = layout.register_coordinates()
-    for i in registers.unique():
-        offset = state.add_bits(thread, reach, place(coordinates[i]))
-        address = state.shared(_plus(state, offset, start))
-        store_shared(state, elem, [registers[i]], address)
+        raise UnsupportedOp(f"dot needs a layout of {value!r}")
+    return layout
 
 
-def _plus(state: Lowering, offset: str, start: int) -> str:
-    if not start:
-        return offset
-    if not offset.startswith("%"):
-        return str(int(offset) + start)
-    return state.text.op(f"add nuw nsw i32 {offset}, {start}")
+def _turn(depth: int, wanted: int) -> int:
+    """How many k a turn takes, of ``depth``, for a thread that reads ``wanted`` elements for each."""
+    turn = min(depth, _DEEPEST)
+    while turn > 1 and turn * wanted > _READ_AT_ONCE:
+        turn //= 2
+    return turn
 
 
-def _side(
-    state: Lowering, value: Value, to: Scalar, layout: LinearLayout, axis: int, start: int, k: str
-) -> dict[int, str]:
-    """What a thread needs for one k along ``axis``, by register coordinate, as the accumulator's type ``to``."""
-    elem = value.type.elem
-    size = element_bytes_of(elem.bits)
-    outer = value.type.shape[axis]
-    wanted = sorted({c[axis] for c in layout.register_coordinates()})
-    thread = state.coordinate(layout, axis)
-    reach = reach_of([b[axis] for b in (*layout.lane, *layout.warp)])
-    row = state.text.op(f"mul nuw nsw i32 {k}, {outer * size}")
-    values: dict[int, str] = {}
-    for first, vector in _runs(wanted, reach, 16 // size):
-        index = state.add_bits(thread, reach, first)
-        offset = _scaled(state, index, size)
-        offset = _plus(state, offset, start)
-        total = state.text.op(f"add nuw nsw i32 {row}, {offset}")
-        loaded = load_shared(state, elem, vector, state.shared(total))
-        for i, element in enumerate(loaded):
-            values[first + i] = convert(state, element, value.type.scalar, to)
-    return values
+def _read(state: Lowering, side: _Side, k: str, turn: int, to: Scalar) -> Iterator[tuple[tuple[int, int], str]]:
+    """What a thread needs for ``turn`` k from ``k`` on, by coordinate and k, as the accumulator's type ``to``."""
+    elem = side.value.type.elem
+    depth = side.shared.shape[1 - side.outer]
+    bases = tuple(side.place(0, 1 << bit) if 1 << bit >= turn else 0 for bit in range(depth.bit_length() - 1))
+    row, reach = state.emit_linear(k, bases), side.reach | reach_of(bases)
+    base = row if side.thread == "0" else side.thread
+    if "0" not in (row, side.thread):
+        how = "xor" if side.reach & reach_of(bases) else "or disjoint"
+        base = state.text.op(f"{how} i32 {side.thread}, {row}")
+    known: dict[int, str] = {}
+    fixed = 0 if side.start.startswith("%") else int(side.start)
+    for group in _vectors(side, turn):
+        constant = side.place(*group[0])
+        xored = constant & reach
+        if xored not in known:
+            offset = state.add_bits(base, reach, xored)
+            known[xored] = state.shared(offset if fixed or side.start == "0" else state.plus(side.start, offset))
+        address = known[xored]
+        if added := fixed + (constant & ~reach):
+            address = state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {address}, i32 {added}")
+        loaded = load_shared(state, elem, len(group), address)
+        for where, element in zip(group, loaded, strict=True):
+            yield where, convert(state, element, side.value.type.scalar, to)
 
 
-def _scaled(state: Lowering, index: str, size: int) -> str:
-    if not index.startswith("%"):
-        return str(int(index) * size)
-    return index if size == 1 else state.text.op(f"mul nuw nsw i32 {index}, {size}")
-
-
-def _runs(wanted: list[int], reach: int, longest: int) -> list[tuple[int, int]]:
-    """Aligned runs of consecutive coordinates that no thread bit cuts: (first, length)."""
-    present = set(wanted)
-    vector = longest
+def _vectors(side: _Side, turn: int) -> list[list[tuple[int, int]]]:
+    """The elements of a turn, (coordinate, k), in groups that lie one after another."""
+    longest = _VECTOR_BYTES // side.size
+    along_k = _run([side.place(0, 1 << bit) // side.size for bit in range(turn.bit_length() - 1)], longest)
+    if along_k > 1:
+        return [[(c, j + i) for i in range(along_k)] for c in side.wanted for j in range(0, turn, along_k)]
+    bits = side.shared.shape[side.outer].bit_length() - 1
+    vector = _run([side.place(1 << bit, 0) // side.size for bit in range(bits)], longest)
+    present = set(side.wanted)
     while vector > 1 and (
-        reach & (vector - 1)
-        or any(first // vector * vector + i not in present for first in wanted for i in range(vector))
+        side.reach & (vector * side.size - 1)
+        or any(c // vector * vector + i not in present for c in side.wanted for i in range(vector))
     ):
         vector //= 2
-    return [(first, vector) for first in wanted if first % vector == 0]
+    return [[(c + i, j) for i in range(vector)] for c in side.wanted if c % vector == 0 for j in range(turn)]
+
+
+def _run(places: list[int], longest: int) -> int:
+    """How many elements follow each other along an axis whose bits lie at ``places``."""
+    run = 1
+    for place in places:
+        if place != run or run == longest:
+            break
+        run *= 2
+    return run
 
 
 def _multiply_add(state: Lowering, scalar: Scalar, x: str, y: str, total: str) -> str:

@@ -75,7 +75,7 @@ CASES = [
     (describe(shape="[n]"), "shape of make_tensor_descriptor has 1 entries", ""),
     (describe(strides="[64, 2]"), "the last stride must be 1, got 2", "swap"),
     (describe(strides="[1, n]"), "must be 1, got a value of the running program", ""),
-    (describe(block_shape="[16, 2]"), "the last dimension of the block has 8 bytes", "4 elements of f32"),
+    (describe(block_shape="[16, 2]"), "Descriptor block shape must have at least 16 bytes", "4 elements of f32"),
     (describe(block_shape="[16, n]"), "known at compile time", ""),
     (describe(padding_option="'one'"), "padding_option 'one'", '"nan" for floats'),
     (describe(base="ints", padding_option="'nan'"), "padding_option 'nan' for i32", ""),
@@ -96,10 +96,11 @@ CASES = [
     ("tl._experimental_make_tensor_descriptor(x, [n], [1], [16])", "has no", "make_tensor_descriptor"),
     ("for i in range(n):\n        p = q",
      "'p' is block pointer<16x16xf32> before the loop and block pointer<16xf32>", ""),
-    ("if n > 1:\n        p = q", "'p' is block pointer<16xf32> on one path and block pointer<16x16xf32>", "structure"),
-    ("if n > 1:\n        p = d", "'p' is tensordesc<fp32[16, 16]> on one path and block pointer", ""),
+    ("if n > 1:\n        p = q",
+     "Mismatched type for p: block pointer<16xf32> on one path, block pointer<16x16xf32>", "structure"),
+    ("if n > 1:\n        p = d", "Mismatched type for p: tensordesc<fp32[16, 16]> on one path, block pointer", ""),
     ("while n > 1:\n        d = 1.0", "'d' is tensordesc<fp32[16, 16]> before the loop and 1.0", ""),
-    ("if n > 1:\n        p = 1", "'p' is 1 on one path and block pointer", ""),
+    ("if n > 1:\n        p = 1", "Mismatched type for p: 1 on one path, block pointer", ""),
 ]  # fmt: skip
 
 
@@ -115,5 +116,5 @@ def test_message_and_hint(body: str, message: str, hint: str):
 def test_a_const_array_is_not_stored_to():
     for body in ("tl.store(p, 0.0)", "d.store([0, 0], 0.0)"):
         source = KernelSource.from_text(HEAD + f"    {body}\n", "kernel")
-        with pytest.raises(errors.TypeMismatch, match="const pointer"):
+        with pytest.raises(errors.TypeMismatch, match="constant pointer"):
             lower(source, SIGNATURE | {"x": "*const f32"}, {"B": 64})

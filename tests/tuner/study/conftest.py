@@ -14,6 +14,7 @@ import pytest
 from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.job import Budget, JobSpec
+from deuteron.tuner.measure.measurement import CodeFacts, TimingProtocol
 from deuteron.tuner.measure.statistics import median_interval
 from deuteron.tuner.measure.stopping import is_settled, next_look
 from deuteron.tuner.space import Configuration, config_key
@@ -21,6 +22,8 @@ from deuteron.tuner.study import run_job
 from deuteron.tuner.trial import Trial
 from deuteron.tuner.workloads import builtin_workload
 
+CODE = CodeFacts(3, registers=40)
+FIRST_LOOK, ROUNDS = TimingProtocol("host", False, "first look"), TimingProtocol("host", False, "rounds")
 LOOKS = list(itertools.accumulate(range(40), lambda rounds, _: next_look(rounds)))
 
 
@@ -57,7 +60,7 @@ class FakeEvaluator:
     def compiled(self, config: Configuration) -> Compiled:
         if self.time_of(config) is None:
             return Compiled("compile_error", "line 3: no")
-        return Compiled("ok", None, self.identity(config), {"registers": 32.0}, 0.01)
+        return Compiled("ok", None, self.identity(config), {"registers": 32.0}, 0.01, CODE)
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
         self.screened.append(config_key(config))
@@ -65,7 +68,9 @@ class FakeEvaluator:
         if isinstance(value, str):
             return Screened(value, "it went wrong")
         samples = [self.sample(config) for _ in range(7)]
-        return Screened("ok", time_ns=median_interval(samples), reference="a fake", check_seconds=0.1)
+        return Screened(
+            "ok", time_ns=median_interval(samples), reference="a fake", check_seconds=0.1, protocol=FIRST_LOOK
+        )
 
     def race(
         self,
@@ -85,7 +90,7 @@ class FakeEvaluator:
                 values.append(self.sample(config))
             if fresh and done in LOOKS and is_settled(times):
                 break
-        self.last = Raced("ok", None, times, [None] * len(configs), 1500, "a fake")
+        self.last = Raced("ok", None, times, [None] * len(configs), 1500, "a fake", protocol=ROUNDS)
         return self.last
 
     def close(self) -> None:

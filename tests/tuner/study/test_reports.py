@@ -32,6 +32,8 @@ def test_profile_has_shapes_phases_and_rates(fakes: ModuleType, tmp_path: Path) 
     assert node.metrics["time (ns)"] == pytest.approx(1000, rel=0.02)
     assert node.metrics["flops"] == 5 * 4096 * 512
     assert node.metrics["bytes"] == 2 * 4096 * 512 * 4
+    assert node.metrics["protocol"] == "host clock, warm cache, rounds" and node.metrics["registers"] == 40
+    assert "occupancy" not in node.metrics and "memory_share" not in node.metrics  # nobody knows them
     compile_frame = ("softmax_kernel", "M=4096,N=512 f32", "screen", "ROWS=4 TILES=2", "compile")
     assert paths[compile_frame].metrics["cpu_time (ns)"] == 10_000_000
     finished = run.events[-1]

@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.tuner.evaluate.messages import Screened
-from deuteron.tuner.events import ShapeStarted
+from deuteron.tuner.events import ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
 from deuteron.tuner.job import Budget, JobSpec
-from deuteron.tuner.space import Configuration
+from deuteron.tuner.progress import event_text
+from deuteron.tuner.space import Configuration, config_key
+from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload
 
 
@@ -73,3 +75,69 @@ def test_time_budget_ends_screening(fakes: ModuleType, tmp_path: Path) -> None:
     run = fakes.Run(fakes.job(trials=None, seconds=1e-6), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert sum(t.phase == "screen" for t in run.trials) == 1
     assert run.records[0].verdict == "SAME"
+
+
+def known_job(fakes: ModuleType, **more: object) -> JobSpec:
+    spec: JobSpec = replace(
+        fakes.job(trials=25, strategy="surrogate", **more), shapes=({"M": 4096, "N": 512}, {"M": 8192, "N": 512})
+    )
+    return spec
+
+
+def test_the_next_shape_starts_from_the_one_before(fakes: ModuleType, tmp_path: Path) -> None:
+    """Both are alike here: the second tries the best of the first at once, and ends when nothing better comes."""
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    run = fakes.Run(known_job(fakes), evaluator, tmp_path)
+    first, second = (event for event in run.events if isinstance(event, ShapeStarted))
+    assert first.known == () and len(second.known) == 1
+    assert second.known[0].startswith("M=4096,N=512 f32 on cpu/") and second.known[0].endswith("(25 configurations)")
+    cold, warm = (event for event in run.events if isinstance(event, ShapeFinished))
+    assert cold.start is None and warm.start is not None
+    assert warm.start.ended_early and warm.start.screened < cold.record.trials == 25
+    assert warm.start.share is not None and warm.start.share > 0.98
+    screened = [
+        event.trial
+        for event in run.events
+        if isinstance(event, TrialFinished) and event.shape["M"] == 8192 and event.trial.phase == "screen"
+    ]
+    assert screened[1].config == {"ROWS": 4, "TILES": 2} and screened[1].reason == "among the best known before"
+    assert warm.record.config == cold.record.config
+    assert "starts from M=4096" in (event_text(second) or "")
+    assert f"ended after {warm.start.screened} of 25 configurations" in (event_text(warm) or "")
+
+
+def test_shapes_that_differ_are_searched_to_the_end(fakes: ModuleType, tmp_path: Path) -> None:
+    """Where times are not ranked as the first shape predicts, the second search does not end early, and finds its own
+    best."""
+    times = {True: fakes.bowl, False: lambda config: 3000.0 - fakes.bowl(config) - 9 * int(config["ROWS"])}
+    events: list[TuneEvent] = []
+    run_job(
+        known_job(fakes),
+        emit=events.append,
+        workdir=tmp_path,
+        evaluator=lambda problem, device, default, seed: fakes.FakeEvaluator(times[problem.dims["M"] == 4096]),
+    )
+    warm = [event for event in events if isinstance(event, ShapeFinished)][1]
+    assert warm.start is not None and not warm.start.ended_early and warm.record.trials == 25
+    assert warm.record.config == {"ROWS": 16, "TILES": 16}
+
+
+def test_a_started_search_goes_on_from_its_trials(fakes: ModuleType, tmp_path: Path) -> None:
+    """It starts from the same searches again, what was measured is not measured again, and it ends as early."""
+    whole = fakes.Run(known_job(fakes), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    reached = sum(1 for event in whole.finished if event[0]["M"] == 4096) + 4
+    cut = fakes.Run(known_job(fakes), fakes.FakeEvaluator(fakes.bowl), tmp_path, cancel_after=reached)
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    rest = fakes.Run(known_job(fakes), evaluator, tmp_path, finished=cut.finished)
+    started = [[e.known for e in run.events if isinstance(e, ShapeStarted)] for run in (whole, rest)]
+    assert started[0] == started[1] and len(started[0][1]) == 1
+    before = {config_key(trial.config) for trial in cut.trials[reached - 4 :]}
+    assert len(before) == 4 and not before & set(evaluator.screened)
+    assert len(evaluator.screened) + 4 == rest.records[1].trials < 25
+    assert rest.records[1].config == {"ROWS": 4, "TILES": 2}
+
+
+def test_strategies_that_cannot_start_from_others_do_not(fakes: ModuleType, tmp_path: Path) -> None:
+    run = fakes.Run(replace(known_job(fakes), strategy="random"), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert all(event.known == () for event in run.events if isinstance(event, ShapeStarted))
+    assert [record.trials for record in run.records] == [25, 25]

@@ -9,10 +9,13 @@ from types import ModuleType
 import pytest
 from msgspec.structs import replace
 
+from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner.errors import JobError, SpaceError
 from deuteron.tuner.events import JobFailed, ShapeStarted, TuneEvent, event_from_json
 from deuteron.tuner.job import JobSpec
+from deuteron.tuner.progress import trial_text
 from deuteron.tuner.space import Configuration
+from deuteron.tuner.strategies import Outcome, RandomStrategy
 from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload
 
@@ -136,3 +139,43 @@ def test_shape_that_cannot_fit_in_memory_is_refused(fakes: ModuleType, tmp_path:
     spec = JobSpec(builtin_workload("vector_add"), ({"n": 1 << 39},), ("f32",))
     with pytest.raises(JobError, match=r"n=549755813888 f32 needs 6144.0 GiB on the device"):
         fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path)
+
+
+def test_trials_and_strategies_get_measurements(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time with its protocol and the facts of the code; twins, which are not measured, have those of the first."""
+    told: list[Outcome] = []
+    tell = RandomStrategy.tell
+
+    def listen(self: RandomStrategy, config: Configuration, outcome: Outcome) -> None:
+        told.append(outcome)
+        tell(self, config, outcome)
+
+    monkeypatch.setattr(RandomStrategy, "tell", listen)
+    evaluator = fakes.FakeEvaluator(
+        lambda config: "crashed" if config["ROWS"] == 16 else fakes.bowl(config),
+        identity=lambda config: str(config["ROWS"]),
+    )
+    run = fakes.Run(fakes.job(trials=None), evaluator, tmp_path)
+    cores = get_device("cpu").properties.sm_count or 1
+    for trial in run.trials:
+        found = trial.measurement
+        assert (found is None) == (trial.status != "ok")
+        if found is not None:
+            assert found.time_ns == trial.time_ns and found.code == fakes.CODE
+            assert found.protocol == (fakes.FIRST_LOOK if trial.phase == "screen" else fakes.ROUNDS)
+            assert found.sm_mhz == (None if trial.phase == "screen" else 1500)
+            assert found.waves == 3 / cores
+    screened = [trial for trial in run.trials if trial.phase == "screen"]
+    assert any("duplicate_of" in trial.metrics for trial in screened if trial.status == "ok")
+    assert [outcome.measurement for outcome in told] == [trial.measurement for trial in screened]
+
+
+def test_progress_says_what_bounds_the_best(fakes: ModuleType, tmp_path: Path) -> None:
+    run = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    trial = next(trial for trial in run.trials if trial.status == "ok")
+    assert trial.measurement is not None
+    tail = replace(trial.measurement, waves=1.5, tail=0.25, bound="tail")
+    assert "(1.50 waves leave 25% of the device's time idle)" in trial_text(replace(trial, measurement=tail))
+    assert "waves" not in trial_text(replace(trial, measurement=None))

@@ -21,17 +21,18 @@ LEAST_SCALE, GREATEST_SCALE = 0.2, 2.0
 
 @dataclass(frozen=True)
 class Prior:
-    """``log_times`` predicts; the configurations ``first`` are tried before all others, in their order."""
+    """``log_times`` predicts, None where nothing does; the configurations ``first`` are tried before all others, in
+    their order."""
 
-    log_times: LogTimes
+    log_times: LogTimes | None
     first: tuple[Configuration, ...] = ()
 
 
 class Predictions:
-    """The predictions of a prior for rows, each asked for once."""
+    """Predictions for rows, each asked for once."""
 
-    def __init__(self, prior: Prior, grid: Grid) -> None:
-        self._log_times, self._grid = prior.log_times, grid
+    def __init__(self, log_times: LogTimes, grid: Grid) -> None:
+        self._log_times, self._grid = log_times, grid
         self._known: dict[bytes, float] = {}
 
     def of(self, rows: Levels) -> Vector:
@@ -42,6 +43,18 @@ class Predictions:
             predicted = self._log_times([self._grid.configuration(row) for row in missing.values()])
             self._known |= dict(zip(missing, map(float, predicted), strict=True))
         return np.array([self._known[key] for key in keys(rows)], float)
+
+
+def mixed(predictions: Sequence[tuple[float, LogTimes]]) -> LogTimes:
+    """The weighted mean of several predictions; ``predictions``: at least one, with weights above 0."""
+    total = sum(weight for weight, _ in predictions)
+
+    def log_times(configs: Sequence[Configuration]) -> list[float]:
+        parts = np.array([np.array(predict(configs), float) * (weight / total) for weight, predict in predictions])
+        summed: list[float] = parts.sum(axis=0).tolist()
+        return summed
+
+    return log_times
 
 
 def scale(predicted: Vector, logs: Vector) -> float:

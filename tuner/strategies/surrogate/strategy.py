@@ -37,7 +37,9 @@ class SurrogateStrategy:
         self._domain = domain_of(space, seed)
         self._grid = self._domain.grid
         self._history = History()
-        self._model = Model(self._domain, None if prior is None else Predictions(prior, self._grid), self._rng)
+        log_times = None if prior is None else prior.log_times
+        predictions = None if log_times is None else Predictions(log_times, self._grid)
+        self._model = Model(self._domain, predictions, self._rng)
         self._known = [row for row in map(self._grid.levels, prior.first if prior else ()) if row is not None]
         self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
         self._reasons: dict[bytes, str] = {}

@@ -1,0 +1,193 @@
+"""A pytest plugin that runs Triton's tests with deuteron under Triton's name and keeps a journal of what came of each.
+
+triton_suite.py starts it. The journal has a line of JSON for each event, flushed at once, so that a case that ends the
+process is known as the one that was begun and not finished.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import signal
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+
+import pytest
+from stand_ins import adapt, supply
+
+from deuteron.compat.triton import install
+
+#: Modules of Triton's package that are helpers of its tests, read from the checkout where the alias has none: they
+#: convert arrays and name skips.
+HELPERS = {
+    "triton._internal_testing": "python/triton/_internal_testing.py",
+    "triton.tools.mxfp": "python/triton/tools/mxfp.py",
+}
+
+
+#: Marks by which Triton's continuous integration chooses what to run on its CPU backend and in its interpreter.
+MARKS = ("cpu", "interpreter")
+
+
+class TookTooLong(Exception):
+    """A case did not end within its time."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What triton_suite.py says of a run."""
+    group = parser.getgroup("suite")
+    group.addoption("--suite-checkout", type=Path, help="triton-lang/triton-cpu, or what git archive gives of it")
+    group.addoption("--suite-journal", type=Path, help="file that a line is added to for every event")
+    group.addoption("--suite-left-out", type=Path, help="TOML: what is left out, and why")
+    group.addoption("--suite-sample", type=int, default=0, help="cases of a test function; 0: all")
+    group.addoption("--suite-seed", type=int, default=0)
+    group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the alias in place before any test is imported."""
+    install()
+    checkout: Path = config.getoption("--suite-checkout")
+    journal = Journal(config.getoption("--suite-journal"))
+    supplied = supply()
+    for name, path in HELPERS.items():
+        if name not in sys.modules and (checkout / path).is_file():
+            load(name, checkout / path)
+    supplied += adapt(sys.modules["triton._internal_testing"])
+    journal.write(event="begin", stand_ins=supplied)
+    config.pluginmanager.register(Suite(config, journal, checkout), "suite")
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """Import the file as the module of this name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    parent, _, attribute = name.rpartition(".")
+    setattr(sys.modules[parent], attribute, module)
+    return module
+
+
+class Journal:
+    """Lines of JSON, one an event."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, **event: object) -> None:
+        """Add an event, and have it on the disk's side of this process."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def decided(self) -> set[str]:
+        """The cases that have an outcome already."""
+        if not self.path.exists():
+            return set()
+        events = map(json.loads, self.path.read_text().splitlines())
+        return {event["case"] for event in events if event["event"] == "outcome"}
+
+
+class Suite:
+    """Chooses the cases of a file and writes down what becomes of them."""
+
+    def __init__(self, config: pytest.Config, journal: Journal, checkout: Path) -> None:
+        self.journal, self.tests = journal, checkout / "python/test/unit"
+        self.sample: int = config.getoption("--suite-sample")
+        self.seed: int = config.getoption("--suite-seed")
+        self.limit: float = config.getoption("--suite-limit")
+        left_out = tomllib.loads(config.getoption("--suite-left-out").read_text())
+        self.left_out = {test: group["reason"] for group in left_out["group"] for test in group["tests"]}
+
+    def case(self, item: pytest.Item) -> str:
+        """Its name, the same on every machine: ``language/test_core.py::test_cast[...]``."""
+        return f"{item.path.relative_to(self.tests)}::{item.nodeid.partition('::')[2]}"
+
+    def function(self, item: pytest.Item) -> str:
+        """The case's name without its parameters."""
+        return self.case(item).partition("[")[0]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out, sample by function, and pass over what an earlier process decided."""
+        decided, by_function = self.journal.decided(), defaultdict(list)
+        for item in items:
+            by_function[self.function(item)].append(item)
+        chosen: set[str] = set()
+        for function, cases in by_function.items():
+            reason = self.left_out.get(function) or self.left_out.get(function.partition("::")[0])
+            self.journal.write(event="collected", function=function, cases=len(cases), left_out=reason)
+            if reason is None:
+                wanted = [item for item in cases if self.case(item) not in self.left_out]
+                count = min(self.sample or len(wanted), len(wanted))
+                picks = random.Random(f"{self.seed} {function}").sample(wanted, count)
+                chosen.update(item.nodeid for item in picks)
+        items[:] = [item for item in items if item.nodeid in chosen and self.case(item) not in decided]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be imported."""
+        if report.failed and report.nodeid:
+            self.journal.write(event="import", error=_last_line(report.longreprtext), text=report.longreprtext[-2000:])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        marks = [mark for mark in MARKS if item.get_closest_marker(mark)]
+        self.journal.write(event="begun", case=self.case(item), marks=marks)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        with alarm(self.limit):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if report.when == "call" or not report.passed:
+            self.record(item, call, report)
+        return report
+
+    def record(self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+        """Write down an outcome. A failure has the error's class, message and the line of the test it came from."""
+        outcome, error, message = report.outcome, "", ""
+        if report.skipped:
+            message = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+        elif report.failed and call.excinfo is not None:
+            error = call.excinfo.typename
+            message = str(call.excinfo.value)[:1500]
+            if call.excinfo.errisinstance(TookTooLong):
+                outcome = "timed out"
+        self.journal.write(
+            event="outcome", case=self.case(item), outcome=outcome, error=error, message=message,
+            seconds=round(call.duration, 3),
+        )  # fmt: skip
+
+
+def _last_line(text: str) -> str:
+    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
+    return lines[-1] if lines else text[-200:]
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """Raise :class:`TookTooLong` where Python is after so many seconds."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TookTooLong(f"no end within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

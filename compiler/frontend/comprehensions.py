@@ -1,0 +1,67 @@
+"""``[f(x) for x in values if test(x)]``: a tuple, unrolled while the kernel is compiled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ..language.control import range as dynamic_range
+from ..language.control import static_range
+from ..language.tensor import tensor
+from ..source import constants
+from .assignment import assign
+from .dispatch import evaluate, expression
+from .frame import Frame
+
+#: Stands for a name that the scope did not have.
+_ABSENT = object()
+
+
+@expression(ast.ListComp)
+def _list(frame: Frame, node: ast.ListComp) -> object:
+    items: list[object] = []
+    names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    outer = {name: frame.scope.get(name, _ABSENT) for name in names}
+    _collect(frame, node, 0, items)
+    for name, value in outer.items():  # the variables of a comprehension are its own
+        if value is _ABSENT:
+            frame.scope.pop(name, None)
+        else:
+            frame.scope[name] = value
+    with frame.at(node):
+        return constants.bounded(tuple(items))
+
+
+def _collect(frame: Frame, node: ast.ListComp, depth: int, items: list[object]) -> None:
+    """Append the elements of what is left of the generators, from ``depth`` on."""
+    if depth == len(node.generators):
+        items.append(evaluate(frame, node.elt))
+        return
+    generator = node.generators[depth]
+    for value in _values(frame, generator.iter):
+        frame.budget.spend(frame, node)
+        assign(frame, generator.target, value)
+        if all(_holds(frame, test) for test in generator.ifs):
+            _collect(frame, node, depth + 1, items)
+
+
+def _values(frame: Frame, node: ast.expr) -> Iterable[object]:
+    values = evaluate(frame, node)
+    if isinstance(values, tuple):
+        return values
+    if isinstance(values, dynamic_range) and all(type(bound) is int for bound in values.bounds) and values.bounds[2]:
+        return range(*values.bounds)  # type: ignore[arg-type]
+    if isinstance(values, static_range):
+        return values.values()
+    raise frame.error(
+        node,
+        f"a list comprehension over {values!r}",
+        "it takes a tuple, tl.static_range, or a range whose bounds are known while compiling",
+    )
+
+
+def _holds(frame: Frame, node: ast.expr) -> bool:
+    value = evaluate(frame, node)
+    if isinstance(value, tensor):
+        raise frame.error(node, "which elements a list has must be known while compiling", "use tl.where, or an 'if'")
+    return bool(value)

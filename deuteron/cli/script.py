@@ -1,0 +1,56 @@
+"""Running a user's script inside a command."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from deuteron.compiler.errors import DeuteronError
+
+from .errors import CommandError
+
+
+def run_script(script: Path, arguments: Sequence[str]) -> str | None:
+    """Run ``script`` as ``python script arguments...`` would, in this process.
+
+    Returns how it failed, None where it did not; what it raises is printed as Python prints it, from the script's own
+    frames on.
+
+    Raises:
+        CommandError: there is no such file.
+    """
+    if not script.is_file():
+        raise CommandError(f"there is no file {script}", hint="name a Python file, and after it its arguments")
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or end.code == 0:
+            return None
+        if not isinstance(end.code, int):
+            print(end.code, file=sys.stderr)
+            return "it exited with a message"
+        return f"it exited with {end.code}"
+    except Exception as error:
+        _print_from(error, script)
+        return f"it raised {type(error).__name__}"
+    finally:
+        sys.argv = argv
+        sys.path[:] = path
+    return None
+
+
+def _print_from(error: Exception, script: Path) -> None:
+    """Print the traceback of ``error`` without the frames before the script's, or what it says if it is one of ours."""
+    if isinstance(error, DeuteronError):
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return
+    frames = error.__traceback__
+    while frames is not None and Path(frames.tb_frame.f_code.co_filename) != script:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)

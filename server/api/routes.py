@@ -1,0 +1,61 @@
+"""What every route under /v1 has in common: JSON is read strictly, and a parameter that nobody knows is refused."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from ..problems import HttpProblem
+from ..strict_json import read_json
+
+
+class StrictRequest(Request):
+    """A request whose body is read by :func:`~..strict_json.read_json`."""
+
+    async def json(self) -> Any:
+        """The body as JSON; raises as :func:`~..strict_json.read_json`."""
+        return read_json(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route that refuses query parameters it does not declare: `?stat=queued` would list everything otherwise, and
+    look like an answer."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI behind both checks."""
+        handle = super().get_route_handler()
+        known = sorted(set(_parameters(self.dependant)))
+
+        async def checked(request: Request) -> Response:
+            _refuse_unknown(request, known)
+            return await handle(StrictRequest(request.scope, request.receive))
+
+        return checked
+
+
+def make_router(tag: str, prefix: str = "") -> APIRouter:
+    """A router of strict routes."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=StrictRoute)
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    for parameter in dependant.query_params:
+        yield parameter.alias
+    for inner in dependant.dependencies:
+        yield from _parameters(inner)
+
+
+def _refuse_unknown(request: Request, known: list[str]) -> None:
+    for name in request.query_params:
+        if name in known:
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+        raise HttpProblem(
+            422, "unknown-parameter", f"query.{name[:80]}: {request.url.path} has no such parameter", hint=hint
+        )

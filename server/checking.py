@@ -1,0 +1,114 @@
+"""What can be refused when a job is submitted is: the tuner's checks, run for the device that the job asks for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.runtime.device import DeviceProperties
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner import BUILTINS, DeviceFingerprint, JobSpec, builtin_workload
+from deuteron.tuner.errors import Fault
+from deuteron.tuner.evaluate.trial_compile import CompiledConfig, compile_some
+from deuteron.tuner.workloads.validation import faults_of
+
+from .problems import HttpProblem, fault_list
+
+if TYPE_CHECKING:
+    from .context import ServiceContext
+
+# What a GPU job is compiled for while no GPU has announced itself.
+_USUAL_TARGET = "cuda:90a"
+
+# Compiling takes a core for a second or more. Requests beyond these wait for their turn.
+_compilers = threading.BoundedSemaphore(2)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTarget:
+    """The device that a job would run on, as far as this service knows it, and what it would be compiled for."""
+
+    properties: DeviceProperties
+    target: str
+
+
+def target_of(context: ServiceContext, selector: str) -> JobTarget:
+    """Where jobs with this device selector run. A GPU that nobody announced has no limits that could be broken."""
+    if selector == "cpu":
+        return JobTarget(get_device("cpu").properties, "cpu")
+    with context.store.read() as tx:
+        announced = [device for device in tx.devices.all() if device.kind == "cuda" and device.worker]
+    if not announced:
+        return JobTarget(DeviceProperties("cuda", "cuda"), _USUAL_TARGET)
+    known = DeviceFingerprint.from_json(json.loads(announced[0].fingerprint))
+    properties = DeviceProperties(
+        known.name,
+        "cuda",
+        sm_count=known.sm_count,
+        memory_bytes=known.memory_bytes,
+        compute_capability=known.compute_capability,
+    )
+    return JobTarget(properties, _target(known.compute_capability))
+
+
+def _target(capability: tuple[int, int] | None) -> str:
+    if capability is None:
+        return _USUAL_TARGET
+    major, minor = capability
+    return f"cuda:{major}{minor}{'a' if major in (9, 10) else ''}"
+
+
+def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:
+    """What is wrong with a job: with its fields, else with its kernel, whose default configuration is compiled.
+
+    A built-in workload is not compiled. Neither is a kernel refused that takes very long to compile: the worker has
+    more patience.
+    """
+    place = target_of(context, spec.device)
+    found = faults_of(list(spec.problems()), place.properties)
+    if found or _is_builtin(spec):
+        return found
+    return compile_faults(compile_for(spec, place, others=0))
+
+
+def compile_for(spec: JobSpec, place: JobTarget, *, others: int) -> list[CompiledConfig]:
+    """The default configuration, and random ones, of the job's first shape and dtype, compiled. Their fields are
+    sound."""
+    problem = next(spec.problems())
+    with _compilers:
+        return compile_some(problem, place.properties, place.target, others=others, seed=spec.seed)
+
+
+def compile_faults(compiled: Sequence[CompiledConfig]) -> list[Fault]:
+    """The default configuration has to compile. Random ones need not: a search passes over what does not."""
+    return [
+        Fault(
+            "workload.kernel",
+            f"the default configuration {dict(item.config)} does not compile: {item.error}",
+            "POST /v1/workloads/validate tries changes without a job",
+        )
+        for item in compiled
+        if item.role == "default" and item.status not in ("ok", "timeout")
+    ]
+
+
+def refuse_faults(faults: Sequence[Fault]) -> None:
+    """Raises:
+    HttpProblem: 422, there are faults; ``errors`` has them all.
+    """
+    if faults:
+        first = faults[0]
+        raise HttpProblem(
+            422,
+            "workload-error",
+            f"{first.where}: {first.message}",
+            hint=first.hint,
+            members={"errors": fault_list(faults)},
+        )
+
+
+def _is_builtin(spec: JobSpec) -> bool:
+    return spec.workload.name in BUILTINS and spec.workload == builtin_workload(spec.workload.name)

@@ -1,0 +1,84 @@
+"""Who a request says it is for: Host and Origin, read so that no spelling of them raises."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .problems import problem_response
+from .settings import Settings
+
+_LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+def split_address(text: str) -> SplitResult | None:
+    """The parts of an address, None where it is not one (``http://[::1``, a port that is no number)."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.hostname, parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def is_own_origin(origin: str, host: str) -> bool:
+    """Whether a page at ``origin`` is one that this service served under the Host ``host``."""
+    parts = split_address(origin)
+    return parts is not None and parts.netloc == host
+
+
+class WellFormed:
+    """Refuses requests whose Host is not a host name, and paths and queries with a NUL, which no database keeps."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("host", "localhost")
+            response = None
+            if not host.isascii() or any(c in host for c in "/?#@ ") or split_address(f"//{host}") is None:
+                response = problem_response(
+                    400, "bad-host", f"{host[:80]!r} is not a host name", hint="send Host: name or Host: name:port"
+                )
+            elif "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
+                response = problem_response(400, "bad-address", "the address contains the character U+0000")
+            if response is not None:
+                await response(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+class LoopbackOnly:
+    """While no token is required, answers only requests that were addressed to this machine.
+
+    A web page elsewhere can make a browser send requests to 127.0.0.1. Its own host name (DNS rebinding)
+    or its Origin (cross-site POST) gives it away.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.enabled = not settings.requires_tokens
+        self.allowed = {*_LOOPBACK_NAMES, settings.host.strip("[]")}
+        public = split_address(settings.public_url)
+        if public is not None and public.hostname:
+            self.allowed.add(public.hostname)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self.enabled:
+            headers = Headers(scope=scope)
+            host, origin = headers.get("host", "localhost"), headers.get("origin")
+            address = split_address(f"//{host}")
+            foreign = address is None or address.hostname not in self.allowed
+            if foreign or (origin and not is_own_origin(origin, host)):
+                response = problem_response(
+                    403,
+                    "foreign-host",
+                    f"this single-user service does not answer requests for {host} from {origin or 'there'}",
+                    hint="use http://127.0.0.1, or set DEUTERON_AUTH=tokens",
+                )
+                await response(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

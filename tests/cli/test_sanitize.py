@@ -1,0 +1,146 @@
+"""``deuteron sanitize``: exit codes, what is printed, and that a script runs as Python would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted(p.stem for p in (Path(__file__).parents[2] / "examples").glob("*.py") if p.stem != "harness")
+SCRIPT = """
+import sys
+
+import numpy as np
+
+import deuteron
+import deuteron.language as tl
+
+
+@deuteron.jit
+def copy(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+print("arguments", *sys.argv[1:], __name__)
+size = int(sys.argv[1])
+copy[(2,)](np.ones(32, np.float32), np.zeros(size, np.float32), 32, B=16)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "user.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def test_a_clean_script(run, script: Path) -> None:
+    ran = run("sanitize", script, "32", "--size", "-x")
+    assert ran.code == 0
+    assert ran.out == "arguments 32 --size -x __main__\n"
+    assert ran.err == "no findings in 1 launches (2 programs)\n"
+
+
+def test_findings_are_shown_with_their_place(run, script: Path) -> None:
+    ran = run("sanitize", script, "24")
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[1].startswith(
+        "out-of-bounds write in copy: program (1, 0, 0), tile index (8,): writes element 24 of y"
+    )
+    assert lines[2] == f"  at {script}:13:5, 8 elements"
+    assert lines[3].strip() == SCRIPT.splitlines()[12].strip()
+    assert lines[4] == "    ^"
+    assert lines[5].startswith("  hint: mask")
+    assert "1 finding in" in ran.err
+
+
+def test_json(run, script: Path) -> None:
+    ran = run("sanitize", "--json", script, "24")
+    assert ran.code == 1
+    assert "arguments 24" in ran.err
+    made = json.loads(ran.out)
+    assert (made["version"], made["launches"], made["programs"]) == (1, 1, 2)
+    (finding,) = made["findings"]
+    assert finding | {"message": ""} == {
+        "kind": "out-of-bounds write",
+        "kernel": "copy",
+        "file": str(script),
+        "line": 13,
+        "column": 5,
+        "text": SCRIPT.splitlines()[12].strip(),
+        "array": "y",
+        "program": [1, 0, 0],
+        "index": [8],
+        "message": "",
+        "count": 8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "launched no kernel"),
+        ("raise ValueError('mine')", "it raised ValueError"),
+        ("import sys\nsys.exit(3)", "it exited with 3"),
+        ("import sys\nsys.exit('no')", "it exited with a message"),
+        ("def (", "it raised SyntaxError"),
+    ],
+)
+def test_a_script_that_does_not_run_to_its_end(run, tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "user.py"
+    path.write_text(text)
+    ran = run("sanitize", path)
+    assert ran.code == 2
+    assert words in ran.err
+    assert "deuteron/cli" not in ran.err
+    assert "runpy" not in ran.err
+
+
+def test_what_was_found_before_a_script_fails_counts(run, script: Path) -> None:
+    script.write_text(SCRIPT + "\nraise RuntimeError\n")
+    assert run("sanitize", script, "24").code == 1
+    ran = run("sanitize", script, "32")
+    assert ran.code == 2
+    assert "RuntimeError" in ran.err
+
+
+def test_bad_input(run, tmp_path: Path) -> None:
+    ran = run("sanitize", tmp_path / "nothing.py")
+    assert (ran.code, "there is no file" in ran.err) == (2, True)
+    assert run("sanitize").code == 2
+    assert run("sanitize", tmp_path).code == 2
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "softmax"])
+def test_examples_are_clean(examples: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "deuteron.cli", "sanitize", "--json", f"{examples}/{name}.py"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = json.loads(done.stdout)
+    assert made["launches"] >= 1
+    assert made["findings"] == []
+
+
+def test_the_softmax_example_is_clean_at_a_smaller_size(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands it has 4158 programs, which take a minute."""
+    from deuteron.compiler.sanitizer import sanitized
+
+    monkeypatch.syspath_prepend(str(examples))
+    import harness
+    import softmax
+
+    with sanitized() as report:
+        softmax.main(harness.Device("cpu"), (37, 781))
+    assert report.launches == 3
+    assert not report.findings

@@ -1,0 +1,25 @@
+"""masks: the choice comes after the load, which has read everything."""
+
+import numpy as np
+
+import deuteron
+import deuteron.language as tl
+
+
+@deuteron.jit
+def faulty(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.where(i < n, tl.load(x + i), 0.0)  # BUG out-of-bounds read: x
+    tl.store(y + i, v, mask=i < n)
+
+
+@deuteron.jit
+def right(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.where(i < n, tl.load(x + i, mask=i < n), 0.0)
+    tl.store(y + i, v, mask=i < n)
+
+
+def launch(kernel):
+    x = np.random.default_rng(0).random(50, np.float32)
+    kernel[(4,)](x, np.zeros_like(x), 50, B=16)

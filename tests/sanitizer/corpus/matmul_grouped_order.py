@@ -1,0 +1,47 @@
+"""matmul: programs are numbered in groups of rows, with the group's size where its width belongs."""
+
+import numpy as np
+
+import deuteron
+import deuteron.language as tl
+
+
+@deuteron.jit
+def faulty(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+    pid = tl.program_id(0)
+    width = GROUP * tl.cdiv(N, BN)
+    row = pid // width * GROUP + pid % GROUP
+    column = pid % GROUP // GROUP
+    m = row * BM + tl.arange(0, BM)
+    n = column * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(a + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        y = tl.load(b + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
+        total = tl.dot(x, y, total)
+    tl.store(c + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))  # BUG data race: c
+
+
+@deuteron.jit
+def right(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):
+    pid = tl.program_id(0)
+    width = GROUP * tl.cdiv(N, BN)
+    row = pid // width * GROUP + pid % GROUP
+    column = pid % width // GROUP
+    m = row * BM + tl.arange(0, BM)
+    n = column * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(a + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        y = tl.load(b + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
+        total = tl.dot(x, y, total)
+    tl.store(c + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def launch(kernel):
+    rng = np.random.default_rng(0)
+    a, b = rng.random((64, 40), np.float32), rng.random((40, 48), np.float32)
+    c = np.zeros((64, 48), np.float32)
+    kernel[(12,)](a, b, c, 64, 48, 40, BM=16, BN=16, BK=16, GROUP=2)

@@ -1,0 +1,213 @@
+"""What clients should not send: every answer is a problem document below 500, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+
+from deuteron.server import Settings, create_app
+from deuteron.server.listen import bind
+from deuteron.server.protocol import patient_protocol
+
+JSON = {"Content-Type": "application/json"}
+
+
+def post(client: TestClient, body: str | bytes, path: str = "/v1/jobs") -> Any:
+    return client.post(path, content=body, headers=JSON)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ('{"workload": "softmax", "budget": {"seconds": 1e400}}', "1e400 is larger"),
+        ('{"workload": "softmax", "budget": {"seconds": NaN}}', "NaN is not JSON"),
+        ('{"workload": "softmax", "seed": -Infinity}', "-Infinity is not JSON"),
+        ('{"workload": ' + '{"a":' * 900 + "1" + "}" * 900 + "}", "nested more than 64 levels"),
+        ('{"workload": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested more than 64 levels"),
+        ('{"workload": "\\ud800"}', "half of a surrogate pair, \\ud800"),
+        ('{"workload": {"\\udfff": 1}}', "half of a surrogate pair"),
+        ('{"workload": "a\\u0000b"}', "U+0000"),
+        ('{"seed": ' + "9" * 5000 + "}", "Exceeds the limit"),
+        (b'{"workload": "\xff"}', "byte 14 is not UTF-8"),
+    ],
+)
+def test_json_that_cannot_be_kept(client: TestClient, body: str | bytes, reason: str) -> None:
+    answer = post(client, body)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert reason in answer.json()["detail"]
+
+
+def test_json_at_the_limits_is_read(client: TestClient) -> None:
+    deep: Any = 1
+    for _ in range(62):
+        deep = [deep]
+    answer = post(client, json.dumps({"workload": deep}))
+    assert answer.status_code == 422, "read, and then refused for what it says"
+    assert post(client, '\ufeff{"workload": "softmax", "seed": 1e0, "budget": {"seconds": 1e300}}').status_code == 202
+
+
+@pytest.mark.parametrize("cursor", ["é", "\N{ARABIC-INDIC DIGIT ONE}", "AAAA", "gA", "A" * 5000])
+def test_cursors_of_strangers(client: TestClient, cursor: str) -> None:
+    for path in ("/v1/jobs", "/v1/configs"):
+        assert client.get(path, params={"cursor": cursor}).status_code in (200, 400), path
+
+
+@pytest.mark.parametrize("host", ["[::1", "a b", "::1]:x", "host:port", "x/y", "user@host"])
+@pytest.mark.parametrize("auth", ["auto", "tokens"])
+def test_hosts_that_are_none(settings: Settings, open_client: Callable[..., TestClient], host: str, auth: Any) -> None:
+    client = open_client(replace(settings, auth=auth))
+    for path in ("/v1/jobs", "/nothing", "/"):
+        answer = client.get(path, headers={"Host": host})
+        assert (answer.status_code, answer.json()["type"]) == (400, "urn:deuteron:problem:bad-host")
+
+
+@pytest.mark.parametrize("origin", ["http://[::1", "http://a:b", "null", "//"])
+def test_origins_that_are_none(client: TestClient, origin: str) -> None:
+    assert client.get("/v1/jobs", headers={"Origin": origin}).status_code == 403
+
+
+def test_a_cookie_with_a_broken_origin_is_no_sign_in(
+    settings: Settings, open_client: Callable[..., TestClient]
+) -> None:
+    client = open_client(replace(settings, auth="tokens"))
+    client.cookies.set("deuteron_token", "dtn_x")
+    answer = client.post("/v1/jobs", json={"workload": "softmax"}, headers={"Origin": "http://[::1"})
+    assert answer.status_code == 401
+
+
+def test_addresses_with_nul(client: TestClient) -> None:
+    assert client.get("/v1/jobs/%00").status_code == 400
+    assert client.get("/v1/configs?kernel=%00").status_code == 400
+
+
+def test_functions_that_call_each_other_thousands_deep(client: TestClient) -> None:
+    chain = "".join(f"@triton.jit\ndef f{i}(x):\n    return f{i + 1}(x)\n" for i in range(3000))
+    text = f"import triton\nimport triton.language as tl\n{chain}@triton.jit\ndef f3000(x):\n    return x\n"
+    text += "@triton.jit\ndef k(p):\n    tl.store(p, f0(1))\n"
+    assert client.post("/v1/kernels", json={"name": "k", "text": text}).status_code == 201
+
+
+def test_parameters_that_nobody_knows(client: TestClient) -> None:
+    answer = client.get("/v1/jobs?stat=queued")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "query.stat: /v1/jobs has no such parameter"
+    assert answer.json()["hint"] == "did you mean 'state'?"
+    assert client.get("/v1/devices?x=1").json()["hint"] == "known: none"
+    assert client.get("/v1/jobs?state=queued&limit=5").status_code == 200
+    assert client.get("/healthz?probe=1").status_code == 200, "probes add what they like"
+
+
+# -- with a real server, because these are about connections
+
+
+@pytest.fixture
+def address(
+    settings: Settings, open_client: Callable[..., TestClient], wait_until: Callable[..., None]
+) -> Iterator[tuple[str, int]]:
+    """A server that waits half a second for heads and bodies."""
+    settings = replace(settings, port=0, body_seconds=0.5)
+    open_client(settings)  # migrates
+    listener = bind(settings)
+    config = uvicorn.Config(
+        create_app(settings), http=patient_protocol(settings.body_seconds), log_level="error", lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started, 20)
+    yield listener.getsockname()[:2]
+    server.should_exit = True
+    thread.join(10)
+
+
+def talk(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> tuple[bytes, float]:
+    """Send parts with pauses; what came back until the server closed, and after how long."""
+    started = time.monotonic()
+    with socket.create_connection(address, timeout=10) as connection:
+        received = b""
+        with suppress(BrokenPipeError, ConnectionResetError):  # it closed while we were still sending
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(pause_s)
+        with suppress(ConnectionResetError):
+            while chunk := connection.recv(65536):
+                received += chunk
+    return received, time.monotonic() - started
+
+
+def submitted(address: tuple[str, int]) -> str:
+    """The id of a job that will stay in the queue."""
+    body = b'{"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}'
+    head = (
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    made, _ = talk(address, head.encode() + body)
+    return str(json.loads(made.split(b"\r\n\r\n", 1)[1])["id"])
+
+
+def test_half_sent_bodies_are_given_up(address: tuple[str, int]) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+    answer, seconds = talk(address, head + b'{"work')
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"body-too-slow" in answer and b"DEUTERON_BODY_SECONDS" in answer
+    assert seconds < 5
+    # Drop by drop is no faster: forty drops would take four seconds.
+    _, seconds = talk(address, head, *[b" "] * 40, pause_s=0.1)
+    assert seconds < 3
+
+
+@pytest.mark.parametrize("start", [b"", b"GET /healthz HTTP/1.1\r\nHost: loc"])
+def test_half_sent_heads_are_given_up(address: tuple[str, int], start: bytes) -> None:
+    answer, seconds = talk(address, start)
+    assert answer == b""
+    assert 0.3 < seconds < 5
+
+
+def test_a_second_head_that_stops_is_given_up(address: tuple[str, int]) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer, seconds = talk(address, whole, b"GET /hea", pause_s=0.1)
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
+    assert seconds < 5
+
+
+def test_answers_may_take_longer_than_bodies(address: tuple[str, int]) -> None:
+    """A stream goes on after the time in which a body has to arrive."""
+    job = submitted(address)
+    with socket.create_connection(address, timeout=1.5) as connection:
+        connection.sendall(f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        with pytest.raises(TimeoutError):
+            while connection.recv(65536):
+                pass
+
+
+def test_head_is_get_without_a_body(address: tuple[str, int]) -> None:
+    for path in ("/v1/jobs", "/healthz", "/", "/v1/bundles/latest", "/nothing"):
+        request = f"%s {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        head, _ = talk(address, (request % "HEAD").encode())
+        whole, _ = talk(address, (request % "GET").encode())
+        named = [line for line in whole.split(b"\r\n\r\n")[0].split(b"\r\n") if not line.startswith(b"date")]
+        assert [line for line in head.rstrip().split(b"\r\n") if not line.startswith(b"date")] == named, path
+        assert head.endswith(b"\r\n\r\n")
+    assert talk(address, b"HEAD /v1/configs/lookup HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")[
+        0
+    ].startswith(b"HTTP/1.1 422")
+
+
+def test_head_of_a_stream_ends(address: tuple[str, int]) -> None:
+    job = submitted(address)
+    request = f"HEAD /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answer, seconds = talk(address, request.encode())
+    assert b"text/event-stream" in answer and answer.startswith(b"HTTP/1.1 200")
+    assert seconds < 5

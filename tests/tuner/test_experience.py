@@ -1,0 +1,231 @@
+"""Searches that start from others: which count, what is tried first, when they end, and where they are read from."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from deuteron.tuner.errors import BundleError, SchemaError
+from deuteron.tuner.experience import (
+    Course,
+    KnownConfig,
+    SearchLog,
+    SearchPlace,
+    Start,
+    logs_of_records,
+    logs_of_trials,
+    start_from,
+)
+from deuteron.tuner.experience.patience import PATIENCE, Patience, rank_correlation
+from deuteron.tuner.experience.sources import SourceError, read_logs
+from deuteron.tuner.measure.statistics import Interval
+from deuteron.tuner.records import ConfigRecord, write_bundle
+from deuteron.tuner.space import Parameter, Space
+from deuteron.tuner.strategies.surrogate import Prior
+from deuteron.tuner.trial import Trial
+
+SPACE = Space(tuple(Parameter(name, (1, 2, 4, 8, 16)) for name in "ab"), ("a * b <= 64",))
+PLACE = SearchPlace("k", "text", "cuda/h200", {"M": 64, "N": 64}, "f16")
+
+
+def log(count: int = 12, seed: int = 0, **changes: object) -> SearchLog:
+    configs = random.Random(seed).sample(list(SPACE.configurations()), count)
+    known = sorted(
+        (KnownConfig(c, 1000.0 * int(c["a"]) + 10.0 * int(c["b"])) for c in configs), key=lambda k: k.time_ns
+    )
+    here = {
+        "kernel_name": "k",
+        "kernel_hash": "text",
+        "device": "cuda/h200",
+        "shape": {"M": 64, "N": 64},
+        "dtype": "f16",
+    }
+    return SearchLog(**{**here, "known": tuple(known), **changes})  # type: ignore[arg-type]
+
+
+def test_what_says_nothing_has_no_distance() -> None:
+    assert PLACE.distance(log(kernel_name="other", kernel_hash="other")) is None
+    assert PLACE.distance(log(device="cpu/epyc")) is None
+    assert PLACE.distance(log(shape={"M": 64})) is None
+    assert PLACE.distance(log(kernel_name="renamed")) == 0
+
+
+def test_nearer_is_more_alike() -> None:
+    """Shapes by the squares of their ratios' logarithms; a dtype or a text count for less than another device."""
+    near = PLACE.distance(log(shape={"M": 128, "N": 64}))
+    far = PLACE.distance(log(shape={"M": 256, "N": 64}))
+    text = PLACE.distance(log(kernel_hash="older"))
+    dtype = PLACE.distance(log(dtype="f32"))
+    device = PLACE.distance(log(device="cuda/a100"))
+    assert (near, far) == (1.0, 4.0)
+    assert text is not None and dtype is not None and device is not None
+    assert 0 < text < device and 0 < dtype < device
+    assert PLACE.distance(log(kernel_hash="older", dtype="f32")) == text + dtype
+
+
+def test_a_start_knows_its_sources_and_tries_the_best_of_each() -> None:
+    near, far = log(dtype="f32"), log(20, seed=1, device="cuda/a100", shape={"M": 512, "N": 64})
+    start = start_from(SPACE, PLACE, [far, log(kernel_name="x", kernel_hash="x"), near])
+    assert start is not None and start.sources == (near, far) and start.same_device
+    assert start.prior.first[0] == near.known[0].config and far.known[0].config in start.prior.first[:2]
+    assert len(start.prior.first) == 4 and all(SPACE.contains(config) for config in start.prior.first)
+    assert start.names[0] == "M=64,N=64 f32 on cuda/h200 (12 configurations)"
+    assert start.prior.log_times is not None
+    slow, fast = start.prior.log_times([{"a": 16, "b": 1}, {"a": 1, "b": 1}])
+    assert slow > fast + 1
+
+
+def test_nearer_searches_predict_more() -> None:
+    """The far one says the opposite: its weight is too small to turn the order round."""
+    far = log(20, shape={"M": 4096, "N": 64})
+    reversed_far = replace(far, known=tuple(KnownConfig(k.config, 1e8 / k.time_ns) for k in far.known))
+    start = start_from(SPACE, PLACE, [reversed_far, log(20)])
+    assert start is not None and start.prior.log_times is not None
+    slow, fast = start.prior.log_times([{"a": 16, "b": 1}, {"a": 1, "b": 1}])
+    assert slow > fast
+
+
+def test_a_record_only_says_what_to_try() -> None:
+    start = start_from(SPACE, PLACE, [log(2)])
+    assert start is not None and start.prior.log_times is None
+    assert len(start.prior.first) == 2 and not start.same_device
+
+
+def test_other_devices_are_not_believed_to_the_end() -> None:
+    start = start_from(SPACE, PLACE, [log(device="cuda/a100")])
+    assert start is not None and start.prior.log_times is not None and not start.same_device
+
+
+def test_nothing_of_use_is_no_start() -> None:
+    strangers = replace(log(), known=(KnownConfig({"a": 3, "b": 1}, 1.0), KnownConfig({"c": 1}, 1.0)))
+    outside = replace(log(), known=(KnownConfig({"a": 16, "b": 16}, 1.0),))
+    assert start_from(SPACE, PLACE, []) is None
+    assert start_from(SPACE, PLACE, [strangers, outside, replace(log(), known=())]) is None
+
+
+def test_of_one_place_the_fuller_log_counts() -> None:
+    few, many = log(6), log(20)
+    start = start_from(SPACE, PLACE, [few, many, few])
+    assert start is not None and start.sources == (many,)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))
+def test_rank_correlation_is_pearsons_of_mean_ranks(pairs: list[tuple[int, int]]) -> None:
+    def ranks(values: list[int]) -> list[float]:
+        return [sum(v < x for v in values) + (sum(v == x for v in values) - 1) / 2 for x in values]
+
+    a, b = (ranks(list(values)) for values in zip(*pairs, strict=True))
+    found = rank_correlation(*(list(map(float, values)) for values in zip(*pairs, strict=True)))
+    expected = 0.0 if len(set(a)) == 1 or len(set(b)) == 1 else float(np.corrcoef(a, b)[0, 1])
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def told(times: list[float | None], predicted: Callable[[int], float]) -> Patience:
+    patience = Patience()
+    for place, time in enumerate(times):
+        patience.tell(predicted(place), time)
+    return patience
+
+
+def test_patience_ends_where_predictions_hold_and_nothing_improves() -> None:
+    rising: list[float | None] = [1000.0 + 10 * place for place in range(PATIENCE + 1)]
+    assert told(rising, float).over
+    assert not told(rising[:-1], float).over  # too few
+    assert not told(rising, lambda place: -place).over  # ranked the other way round
+
+    def best_last(place: int) -> float:
+        return -1.0 if place == PATIENCE else place
+
+    gaining = [*rising[:-1], 900.0]
+    assert not told(gaining, best_last).over
+    assert told([*gaining, *(2000.0 + place for place in range(PATIENCE))], best_last).over
+    assert told([*rising[:-1], 999.0], best_last).over  # less than half a percent is no gain
+    assert not told([None] * 40, float).over  # nothing worked
+
+
+def test_a_course_reports_what_the_start_was_worth() -> None:
+    first = ({"a": 1, "b": 2}, {"a": 2, "b": 1})
+    source = log()
+    course = Course(Start(Prior(lambda configs: [float(c["a"]) for c in configs], first), (source,), True))
+    course.tell(first[0], 1250.0)
+    course.tell(first[1], None)
+    course.tell({"a": 1, "b": 1}, 1000.0)
+    report = course.report(100)
+    assert (report.tried, report.screened, report.budget, report.share) == (2, 3, 100, 0.8)
+    assert report.agreement is None and not report.ended_early
+    assert report.text == (
+        "started from M=64,N=64 f16 on cuda/h200 (12 configurations); the best of 2 known ones reached 80.0% of the "
+        "best found; took 3 of 100 configurations"
+    )
+    for a in (2, 4, 8, 16) * 6:
+        course.tell({"a": a, "b": 1}, 1000.0 * a)
+    assert course.over and course.report(100).ended_early and not course.report(27).ended_early
+    elsewhere = Course(Start(Prior(lambda configs: [float(c["a"]) for c in configs], first), (source,), False))
+    for a in (1, 2, 4, 8, 16) * 8:
+        elsewhere.tell({"a": a, "b": 1}, 1000.0 * a)
+    assert not elsewhere.over
+
+
+# -- where they come from
+
+
+def trial(config: dict[str, int], ns: float | None, phase: str = "screen") -> Trial:
+    time = None if ns is None else Interval(ns, ns, ns, 3)
+    return Trial(0, config, "ok" if time else "crashed", phase, time)  # type: ignore[arg-type]
+
+
+def test_logs_are_made_of_screened_trials_that_worked() -> None:
+    trials = [
+        ({"M": 1}, "f32", trial({"a": 1}, 30.0)),
+        ({"M": 1}, "f32", trial({"a": 2}, 20.0)),
+        ({"M": 1}, "f32", trial({"a": 4}, None)),
+        ({"M": 1}, "f32", trial({"a": 1}, 1.0, "race")),
+        ({"M": 2}, "f32", trial({"a": 1}, None)),
+        ({"M": 1}, "bf16", trial({"a": 1}, 5.0)),
+    ]
+    first, second = logs_of_trials("k", "hash", "cpu/x", trials)
+    assert [(known.config, known.time_ns) for known in first.known] == [({"a": 2}, 20.0), ({"a": 1}, 30.0)]
+    assert (second.dtype, len(second.known)) == ("bf16", 1)
+
+
+def test_logs_of_records_have_both_configurations(make_record: Callable[..., ConfigRecord]) -> None:
+    (found,) = logs_of_records([make_record({"M": 4})])
+    assert [known.time_ns for known in found.known] == [1000.0, 1500.0]
+    assert found.device == "cuda/h100/cc90/sm132/80gib/700w" and found.shape == {"M": 4}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"shape": {"M": 0}}, {"known": [{"config": {"a": 1}, "time_ns": 0}]}, {"known": [{"config": {}}]}, {"dtype": 3}],
+)
+def test_logs_from_outside_are_checked(wrong: dict[str, object]) -> None:
+    with pytest.raises(SchemaError):
+        SearchLog.from_json({**log().to_json(), **wrong})
+
+
+def test_records_of_a_bundle_are_logs(tmp_path: Path, make_record: Callable[..., ConfigRecord]) -> None:
+    write_bundle(tmp_path / "b", [make_record({"M": 4}), make_record({"M": 8})])
+    assert [log.shape for log in read_logs(str(tmp_path / "b"), "kernel")] == [{"M": 4}, {"M": 8}]
+    assert read_logs(str(tmp_path / "b"), "other") == []
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="No such file"):
+        read_logs(str(tmp_path / "nothing"), "k")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SourceError, match="neither it nor a folder in it"):
+        read_logs(str(tmp_path / "empty"), "k")
+    (tmp_path / "text").write_text("hello\n")
+    with pytest.raises(BundleError):
+        read_logs(str(tmp_path / "text"), "k")
+    (tmp_path / "damaged.jsonl").write_text(json.dumps({"journal": 1, "job": "x"}) + '\n{"kind": "no such"}\n')
+    with pytest.raises(SchemaError):
+        read_logs(str(tmp_path / "damaged.jsonl"), "k")

@@ -1,0 +1,20 @@
+"""Starting a search from what earlier ones of the same kernel measured: other shapes, dtypes, devices, older texts."""
+
+from __future__ import annotations
+
+from .course import Course
+from .report import StartReport
+from .search_log import KnownConfig, SearchLog, logs_of_records, logs_of_trials
+from .start import SearchPlace, Start, start_from
+
+__all__ = [
+    "Course",
+    "KnownConfig",
+    "SearchLog",
+    "SearchPlace",
+    "Start",
+    "StartReport",
+    "logs_of_records",
+    "logs_of_trials",
+    "start_from",
+]

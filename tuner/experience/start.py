@@ -1,0 +1,121 @@
+"""From the logs of earlier searches to where a new one begins: a prior, and what to try first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..job import shape_key
+from ..records.lookup import shape_distance
+from ..space import Configuration, Space, config_key
+from ..strategies.base import Outcome
+from .search_log import SearchLog
+
+if TYPE_CHECKING:
+    from ..strategies.surrogate import Prior
+
+#: Searches that a start is made of, the nearest, and how many configurations of them are tried first.
+SEARCHES, TRIED_FIRST = 4, 4
+# What a search counts as farther away for. The unit is that of shapes: one size four times as large is 4.
+OTHER_DTYPE, OTHER_TEXT, OTHER_DEVICE = 2.0, 2.0, 6.0
+
+
+@dataclass(frozen=True)
+class SearchPlace:
+    """What is searched: a kernel by name and text, a device's key, a shape and a dtype."""
+
+    kernel_name: str
+    kernel_hash: str
+    device: str
+    shape: dict[str, int]
+    dtype: str
+
+    def distance(self, log: SearchLog) -> float | None:
+        """How far a log is from here; None where it says nothing: another kernel, another kind of device, other
+        dims."""
+        if log.kernel_name != self.kernel_name and log.kernel_hash != self.kernel_hash:
+            return None
+        if _kind(log.device) != _kind(self.device) or log.shape.keys() != self.shape.keys():
+            return None
+        return (
+            shape_distance(log.shape, self.shape)
+            + OTHER_DTYPE * (log.dtype != self.dtype)
+            + OTHER_TEXT * (log.kernel_hash != self.kernel_hash)
+            + OTHER_DEVICE * (log.device != self.device)
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """``prior`` for the strategy; ``sources``: the logs it is made of, nearest first; ``same_device``: whether one of
+    them is of this device and text."""
+
+    prior: Prior
+    sources: tuple[SearchLog, ...]
+    same_device: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources in words: shape, dtype, device, how many configurations each knows."""
+        return tuple(
+            f"{shape_key(log.shape)} {log.dtype} on {log.device} ({len(log.known)} configurations)"
+            for log in self.sources
+        )
+
+
+def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog]) -> Start | None:
+    """Where a search of ``space`` begins, given what is known; None where nothing known is of use.
+
+    The nearest logs that share configurations with the space are used, one of a place only, with weights that fall with
+    their distance. A log of many configurations predicts all of the space; one of few, as a stored record is, only says
+    what to try first.
+    """
+    near = _nearest(place, logs)
+    usable = [(distance, log) for distance, log in near if _shared(space, log)][:SEARCHES]
+    if not usable:
+        return None
+    from ..strategies.surrogate import Prior, mixed, prior_from_log  # lazy: help and lookups need no NumPy
+
+    predictions = []
+    for distance, log in usable:
+        prior = prior_from_log(space, [(one.config, Outcome(one.time_ns)) for one in log.known])
+        if prior is not None and prior.log_times is not None:
+            predictions.append((1 / (1 + distance), prior.log_times))
+    first = tuple(_in_turn([_shared(space, log) for _, log in usable]))
+    sources = tuple(log for _, log in usable)
+    same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in sources)
+    log_times = mixed(predictions) if predictions else None
+    return Start(Prior(log_times, first), sources, same and log_times is not None)
+
+
+def _nearest(place: SearchPlace, logs: Sequence[SearchLog]) -> list[tuple[float, SearchLog]]:
+    """Logs that say something, nearest first; of several of the same place the one that knows most."""
+    places: dict[str, tuple[float, SearchLog]] = {}
+    for log in logs:
+        distance = place.distance(log)
+        if distance is None or not log.known:
+            continue
+        key = "\0".join((log.kernel_hash, log.device, log.dtype, config_key(log.shape)))
+        if key not in places or len(places[key][1].known) < len(log.known):
+            places[key] = (distance, log)
+    return sorted(places.values(), key=lambda pair: (pair[0], config_key(pair[1].shape), pair[1].device))
+
+
+def _shared(space: Space, log: SearchLog) -> list[Configuration]:
+    """The fastest configurations of the log that are of the space."""
+    return [one.config for one in log.known if space.contains(one.config)][:TRIED_FIRST]
+
+
+def _in_turn(lists: Sequence[Sequence[Configuration]]) -> list[Configuration]:
+    """The best of each, then the second best of each, and so on, without repetition."""
+    found: dict[str, Configuration] = {}
+    for place in range(TRIED_FIRST):
+        for configs in lists:
+            if place < len(configs) and len(found) < TRIED_FIRST:
+                found.setdefault(config_key(configs[place]), configs[place])
+    return list(found.values())
+
+
+def _kind(device_key: str) -> str:
+    return device_key.partition("/")[0]

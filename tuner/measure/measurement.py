@@ -1,0 +1,109 @@
+"""What is known of one measured variant: its time and how it was taken, its code, where it runs, what bounds it.
+
+Every field is known or None; nothing is guessed. :mod:`.gauge` makes a :class:`Measurement`, strategies, journals, the
+database, profiles and pages read it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
+
+from ..codec import Document, Finite
+from .instructions import InstructionMix
+from .statistics import Interval
+
+#: What keeps a variant from being faster, as far as can be told: the device's memory or arithmetic at their peak;
+#: registers spilled to memory; too few programs for the device (parallelism); an unfilled last wave (tail); registers
+#: or shared memory or the number of threads that leave too few warps a multiprocessor; none of these, far from any peak
+#: (latency).
+Bound: TypeAlias = Literal[
+    "memory", "compute", "spills", "parallelism", "tail", "registers", "shared memory", "threads", "latency"
+]
+
+
+class TimingProtocol(Document, frozen=True):
+    """How a time was taken; times of two protocols are not compared.
+
+    ``clock``: events on the device, or the host's clock around launches. ``cold``: the last-level cache was flushed
+    before each launch. ``procedure``: alone, a "first look", or in "rounds" among others.
+    """
+
+    noun: ClassVar[str] = "timing protocol"
+
+    clock: Literal["device", "host"]
+    cold: bool
+    procedure: Literal["first look", "rounds"]
+
+    @property
+    def text(self) -> str:
+        """In words: ``device clock, cold cache, first look``."""
+        return f"{self.clock} clock, {'cold' if self.cold else 'warm'} cache, {self.procedure}"
+
+
+class CodeFacts(Document, frozen=True):
+    """What compiling a variant tells, before anything is measured.
+
+    ``programs``: of one launch, before a persistent kernel shares them out. Of a GPU: ``threads`` of one program,
+    helper warps included; ``registers`` and ``stack_bytes`` a thread; ``spill_bytes``: stores and loads for want of
+    registers; ``shared_bytes`` a program, static and dynamic; ``slots`` of the longest ring that feeds products, 0
+    without rings; ``resident_programs`` and ``resident_warps`` a multiprocessor, of ``most_warps``, and the ``limiter``
+    of that (:mod:`deuteron.profiler.occupancy`); ``persistent``; ``instructions``, of the PTX. Of a CPU:
+    ``vector_bytes`` of the registers that the code uses. ``code_bytes``: of the object file or cubin.
+    """
+
+    noun: ClassVar[str] = "code facts"
+
+    programs: int
+    threads: int | None = None
+    registers: int | None = None
+    spill_bytes: int | None = None
+    stack_bytes: int | None = None
+    shared_bytes: int | None = None
+    slots: int | None = None
+    resident_programs: int | None = None
+    resident_warps: int | None = None
+    most_warps: int | None = None
+    limiter: str | None = None
+    persistent: bool = False
+    instructions: InstructionMix | None = None
+    vector_bytes: int | None = None
+    code_bytes: int | None = None
+
+    @property
+    def occupancy(self) -> float | None:
+        """The part of a multiprocessor's warps that are there at once."""
+        if self.resident_warps is None or not self.most_warps:
+            return None
+        return self.resident_warps / self.most_warps
+
+
+class Measurement(Document, frozen=True):
+    """One measured variant.
+
+    ``flop_s`` and ``byte_s`` follow from the workload's formulas: operations and compulsory traffic over the median
+    time. ``compute_share`` and ``memory_share`` are these over the device's peaks (:mod:`deuteron.profiler.specs`),
+    None where no peak is known; with a warm cache the memory share may exceed 1. ``waves``: programs over how many the
+    device holds at once (on a CPU: over its cores); ``tail``: the part of the device's time in those waves that is idle
+    because the last one is not full, if all programs take equally long. ``sm_mhz``: median clock meanwhile.
+    """
+
+    noun: ClassVar[str] = "measurement"
+
+    time_ns: Interval
+    protocol: TimingProtocol
+    flop_s: Finite
+    byte_s: Finite
+    compute_share: Finite | None = None
+    memory_share: Finite | None = None
+    code: CodeFacts | None = None
+    waves: Finite | None = None
+    tail: Finite | None = None
+    sm_mhz: Finite | None = None
+    bound: Bound | None = None
+
+    @property
+    def roofline_share(self) -> float | None:
+        """The part of what the roofline allows: the greater of both shares; None unless both are known."""
+        if self.compute_share is None or self.memory_share is None:
+            return None
+        return max(self.compute_share, self.memory_share)
