@@ -95,7 +95,8 @@ def parse_shape(text: str) -> dict[str, int]:
     for part in text.split(","):
         dim, equals, size = part.strip().partition("=")
         number = size.strip().replace("_", "")
-        if not equals or not dim.strip() or not number.isdecimal():
+        # 2^64 has 20 digits, and Python refuses to read thousands of them.
+        if not equals or not dim.strip() or not number.isdecimal() or len(number) > 20:
             raise SchemaError(f"{part.strip()!r} in the shape {text!r} is not a size", hint="M=512")
         shape[dim.strip()] = int(number)
     return shape

@@ -203,7 +203,9 @@ class JobAnswer(BaseModel):
 
 class JobDetail(JobAnswer):
     spec: Document = Field(description="The JobSpec as the tuner will read it.")
-    configs: list[Document] = Field(description="ConfigRecords that this job has stored so far.")
+    configs: list[Document] = Field(
+        description="ConfigRecords that this job has found so far; what became of them later changes nothing here."
+    )
 
 
 class JobPage(BaseModel):
@@ -264,6 +266,43 @@ class LookupAnswer(BaseModel):
 
 class LookupBatchAnswer(BaseModel):
     answers: list[LookupAnswer]
+
+
+class ReasonBody(Body):
+    reason: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description="Why, for who reads the history.", examples=["measured while the fan was broken"]
+    )
+
+
+class ConfigAnswer(BaseModel):
+    id: str
+    pinned: bool
+    job_id: str | None = Field(description="The job that found it; null if it was brought from elsewhere.")
+    record: Document
+    links: dict[str, str]
+
+
+class HistoryEntry(BaseModel):
+    config_id: str
+    action: Literal["stored", "kept", "withdrawn", "pinned", "unpinned"] = Field(
+        description="`stored`: it became the answer; `kept`: it arrived and another stayed the answer."
+    )
+    who: str = Field(description="The worker that measured it, or the token of who changed it; empty if not known.")
+    reason: str
+    at: datetime
+    job_id: str | None
+    time_ns: Document = Field(description="Median and interval.")
+    toolchain: dict[str, str]
+    config: Document
+
+
+class HistoryAnswer(BaseModel):
+    history: list[HistoryEntry] = Field(description="Of all records under the same key, oldest first.")
+
+
+class WithdrawAnswer(BaseModel):
+    withdrawn: str
+    now: ConfigAnswer | None = Field(description="What is stored under the key now; null for nothing.")
 
 
 class ConfigPage(BaseModel):
