@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from stand_ins import supply
+from stand_ins import adapt, supply
 
 from deuteron.compat.triton import install
 
@@ -35,7 +35,8 @@ def put_in_place(checkout: Path) -> tuple[str, ...]:
     for name, path in HELPERS.items():
         if name not in sys.modules and (checkout / path).is_file():
             _load(name, checkout / path)
-    return tuple(supplied)
+    helpers = sys.modules.get("triton._internal_testing")
+    return (*supplied, *(adapt(helpers) if helpers else ()))
 
 
 def for_children(folder: Path, checkout: Path) -> None:
