@@ -1,6 +1,6 @@
 """Triton's own language and runtime tests, with deuteron under Triton's name.
 
-python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter --out FILE.json
+python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter|cuda --out FILE.json
     [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
 
 FOLDER is a checkout of github.com/triton-lang/triton-cpu, or what ``git archive`` gives of it. FILE is a test file
@@ -32,7 +32,11 @@ from names import for_children
 HERE = Path(__file__).resolve().parent
 LEFT_OUT = HERE / "left_out.toml"
 #: Environment of the tests by target.
-TARGETS = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "interpreter": {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}}
+TARGETS = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": ""},
+    "interpreter": {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+    "cuda": {},
+}
 #: Seconds beyond its limit after which a case counts as stuck outside Python.
 GRACE = 30.0
 
@@ -98,7 +102,7 @@ def run_process(
     """Run pytest on what is left of the file: the case that was not finished, if any, and what it came to."""
     command = [
         sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
-        "--device", "cpu", "--tb=short", "--no-header", "-W", "ignore",
+        "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
         str(options.checkout / "python/test/unit" / path),
