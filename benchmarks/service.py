@@ -42,7 +42,8 @@ GPUS = (
     ("B200", 148, 180),
 )
 
-TARGET_P50_MS, TARGET_PER_S, TARGET_GROWTH = 5.0, 500.0, 1.0
+TARGET_P50_MS, TARGET_PER_S, TARGET_GROWTH, TARGET_HEALTH_MS = 5.0, 500.0, 1.0, 50.0
+BURST = 45
 
 
 @dataclasses.dataclass(frozen=True)
@@ -261,6 +262,41 @@ async def measure_bundle(server: Server) -> list[Measurement]:
     ]
 
 
+async def measure_burst(server: Server, settings: Settings) -> list[Measurement]:
+    """Many clients ask for everything right after a change, while a load balancer asks whether the process lives."""
+    store = ServiceStore.open(settings.database_url)
+    with store.write() as tx:
+        tx.configs.add_many([stored_config(make_record(KERNELS, devices()[0], "f32", 0), None)])
+    store.close()
+    waiting: list[float] = []
+    finished = asyncio.Event()
+
+    async def probe() -> None:
+        connection = Connection(server.port)
+        while not finished.is_set():
+            started = time.perf_counter()
+            await connection.get("/healthz")
+            waiting.append(1e3 * (time.perf_counter() - started))
+            await asyncio.sleep(0.005)
+
+    prober = asyncio.create_task(probe())
+    started = time.perf_counter()
+    answers = await asyncio.gather(*(Connection(server.port).get("/v1/bundles/latest") for _ in range(BURST)))
+    seconds = time.perf_counter() - started
+    finished.set()
+    await prober
+    if {status for status, _ in answers} != {200}:
+        raise SystemExit(f"bundles answered {answers}")
+    waiting.sort()
+    p99 = waiting[int(0.99 * (len(waiting) - 1))]
+    target = f"<= {TARGET_HEALTH_MS:g}"
+    return [
+        Measurement(f"{BURST} simultaneous bundles after a change", seconds, "s", "", True),
+        Measurement("/healthz meanwhile, p99", p99, "ms", target, p99 <= TARGET_HEALTH_MS),
+        Measurement("/healthz meanwhile, longest", waiting[-1], "ms", "", True),
+    ]
+
+
 async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(home=Path(folder), scheduler="none")
@@ -271,6 +307,7 @@ async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Me
         try:
             await server.wait()
             bundle = await measure_bundle(server)
+            burst = await measure_burst(server, settings)
             exact = await measure_cold(server.port, k=4096)
             nearest = await measure_cold(server.port, k=4000)
             _, alone = await measure_lookups(server.port, count, seconds, 1)
@@ -286,6 +323,7 @@ async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Me
         Measurement("first exact lookup in a group", statistics.median(exact), "ms", "", True),
         Measurement("first nearest lookup in a group", statistics.median(nearest), "ms", "", True),
         *bundle,
+        *burst,
     ]
 
 

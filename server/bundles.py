@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from deuteron.tuner import ConfigRecord, write_bundle
-from deuteron.tuner.codec import decode
+from anyio import CapacityLimiter, to_thread
+
+from deuteron.tuner.records.bundle import write_encoded_bundle
 
 from .files import file_sha256, write_whole
 from .problems import HttpProblem
 from .store import ServiceStore
 
 _SUFFIX = ".bundle"
+_COMPRESSED = ".gz"
+_LEVEL = 5
+_PIECE = 1 << 20
 _KEPT = 64
 
+T = TypeVar("T")
 Selection = tuple[str | None, str | None]
 
 
@@ -30,12 +37,18 @@ class BundleFile:
     path: Path
     sha256: str
 
+    @property
+    def compressed(self) -> Path | None:
+        """The same file in gzip's format, None where there is none."""
+        path = self.path.with_suffix(_COMPRESSED)
+        return path if path.is_file() else None
+
 
 class Bundles:
     """Builds and finds bundles. Safe to share between threads.
 
-    Memory stays flat: records flow from a server-side cursor through the tuner's writer to the file, and the
-    file is streamed to clients.
+    Memory stays flat: records flow, as they are stored, from a server-side cursor to the file, and the file is streamed
+    to clients. Who waits for a build waits in the event loop and holds none of the threads that answer other requests.
     """
 
     def __init__(self, folder: Path, store: ServiceStore, *, service: str) -> None:
@@ -44,6 +57,13 @@ class Bundles:
         self._store = store
         self._lock = threading.Lock()
         self._built: dict[Selection, tuple[int, str]] = {}
+        self._builder: CapacityLimiter | None = None
+
+    async def take(self, make: Callable[[], T]) -> T:
+        """The result of ``make``, which asks for bundles, made in the one thread that is theirs."""
+        if self._builder is None:
+            self._builder = CapacityLimiter(1)
+        return await to_thread.run_sync(make, limiter=self._builder)
 
     def latest(self, kernel_hash: str | None, device_key: str | None) -> BundleFile:
         """The bundle of everything that is stored now for this kernel and device (None: for all)."""
@@ -83,9 +103,9 @@ class Bundles:
         temporary = self._folder / f"{uuid.uuid4()}.part"
         note = self._folder / _note_name(kernel_hash, device_key)
         try:
-            manifest = write_bundle(
+            manifest = write_encoded_bundle(
                 temporary,
-                self._records(kernel_hash, device_key),
+                self._lines(kernel_hash, device_key),
                 service=self._service,
                 kernel_hash=kernel_hash,
                 device_key=device_key,
@@ -94,6 +114,7 @@ class Bundles:
             if unchanged is not None:
                 return unchanged
             sha256 = file_sha256(temporary)
+            _compress(temporary, self._path(sha256).with_suffix(_COMPRESSED))
             temporary.replace(self._path(sha256))
             write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256}))
         finally:
@@ -111,15 +132,25 @@ class Bundles:
         same = last["body"] == body_sha256 and bundle.path.is_file()
         return bundle if same else None
 
-    def _records(self, kernel_hash: str | None, device_key: str | None) -> Iterator[ConfigRecord]:
+    def _lines(self, kernel_hash: str | None, device_key: str | None) -> Iterator[bytes]:
         with self._store.read() as tx:
             for body in tx.configs.stream(kernel_hash=kernel_hash, device_key=device_key):
-                yield decode(body, ConfigRecord, "a stored configuration")
+                yield body.encode() + b"\n"
 
     def _forget_oldest(self) -> None:
         files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT]:
             path.unlink(missing_ok=True)
+            path.with_suffix(_COMPRESSED).unlink(missing_ok=True)
+
+
+def _compress(source: Path, target: Path) -> None:
+    """Write ``target`` whole. The time of writing is left out, so that equal bundles are equal files."""
+    temporary = target.with_suffix(".gz.part")
+    with source.open("rb") as plain, temporary.open("wb") as file, gzip.GzipFile("", "wb", _LEVEL, file, 0) as packed:
+        while piece := plain.read(_PIECE):
+            packed.write(piece)
+    temporary.replace(target)
 
 
 def _note_name(kernel_hash: str | None, device_key: str | None) -> str:

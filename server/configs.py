@@ -31,9 +31,9 @@ def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
     )
 
 
-def put_record(tx: Transaction, record: ConfigRecord, job_id: str | None) -> None:
-    """Store a record, and make its device known to lookups."""
-    tx.configs.put(stored_config(record, job_id))
+def put_record(tx: Transaction, record: ConfigRecord, job_id: str | None, *, who: str = "") -> None:
+    """Store a record, and make its device known to lookups. ``who`` measured or brought it."""
+    tx.configs.put(stored_config(record, job_id), who=who)
     tx.devices.remember(
         key=record.device.key,
         kind=record.device.kind,

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -176,6 +177,33 @@ class ConfigRow(Base):
     high_ns: Mapped[float] = mapped_column(Float)
     body: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    # Stays the answer whatever arrives.
+    pinned: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+
+class ConfigHistoryRow(Base):
+    """What happened to a record: it became the answer for its key, or did not; it was withdrawn or pinned."""
+
+    __tablename__ = "config_history"
+    __table_args__ = (
+        Index("ix_config_history_key", "kernel_hash", "device_key", "dtype", "shape_key", "toolchain_key"),
+    )
+
+    number: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
+    config_id: Mapped[str] = mapped_column(String(36), index=True)
+    kernel_hash: Mapped[str] = mapped_column(key_text(64))
+    device_key: Mapped[str] = mapped_column(key_text(200))
+    dtype: Mapped[str] = mapped_column(key_text(16))
+    shape_key: Mapped[str] = mapped_column(key_text(400))
+    toolchain_key: Mapped[str] = mapped_column(key_text(1000))
+    action: Mapped[str] = mapped_column(String(16))
+    who: Mapped[str] = mapped_column(String(200))
+    reason: Mapped[str] = mapped_column(Text)
+    job_id: Mapped[str | None] = mapped_column(String(36), index=True)
+    low_ns: Mapped[float] = mapped_column(Float)
+    high_ns: Mapped[float] = mapped_column(Float)
+    body: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class CounterRow(Base):

@@ -1,6 +1,6 @@
 """Triton's own language and runtime tests, with deuteron under Triton's name.
 
-python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter --out FILE.json
+python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter|cuda --out FILE.json
     [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
 
 FOLDER is a checkout of github.com/triton-lang/triton-cpu, or what ``git archive`` gives of it. FILE is a test file
@@ -27,10 +27,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from names import for_children
+
 HERE = Path(__file__).resolve().parent
 LEFT_OUT = HERE / "left_out.toml"
 #: Environment of the tests by target.
-TARGETS = {"cpu": {"CUDA_VISIBLE_DEVICES": ""}, "interpreter": {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}}
+TARGETS = {
+    "cpu": {"CUDA_VISIBLE_DEVICES": ""},
+    "interpreter": {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""},
+    "cuda": {},
+}
 #: Seconds beyond its limit after which a case counts as stuck outside Python.
 GRACE = 30.0
 
@@ -96,12 +102,12 @@ def run_process(
     """Run pytest on what is left of the file: the case that was not finished, if any, and what it came to."""
     command = [
         sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
-        "--device", "cpu", "--tb=short", "--no-header", "-W", "ignore",
+        "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
         str(options.checkout / "python/test/unit" / path),
     ]  # fmt: skip
-    paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(journal.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **TARGETS[options.target], "PYTHONPATH": paths}
     with journal.with_suffix(".log").open("ab") as log:
         process = subprocess.Popen(
@@ -202,6 +208,7 @@ def main() -> int:
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
+        for_children(Path(scratch), options.checkout)
         for path in paths:
             results.append(run_file(path, options, Path(scratch)))
             print(summary(results[-1]), flush=True)

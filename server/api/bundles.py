@@ -29,20 +29,24 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE)
-def latest_bundle(
+async def latest_bundle(
     request: Request,
     context: ContextDep,
     _reader: Reader,
     kernel: Annotated[str | None, Query(description="Kernel hash or name; all if left out.")] = None,
     device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
 ) -> Response:
-    """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked.
-    `Content-Location` is an address where exactly this file stays."""
-    with context.store.read() as tx:
-        kernel_hash = resolve_kernel(tx, kernel) if kernel else None
-        device_key = _device_key(tx, device) if device else None
-    bundle = context.bundles.latest(kernel_hash, device_key)
-    return _send(request, bundle, "no-cache")
+    """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked; that of the
+    gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
+    stays."""
+
+    def find() -> BundleFile:
+        with context.store.read() as tx:
+            kernel_hash = resolve_kernel(tx, kernel) if kernel else None
+            device_key = _device_key(tx, device) if device else None
+        return context.bundles.latest(kernel_hash, device_key)
+
+    return _send(request, await context.bundles.take(find), "no-cache")
 
 
 @router.get("/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE)
@@ -80,14 +84,19 @@ def _device_key(tx: Transaction, device: str) -> str:
 
 
 def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
+    packed = bundle.compressed if _accepts_gzip(request) else None
+    etag = f'"{bundle.sha256}"' if packed is None else f'"{bundle.sha256}-gzip"'
     headers = {
-        "ETag": f'"{bundle.sha256}"',
+        "ETag": etag,
         "Cache-Control": cache_control,
         "Content-Location": f"/v1/bundles/{bundle.sha256}",
+        "Vary": "Accept-Encoding",
     }
-    known = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
-    if headers["ETag"] in known or f"W/{headers['ETag']}" in known or "*" in known:
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if {etag, f'"{bundle.sha256}"', "*"} & set(known):
         return Response(status_code=304, headers=headers)
+    if packed is not None:
+        return FileResponse(packed, media_type=_MEDIA_TYPE, headers={**headers, "Content-Encoding": "gzip"})
     _check_range(request.headers.get("range"), bundle.path.stat().st_size)
     return FileResponse(
         bundle.path,
@@ -95,6 +104,13 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
         headers=headers,
         filename=f"deuteron-{bundle.sha256[:12]}.bundle",
     )
+
+
+def _accepts_gzip(request: Request) -> bool:
+    """Whether the client asks for the whole file and takes it compressed. Parts are those of the plain file."""
+    offers = [offer.strip().lower() for offer in request.headers.get("accept-encoding", "").split(",")]
+    accepted = any(offer == "gzip" or (offer.startswith("gzip;") and not offer.endswith("q=0")) for offer in offers)
+    return accepted and "range" not in request.headers
 
 
 def _check_range(value: str | None, size: int) -> None:

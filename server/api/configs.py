@@ -7,22 +7,35 @@ from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.job import parse_shape
 
-from ..auth import Reader
+from ..auth import Reader, Submitter
 from ..context import ContextDep
 from ..lookups import Question, resolve_kernel
 from ..problems import HttpProblem
+from ..store import ConfigEntry, NotFound, StoredConfig
 from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
 from .routes import make_router
-from .schemas import ConfigPage, LookupAnswer, LookupBatchAnswer, LookupBatchBody
+from .schemas import (
+    ConfigAnswer,
+    ConfigPage,
+    HistoryAnswer,
+    HistoryEntry,
+    LookupAnswer,
+    LookupBatchAnswer,
+    LookupBatchBody,
+    ReasonBody,
+    WithdrawAnswer,
+)
 
 router = make_router("configs", "/v1/configs")
+
+ConfigId = Annotated[str, Path(max_length=36, description="The record's `id`.")]
 
 # Lookups answer with JSONResponse: the tuner made the answer, and checking it against the schema again would
 # cost as much as finding it.
@@ -86,6 +99,74 @@ def list_configs(
     following = encode_cursor(configs[limit - 1].id) if len(configs) > limit else None
     link_next(request, response, following)
     return ConfigPage(configs=[json.loads(item.body) for item in configs[:limit]], next=following)
+
+
+@router.get("/{config_id}", summary="Read a stored configuration")
+def get_config(config_id: ConfigId, context: ContextDep, _reader: Reader) -> ConfigAnswer:
+    """404 once it was replaced or withdrawn; its history stays."""
+    with context.store.read() as tx:
+        return _answer(tx.configs.get(config_id))
+
+
+@router.get("/{config_id}/history", summary="What happened to a configuration")
+def get_history(config_id: ConfigId, context: ContextDep, _reader: Reader) -> HistoryAnswer:
+    """Every record that was ever stored for the same kernel, device, dtype, shape and toolchain: who measured it, when,
+    in which job, with which interval; and who withdrew or pinned it, and why."""
+    with context.store.read() as tx:
+        known = tx.config_history.latest(config_id)
+        if known is None:
+            raise NotFound(f"there never was a configuration {config_id}", hint="GET /v1/configs lists what is stored")
+        entries = tx.config_history.of_key(known)
+    return HistoryAnswer(history=[_entry_answer(entry) for entry in entries])
+
+
+@router.delete("/{config_id}", summary="Withdraw a configuration")
+def withdraw_config(config_id: ConfigId, body: ReasonBody, context: ContextDep, principal: Submitter) -> WithdrawAnswer:
+    """Lookups and bundles stop carrying it at once. The record that was the answer before it is the answer again, if
+    there is one; one that was withdrawn never comes back. The history keeps both, and the reason."""
+    with context.store.write() as tx:
+        now = tx.configs.withdraw(config_id, who=principal.name, reason=body.reason)
+    return WithdrawAnswer(withdrawn=config_id, now=_answer(now) if now is not None else None)
+
+
+@router.post("/{config_id}/pin", summary="Pin a configuration")
+def pin_config(config_id: ConfigId, body: ReasonBody, context: ContextDep, principal: Submitter) -> ConfigAnswer:
+    """It stays the answer whatever later jobs find, until it is unpinned or withdrawn. What they find is in the
+    history."""
+    with context.store.write() as tx:
+        return _answer(tx.configs.pin(config_id, pinned=True, who=principal.name, reason=body.reason))
+
+
+@router.post("/{config_id}/unpin", summary="Unpin a configuration")
+def unpin_config(config_id: ConfigId, body: ReasonBody, context: ContextDep, principal: Submitter) -> ConfigAnswer:
+    with context.store.write() as tx:
+        return _answer(tx.configs.pin(config_id, pinned=False, who=principal.name, reason=body.reason))
+
+
+def _answer(config: StoredConfig) -> ConfigAnswer:
+    base = f"/v1/configs/{config.id}"
+    return ConfigAnswer(
+        id=config.id,
+        pinned=config.pinned,
+        job_id=config.job_id,
+        record=json.loads(config.body),
+        links={"self": base, "history": f"{base}/history"},
+    )
+
+
+def _entry_answer(entry: ConfigEntry) -> HistoryEntry:
+    record = json.loads(entry.body)
+    return HistoryEntry(
+        config_id=entry.config_id,
+        action=entry.action.value,
+        who=entry.who,
+        reason=entry.reason,
+        at=entry.at,
+        job_id=entry.job_id,
+        time_ns=record["time_ns"],
+        toolchain=record["toolchain"],
+        config=record["config"],
+    )
 
 
 def _toolchain(text: str | None) -> dict[str, str] | None:

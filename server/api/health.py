@@ -18,7 +18,8 @@ router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz", summary="Is the process alive?")
-def healthz(context: ContextDep) -> dict[str, str]:
+async def healthz(context: ContextDep) -> dict[str, str]:
+    # A coroutine: it must not wait for a thread while other requests have them all.
     """Always 200 while the process answers. `auth` tells whether tokens are required, `dispatch`
     whether this process is the one that brings the jobs of its database to workers."""
     auth = "tokens" if context.settings.requires_tokens else "single user on loopback, no tokens"

@@ -75,7 +75,7 @@ def list_jobs(
 def get_job(job_id: str, context: ContextDep, _reader: Reader) -> JobDetail:
     with context.store.read() as tx:
         job = tx.jobs.get(job_id)
-        configs = tx.configs.of_job(job_id)
+        configs = tx.config_history.of_job(job_id)
     return JobDetail(
         **job_answer(context, job).model_dump(),
         spec=json.loads(job.spec),

@@ -84,6 +84,7 @@ class BudgetBody(Body):
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         None, description="Seconds for the whole job.", examples=[60]
     )
+    settle: bool = Field(False, description="A shape also ends when the strategy sees nothing more to be won.")
 
 
 class JobBody(Body):
@@ -118,7 +119,9 @@ class JobBody(Body):
         None, min_length=1, description="For example f32, bf16; the workload's first if left out."
     )
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
-    budget: BudgetBody = Field(BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out.")
+    budget: BudgetBody = Field(
+        BudgetBody(trials=50, seconds=None, settle=False), description="When to stop; 50 trials if left out."
+    )
     strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same.")
 
@@ -200,7 +203,9 @@ class JobAnswer(BaseModel):
 
 class JobDetail(JobAnswer):
     spec: Document = Field(description="The JobSpec as the tuner will read it.")
-    configs: list[Document] = Field(description="ConfigRecords that this job has stored so far.")
+    configs: list[Document] = Field(
+        description="ConfigRecords that this job has found so far; what became of them later changes nothing here."
+    )
 
 
 class JobPage(BaseModel):
@@ -261,6 +266,43 @@ class LookupAnswer(BaseModel):
 
 class LookupBatchAnswer(BaseModel):
     answers: list[LookupAnswer]
+
+
+class ReasonBody(Body):
+    reason: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description="Why, for who reads the history.", examples=["measured while the fan was broken"]
+    )
+
+
+class ConfigAnswer(BaseModel):
+    id: str
+    pinned: bool
+    job_id: str | None = Field(description="The job that found it; null if it was brought from elsewhere.")
+    record: Document
+    links: dict[str, str]
+
+
+class HistoryEntry(BaseModel):
+    config_id: str
+    action: Literal["stored", "kept", "withdrawn", "pinned", "unpinned"] = Field(
+        description="`stored`: it became the answer; `kept`: it arrived and another stayed the answer."
+    )
+    who: str = Field(description="The worker that measured it, or the token of who changed it; empty if not known.")
+    reason: str
+    at: datetime
+    job_id: str | None
+    time_ns: Document = Field(description="Median and interval.")
+    toolchain: dict[str, str]
+    config: Document
+
+
+class HistoryAnswer(BaseModel):
+    history: list[HistoryEntry] = Field(description="Of all records under the same key, oldest first.")
+
+
+class WithdrawAnswer(BaseModel):
+    withdrawn: str
+    now: ConfigAnswer | None = Field(description="What is stored under the key now; null for nothing.")
 
 
 class ConfigPage(BaseModel):

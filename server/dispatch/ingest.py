@@ -185,7 +185,7 @@ class Ingest:
                 if tx.trials.append(job.id, new_trial(event, job.attempts)):
                     self.metrics.count("trials", status=event.trial.status)
             case ShapeFinished():
-                put_record(tx, event.record, job.id)
+                put_record(tx, event.record, job.id, who=job.worker or "")
             case JobFinished() if owns:
                 self._finish(tx, job, JobState.SUCCEEDED, None)
             case JobFailed() if owns:

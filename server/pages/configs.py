@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from ..auth import Reader
 from ..context import ContextDep
-from ..store import StoredConfig
+from ..store import ConfigEntry, StoredConfig
 from .html import Child, tag
 from .jobs import result_table
 from .layout import empty, page
@@ -39,7 +39,7 @@ def _group(config: StoredConfig) -> tuple[str, str]:
     return config.kernel_name, config.device_name
 
 
-def _size(config: StoredConfig) -> tuple[str, list[int]]:
+def _size(config: StoredConfig | ConfigEntry) -> tuple[str, list[int]]:
     """Numbers as numbers: K=512 comes before K=1024."""
     return config.dtype, [int(part.partition("=")[2]) for part in config.shape_key.split(",")]
 

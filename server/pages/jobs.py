@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from anyio import to_thread
@@ -16,7 +16,7 @@ from deuteron.tuner.events import ShapeFinished
 
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
-from ..store import Job, StoredConfig
+from ..store import ConfigEntry, Job, StoredConfig
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, join, table, tag
 from .layout import bar, empty, page, pill, static_url
@@ -82,7 +82,7 @@ def progress(job: Job) -> list[Child]:
 @router.get("/jobs/{job_id}")
 def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     with context.store.read() as tx:
-        job, configs = tx.jobs.get(job_id), tx.configs.of_job(job_id)
+        job, configs = tx.jobs.get(job_id), tx.config_history.of_job(job_id)
         starts = tx.events.of_kind(job_id, "shape_finished")
     facts: list[tuple[str, Child]] = [
         ("Device", job.device),
@@ -152,7 +152,7 @@ def job_results(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     """The results alone, for the page to replace while the job runs."""
     with context.store.read() as tx:
         tx.jobs.get(job_id)
-        configs = tx.configs.of_job(job_id)
+        configs = tx.config_history.of_job(job_id)
         starts = tx.events.of_kind(job_id, "shape_finished")
     return Response(join([result_table(configs), _starts(starts)]), media_type="text/html; charset=utf-8")
 
@@ -168,7 +168,7 @@ def _starts(finished: list[str]) -> Markup | None:
     return tag("ul", lines, class_="muted") if lines else None
 
 
-def result_table(configs: list[StoredConfig], *, with_device: bool = False) -> Markup:
+def result_table(configs: Sequence[StoredConfig | ConfigEntry], *, with_device: bool = False) -> Markup:
     """Records as rows: shape, times, speed-up with its interval, verdict, configuration."""
     if not configs:
         return empty("Nothing yet: a shape appears here when its search is finished.")
@@ -180,11 +180,11 @@ def result_table(configs: list[StoredConfig], *, with_device: bool = False) -> M
     )
 
 
-def _result_row(config: StoredConfig, *, with_device: bool) -> Markup:
+def _result_row(config: StoredConfig | ConfigEntry, *, with_device: bool) -> Markup:
     record = json.loads(config.body)
     return tag(
         "tr",
-        tag("td", config.device_name) if with_device else None,
+        tag("td", record["device"]["name"]) if with_device else None,
         tag("td", tag("code", settings_text(record["shape"]))),
         tag("td", config.dtype),
         tag("td", optional_time(record["default_time_ns"]["median"]), class_="number"),

@@ -16,11 +16,14 @@ from ..database import Database, make_engine
 from .configs import Configs
 from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
 from .events import Events
+from .history import ConfigHistory
 from .idempotency import IdempotencyKeys
 from .jobs import Jobs
 from .kernels import Kernels
 from .known_devices import Devices
 from .records import (
+    ConfigAction,
+    ConfigEntry,
     FoundTrial,
     Job,
     JobState,
@@ -38,6 +41,8 @@ from .trials import Trials
 
 __all__ = [
     "SCOPES",
+    "ConfigAction",
+    "ConfigEntry",
     "Conflict",
     "FoundTrial",
     "StoredDevice",
@@ -65,6 +70,7 @@ class Transaction:
 
     def __init__(self, connection: Connection) -> None:
         self.configs = Configs(connection)
+        self.config_history = ConfigHistory(connection)
         self.devices = Devices(connection)
         self.events = Events(connection)
         self.idempotency = IdempotencyKeys(connection)

@@ -1,15 +1,21 @@
-"""Best configurations. One row per key; the row changes only when the newcomer is not slower."""
+"""Best configurations. One row per key; the row changes only when the newcomer is not slower. Every change is in the
+history."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import TypedDict
 
-from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
 
 from ..models import ConfigRow, CounterRow
-from .records import StoredConfig
+from .errors import NotFound
+from .history import ConfigHistory
+from .records import ConfigAction, ConfigEntry, StoredConfig
 from .writes import insert_unless_present
 
 _TABLE = ConfigRow.__table__
@@ -22,27 +28,78 @@ class Configs:
 
     connection: Connection
 
-    def put(self, config: StoredConfig) -> StoredConfig:
-        """Store a record under its key and return the one that is stored now.
+    def put(self, config: StoredConfig, *, who: str = "") -> StoredConfig:
+        """Store a record under its key and return the one that is stored now. The history has it either way.
 
-        A stored record stays when the newcomer is an unchecked one against a checked one, or when its
-        whole time interval lies above the stored interval: a hasty search must not worsen an answer.
+        A stored record stays when it is pinned, when the newcomer is an unchecked one against a checked one, or when
+        its whole time interval lies above the stored interval: a hasty search must not worsen an answer.
         """
         stored = self._under_key(config)
         if stored is None:
             if not insert_unless_present(self.connection, ConfigRow, asdict(config)):
-                return self.put(config)
-        elif (stored.checked and not config.checked) or config.low_ns > stored.high_ns:
+                return self.put(config, who=who)
+        elif why := _stays(stored, config):
+            self._history.append(config, ConfigAction.KEPT, who=who, reason=why)
             return stored
         else:
             self.connection.execute(update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config)))
+        self._history.append(config, ConfigAction.STORED, who=who)
         self._raise_versions({_group(config)})
         return config
+
+    def withdraw(self, config_id: str, *, who: str, reason: str) -> StoredConfig | None:
+        """Take a record away, and answer with the one that was the answer before it: what is stored now, None for
+        nothing. A record that was withdrawn once does not come back.
+
+        Raises:
+            NotFound: no record of this id is stored.
+        """
+        config = self.get(config_id)
+        self.connection.execute(delete(ConfigRow).where(ConfigRow.id == config_id))
+        self._history.append(config, ConfigAction.WITHDRAWN, who=who, reason=reason)
+        entries = self._history.of_key(config)
+        gone = {entry.config_id for entry in entries if entry.action is ConfigAction.WITHDRAWN}
+        earlier = [e for e in entries if e.action is ConfigAction.STORED and e.config_id not in gone]
+        restored = None
+        if earlier:
+            restored = replace(
+                config, id=earlier[-1].config_id, job_id=earlier[-1].job_id, pinned=False, **_of_body(earlier[-1])
+            )
+            self.connection.execute(insert(ConfigRow).values(**asdict(restored)))
+            self._history.append(restored, ConfigAction.STORED, who=who, reason=f"{config_id} was withdrawn")
+        self._raise_versions({_group(config)})
+        return restored
+
+    def pin(self, config_id: str, *, pinned: bool, who: str, reason: str) -> StoredConfig:
+        """Let a record stay the answer whatever arrives, or no longer.
+
+        Raises:
+            NotFound: no record of this id is stored.
+        """
+        config = self.get(config_id)
+        if config.pinned is not pinned:
+            self.connection.execute(update(ConfigRow).where(ConfigRow.id == config_id).values(pinned=pinned))
+            action = ConfigAction.PINNED if pinned else ConfigAction.UNPINNED
+            self._history.append(config, action, who=who, reason=reason)
+        return replace(config, pinned=pinned)
+
+    def get(self, config_id: str) -> StoredConfig:
+        """Raises:
+        NotFound: no record of this id is stored.
+        """
+        row = self.connection.execute(select(_TABLE).where(ConfigRow.id == config_id).with_for_update()).first()
+        if row is None:
+            raise NotFound(
+                f"no configuration {config_id} is stored",
+                hint="it may have been replaced or withdrawn: GET /v1/configs/{id}/history",
+            )
+        return _config(row)
 
     def add_many(self, configs: list[StoredConfig]) -> None:
         """Bulk load of records whose keys are known to be new (imports, benchmarks)."""
         if configs:
             self.connection.execute(insert(ConfigRow), [asdict(config) for config in configs])
+            self._history.append_all(configs, ConfigAction.STORED, who="")
             self._raise_versions({_group(config) for config in configs})
 
     def version(self) -> int:
@@ -109,11 +166,6 @@ class Configs:
         query = select(_TABLE).order_by(ConfigRow.created_at.desc(), ConfigRow.id).limit(limit)
         return [_config(row) for row in self.connection.execute(query)]
 
-    def of_job(self, job_id: str) -> list[StoredConfig]:
-        """Records that a job left and that no later job has replaced."""
-        query = select(_TABLE).where(ConfigRow.job_id == job_id).order_by(ConfigRow.shape_key)
-        return [_config(row) for row in self.connection.execute(query)]
-
     def of_kernel(self, kernel: str, *, limit: int) -> list[StoredConfig]:
         """Records of the kernel of this name or hash, newest first."""
         query = (
@@ -127,6 +179,10 @@ class Configs:
     def count(self) -> int:
         """How many records are stored."""
         return int(self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one())
+
+    @property
+    def _history(self) -> ConfigHistory:
+        return ConfigHistory(self.connection)
 
     def _under_key(self, config: StoredConfig) -> StoredConfig | None:
         query = select(_TABLE).where(
@@ -154,6 +210,37 @@ class Configs:
         )
         if raised.rowcount == 0 and not insert_unless_present(self.connection, CounterRow, {"name": name, "value": 1}):
             self._raise_version(name)
+
+
+def _stays(stored: StoredConfig, config: StoredConfig) -> str:
+    """Why a stored record stays the answer though another arrives; empty if it does not."""
+    if stored.pinned:
+        return f"{stored.id} is pinned"
+    if stored.checked and not config.checked:
+        return f"{stored.id} was checked against the reference and this one was not"
+    if config.low_ns > stored.high_ns:
+        return f"{stored.id} is faster"
+    return ""
+
+
+class _Body(TypedDict):
+    checked: bool
+    low_ns: float
+    high_ns: float
+    body: str
+    created_at: datetime
+
+
+def _of_body(entry: ConfigEntry) -> _Body:
+    """The columns of a record that differ from the other records under its key."""
+    record = json.loads(entry.body)
+    return {
+        "checked": bool(record.get("checked")),
+        "low_ns": entry.low_ns,
+        "high_ns": entry.high_ns,
+        "body": entry.body,
+        "created_at": entry.at,
+    }
 
 
 def _group(config: StoredConfig) -> str:

@@ -132,9 +132,42 @@ class StoredEvent:
     created_at: datetime
 
 
+class ConfigAction(StrEnum):
+    """What happened to a record; :mod:`.history` says what each means."""
+
+    STORED = "stored"
+    KEPT = "kept"
+    WITHDRAWN = "withdrawn"
+    PINNED = "pinned"
+    UNPINNED = "unpinned"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One entry of the history of configurations. ``who`` is a token's name, a worker or a program; empty where it is
+    not known. ``body`` is the ConfigRecord as JSON."""
+
+    number: int
+    config_id: str
+    kernel_hash: str
+    device_key: str
+    dtype: str
+    shape_key: str
+    toolchain_key: str
+    action: ConfigAction
+    who: str
+    reason: str
+    job_id: str | None
+    low_ns: float
+    high_ns: float
+    body: str
+    at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """A config record with its key columns; ``body`` is the ConfigRecord as JSON."""
+    """A config record with its key columns; ``body`` is the ConfigRecord as JSON. One that is ``pinned`` stays whatever
+    arrives."""
 
     id: str
     kernel_hash: str
@@ -150,6 +183,7 @@ class StoredConfig:
     high_ns: float
     body: str
     created_at: datetime
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from deuteron.server.lookups import TRUST_SECONDS
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
 HASH = "a" * 64
+PLAIN = {"Accept-Encoding": "identity"}
 H200 = DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9, 0), None, 700.0)
 
 MakeRecord = Callable[..., ConfigRecord]
@@ -188,7 +191,7 @@ def test_strict_refuses_everything_but_exact(client: TestClient, make_record: Ma
     assert response.json()["type"].endswith(":record-not-found")
 
 
-@pytest.mark.parametrize("shape", ["M", "M=x", "M=1;N=2", "=4", "M=-1"])
+@pytest.mark.parametrize("shape", ["M", "M=x", "M=1;N=2", "=4", "M=-1", "M=" + "9" * 5000])
 def test_bad_shape(client: TestClient, shape: str) -> None:
     response = client.get("/v1/configs/lookup", params={"kernel": HASH, "device": "cpu", "shape": shape})
     assert response.status_code == 422
@@ -212,6 +215,54 @@ def test_batch(client: TestClient, make_record: MakeRecord) -> None:
     assert client.post("/v1/configs/lookup", json={"lookups": []}).status_code == 422
 
 
+def test_a_configuration_is_withdrawn_and_its_history_stays(client: TestClient, make_record: MakeRecord) -> None:
+    first, second = make_record({"M": 64, "N": 64}, block=64), make_record({"M": 64, "N": 64}, block=32)
+    put(client, first, second)
+    assert look(client)["record"]["id"] == second.id
+    etag = client.get("/v1/bundles/latest").headers["etag"]
+
+    def withdraw(record: ConfigRecord, reason: str = "the fan was broken") -> Any:
+        return client.request("DELETE", f"/v1/configs/{record.id}", json={"reason": reason})
+
+    assert withdraw(second, "").status_code == 422, "a reason is needed"
+    answer = withdraw(second).json()
+    assert (answer["withdrawn"], answer["now"]["id"]) == (second.id, first.id)
+    assert look(client)["record"]["id"] == first.id
+    bundle = client.get("/v1/bundles/latest")
+    assert bundle.headers["etag"] != etag and second.id not in bundle.text and first.id in bundle.text
+    assert withdraw(first).json()["now"] is None
+    assert look(client)["match"] == "default"
+    assert first.id not in client.get("/v1/bundles/latest").text
+    assert withdraw(first).status_code == 404
+    assert client.get(f"/v1/configs/{first.id}").status_code == 404
+    history = client.get(f"/v1/configs/{second.id}/history").json()["history"]
+    assert [(entry["config_id"], entry["action"]) for entry in history] == [
+        (first.id, "stored"),
+        (second.id, "stored"),
+        (second.id, "withdrawn"),
+        (first.id, "stored"),
+        (first.id, "withdrawn"),
+    ]
+    assert (history[2]["reason"], history[2]["who"]) == ("the fan was broken", "single user")
+    assert history[1]["config"] == dict(second.config) and history[1]["time_ns"]["low"] == second.time_ns.low
+    assert client.get("/v1/configs/nobody/history").status_code == 404
+
+
+def test_a_pinned_configuration_stays(client: TestClient, make_record: MakeRecord) -> None:
+    first, later = make_record({"M": 64, "N": 64}, block=64), make_record({"M": 64, "N": 64}, block=32)
+    put(client, first)
+    path = f"/v1/configs/{first.id}"
+    assert client.post(f"{path}/pin", json={"reason": "release 3"}).json()["pinned"]
+    put(client, later)
+    assert look(client)["record"]["id"] == first.id
+    assert client.get(path).json()["pinned"]
+    assert not client.post(f"{path}/unpin", json={"reason": "released"}).json()["pinned"]
+    put(client, later)
+    assert look(client)["record"]["id"] == later.id
+    actions = [entry["action"] for entry in client.get(f"{path}/history").json()["history"]]
+    assert actions == ["stored", "pinned", "kept", "unpinned", "stored"]
+
+
 def test_listing_pages_through_everything(client: TestClient, make_record: MakeRecord) -> None:
     put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(5)))
     seen: list[str] = []
@@ -232,7 +283,7 @@ def test_listing_pages_through_everything(client: TestClient, make_record: MakeR
 def test_bundle_etag_is_its_sha256(client: TestClient, make_record: MakeRecord, tmp_path: Path) -> None:
     records = [make_record({"M": 1 << i, "N": 64}) for i in range(6)]
     put(client, *records)
-    response = client.get("/v1/bundles/latest", params={"kernel": HASH, "device": "cpu"})
+    response = client.get("/v1/bundles/latest", params={"kernel": HASH, "device": "cpu"}, headers=PLAIN)
     assert response.status_code == 200
     sha256 = hashlib.sha256(response.content).hexdigest()
     assert response.headers["etag"] == f'"{sha256}"'
@@ -250,7 +301,7 @@ def test_bundle_etag_is_its_sha256(client: TestClient, make_record: MakeRecord, 
         unchanged = client.get(
             address,
             params={"kernel": HASH, "device": "cpu"} if "latest" in address else None,
-            headers={"If-None-Match": response.headers["etag"]},
+            headers={**PLAIN, "If-None-Match": response.headers["etag"]},
         )
         assert (unchanged.status_code, unchanged.content) == (304, b"")
         assert unchanged.headers["etag"] == response.headers["etag"]
@@ -270,9 +321,54 @@ def test_bundle_changes_only_with_its_own_records(
     assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] != first
 
 
+def test_bundles_are_sent_compressed_to_who_takes_them(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(20)))
+    plain = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "identity"})
+    packed = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "br, gzip;q=0.8"})
+    assert "content-encoding" not in plain.headers and packed.headers["content-encoding"] == "gzip"
+    assert packed.content == plain.content, "httpx unpacks it"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 3
+    etag = plain.headers["etag"]
+    assert packed.headers["etag"] == etag[:-1] + '-gzip"', "another representation has another strong ETag"
+    assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+    for tag in (etag, packed.headers["etag"], f"W/{etag}"):
+        again = client.get("/v1/bundles/latest", headers={"If-None-Match": tag, "Accept-Encoding": "gzip"})
+        assert again.status_code == 304
+    refused = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in refused.headers
+    part = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
+    assert (part.status_code, part.content) == (206, plain.content[:10])
+
+
+def test_health_does_not_wait_for_bundles(
+    client: TestClient, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty clients wait for a build: as many as there are threads, and more."""
+    put(client, make_record({"M": 64, "N": 64}))
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
+    build, go_on, builds = context.bundles._build, threading.Event(), []
+
+    def slow_build(*selection: Any) -> Any:
+        builds.append(selection)
+        assert go_on.wait(30)
+        return build(*selection)
+
+    monkeypatch.setattr(context.bundles, "_build", slow_build)
+    with ThreadPoolExecutor(60) as pool:
+        answers = [pool.submit(client.get, "/v1/bundles/latest") for _ in range(60)]
+        time.sleep(0.5)
+        started = time.monotonic()
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/v1/jobs").status_code == 200, "nor do others"
+        assert time.monotonic() - started < 5
+        go_on.set()
+        assert {answer.result(30).status_code for answer in answers} == {200}
+    assert len(builds) == 1
+
+
 def test_bundle_ranges(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}))
-    whole = client.get("/v1/bundles/latest")
+    whole = client.get("/v1/bundles/latest", headers=PLAIN)
     etag = whole.headers["etag"]
     part = client.get("/v1/bundles/latest", headers={"Range": "bytes=100-", "If-Range": etag})
     assert (part.status_code, part.content) == (206, whole.content[100:])

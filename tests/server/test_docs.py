@@ -52,7 +52,7 @@ def service(make_service: Callable[..., Any]) -> Any:
 
 def test_http_api(service: Any, tmp_path: Path) -> None:
     out = run_blocks("http-api.md", service.url, tmp_path)
-    health, submit, follow, read, lookup, other, batch, bundle, kernel, problem = out
+    health, submit, follow, read, lookup, other, batch, history, bundle, kernel, problem = out
     assert "single user" in json.loads(health)["auth"]
     assert f"{service.url}/v1/jobs/" in submit
     trials, resumed = follow.split("\n")[:2]
@@ -66,6 +66,8 @@ def test_http_api(service: Any, tmp_path: Path) -> None:
     assert differences["deuteron"]["current"] == "0.0.9" and "target" not in differences
     assert differences["compiler"]["recorded"] and differences["compiler"]["current"] is None
     assert [a["match"] for a in json.loads(batch)["answers"]] == ["exact", "nearest_shape"]
+    entries = json.loads(history[history.index('{"history"') :])["history"]
+    assert [entry["action"] for entry in entries] == ["stored", "pinned", "unpinned", "withdrawn"]
     assert "configs.bundle: OK" in bundle
     assert bundle.rstrip().endswith("304")
     assert len(json.loads(kernel)["hash"]) == 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from deuteron import migrations
 from deuteron.server.store import (
+    ConfigAction,
     Conflict,
     InvalidToken,
     Job,
@@ -297,6 +299,61 @@ class StoreConformance:
         assert kept == (new if wins else old)
         with store.read() as tx:
             assert [c.id for c in tx.configs.candidates("a" * 64, "cpu:x", "f32")] == [kept.id]
+
+    def test_history_has_every_record_and_a_job_keeps_its_results(self, store: ServiceStore) -> None:
+        first = new_config(id="first", job_id="job-1")
+        with store.write() as tx:
+            tx.configs.put(first, who="worker-1")
+            tx.configs.put(new_config(id="slower", job_id="job-2", low_ns=200.0, high_ns=210.0), who="worker-2")
+            tx.configs.put(new_config(id="newer", job_id="job-3", body='{"n": 2}'), who="worker-3")
+            tx.configs.put(new_config(id="elsewhere", shape_key="M=9,N=9"))
+        with store.read() as tx:
+            entries = tx.config_history.of_key(first)
+            assert [(e.config_id, e.action, e.who) for e in entries] == [
+                ("first", ConfigAction.STORED, "worker-1"),
+                ("slower", ConfigAction.KEPT, "worker-2"),
+                ("newer", ConfigAction.STORED, "worker-3"),
+            ]
+            assert entries[1].reason == "first is faster"
+            for job, config in (("job-1", "first"), ("job-2", "slower"), ("job-3", "newer")):
+                assert [entry.config_id for entry in tx.config_history.of_job(job)] == [config]
+            latest = tx.config_history.latest("slower")
+            assert latest is not None and latest.job_id == "job-2"
+            assert tx.config_history.latest("nobody") is None
+
+    def test_a_withdrawn_config_gives_way_to_the_one_before_and_never_comes_back(self, store: ServiceStore) -> None:
+        with store.write() as tx:
+            for name in ("a", "b", "c"):
+                tx.configs.put(new_config(id=name, body=f'{{"checked": true, "name": "{name}"}}'))
+        versions = []
+        for gone, left in (("c", "b"), ("b", "a"), ("a", None)):
+            with store.write() as tx:
+                restored = tx.configs.withdraw(gone, who="me", reason="wrong")
+                versions.append(tx.configs.version())
+                assert (restored and restored.id) == left
+                assert [json.loads(body)["name"] for body in tx.configs.stream()] == ([left] if left else [])
+        assert versions == sorted(set(versions)), "lookups and bundles notice"
+        with store.write() as tx:
+            with pytest.raises(NotFound, match="no configuration a is stored"):
+                tx.configs.withdraw("a", who="me", reason="again")
+            last = tx.config_history.of_key(new_config())[-1]
+            assert (last.config_id, last.action, last.who, last.reason) == ("a", ConfigAction.WITHDRAWN, "me", "wrong")
+            tx.configs.put(new_config(id="d"))
+            assert tx.configs.get("d").checked
+
+    def test_a_pinned_config_stays_whatever_arrives(self, store: ServiceStore) -> None:
+        with store.write() as tx:
+            tx.configs.put(new_config(id="pinned"))
+            assert tx.configs.pin("pinned", pinned=True, who="me", reason="release").pinned
+            assert tx.configs.put(new_config(id="faster", low_ns=1.0, high_ns=2.0)).id == "pinned"
+            assert tx.configs.get("pinned").pinned
+            tx.configs.pin("pinned", pinned=True, who="me", reason="twice changes nothing")
+            tx.configs.pin("pinned", pinned=False, who="me", reason="over")
+            assert tx.configs.put(new_config(id="faster2", low_ns=1.0, high_ns=2.0)).id == "faster2"
+            assert not tx.configs.get("faster2").pinned
+        with store.read() as tx:
+            actions = [entry.action.value for entry in tx.config_history.of_key(new_config())]
+            assert actions == ["stored", "pinned", "kept", "unpinned", "stored"]
 
     def test_candidates_share_kernel_device_and_dtype(self, store: ServiceStore) -> None:
         mine = new_config()

@@ -189,11 +189,12 @@ def small_case(
         small = cut_problem(problem, limits)
         space = small.full_space(device)
         cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
-        broken = [*space.violations(default), *_empty_axes(small)]
+        empty = _empty_axes(small)
+        broken = [*space.violations(default), *empty]
         growing = {dim for text in broken for dim in Expression.parse(text).names & cut}
         if not growing:
             return small, default
-        if small.elements > INTERPRETED_ELEMENTS:
+        if not empty and small.elements > INTERPRETED_ELEMENTS:
             with suppress(SpaceError):
                 return small, space.nearest(default)
         for dim in growing:

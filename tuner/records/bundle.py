@@ -101,6 +101,31 @@ def write_bundle(
     return manifest
 
 
+def write_encoded_bundle(
+    path: str | Path,
+    lines: Iterable[bytes],
+    *,
+    service: str,
+    kernel_hash: str | None = None,
+    device_key: str | None = None,
+) -> Manifest:
+    """As :func:`write_bundle` for records that are encoded already (:func:`encode_record`), in the order of their keys,
+    each key once, which the caller sees to: nothing is decoded. Raises :class:`BundleError`."""
+    path = Path(path)
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as body:
+            digest, count = hashlib.sha256(), 0
+            for line in lines:
+                digest.update(line)
+                body.write(line)
+                count += 1
+            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key)
+            _publish(path, manifest, body)
+    except OSError as error:
+        raise BundleError(f"cannot write the bundle {path}: {error}") from error
+    return manifest
+
+
 def _write_body(body: BinaryIO, records: Iterable[ConfigRecord]) -> tuple[int, str]:
     digest, count = hashlib.sha256(), 0
     previous: tuple[str, ...] | None = None
