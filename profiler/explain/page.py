@@ -6,9 +6,9 @@ from importlib.resources import files
 
 from deuteron.compiler.runtime.variant.listings import Listings
 
+from ..occupancy import occupancy
 from ..self_contained import page
 from .instructions import instruction_mix
-from .occupancy import occupancy
 
 _TITLES = {"source": "Source", "tile": "Tile IR", "gpu": "GPU IR", "ptx": "PTX", "sass": "SASS"}
 _UNKNOWN = "not known: no assembler is installed"
@@ -54,15 +54,13 @@ def static_profile(listings: Listings) -> dict[str, str]:
         "spilled bytes of a thread": str(made.spills) if known else _UNKNOWN,
         "shared memory of a block": f"{made.shared_bytes or 0} bytes",
     }
-    found = occupancy(
-        listings.variant.target, threads=threads, registers=made.registers, shared_bytes=made.shared_bytes or 0
-    )
-    if found is not None:
-        facts["occupancy"] = (
-            f"{found.share:.0%} ({found.blocks} blocks, {found.warps} of {found.most_warps} warps a processor)"
-        )
-        limits = ", ".join(
-            f"{name} {blocks}" for name, blocks in sorted(found.limits.items(), key=lambda item: item[1])
-        )
-        facts["limited by"] = f"{found.limiter} (blocks that each allows: {limits})"
+    if made.registers is not None:
+        arch = str(listings.variant.target.capability)
+        found = occupancy(arch, threads=threads, registers=made.registers, shared_bytes=made.shared_bytes or 0)
+        if found is not None:
+            share = found.warps / found.most_warps
+            facts["occupancy"] = (
+                f"{share:.0%} ({found.blocks} blocks, {found.warps} of {found.most_warps} warps a processor)"
+            )
+            facts["limited by"] = found.limiter
     return facts

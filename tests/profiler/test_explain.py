@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from deuteron.cli import main
-from deuteron.compiler import KernelSource, Target
+from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.runtime.variant.listings import Listings, make_listings
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.source.assume import assume
-from deuteron.profiler.explain import explain_page, instruction_mix, occupancy, static_profile
+from deuteron.profiler.explain import explain_page, instruction_mix, static_profile
 from deuteron.profiler.explain.instructions import kind_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -90,33 +90,6 @@ def test_only_gpus_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arch", "threads", "registers", "shared", "blocks", "warps", "limiter"),
-    [
-        # 65,536 registers: 64 a thread are 2,048 a warp, 32 warps.
-        ("80", 256, 64, 0, 4, 32, "registers"),
-        ("80", 256, 32, 0, 8, 64, "warps"),
-        # 48 warps a processor, so the second block of 32 does not fit.
-        ("86", 1024, 32, 0, 1, 32, "warps"),
-        ("89", 32, 16, 0, 24, 24, "blocks"),
-        # 228 KiB: two blocks of 100 KiB and the system's one KiB each.
-        ("90a", 128, 100, 100 * 1024, 2, 8, "shared memory"),
-        ("90a", 384, 168, 227 * 1024, 1, 12, "registers"),
-        # 33 registers are 1,056 a warp, handed out as 1,280: 51 warps, by fours 48.
-        ("90a", 32, 33, 0, 32, 32, "blocks"),
-        ("90a", 64, 33, 0, 24, 48, "registers"),
-        ("120", 128, None, 0, 12, 48, "warps"),
-    ],
-)
-def test_occupancy(
-    arch: str, threads: int, registers: int | None, shared: int, blocks: int, warps: int, limiter: str
-) -> None:
-    found = occupancy(Target.parse(f"cuda:{arch}"), threads=threads, registers=registers, shared_bytes=shared)
-    assert found is not None
-    assert (found.blocks, found.warps, found.limiter) == (blocks, warps, limiter)
-    assert found.share == warps / found.most_warps
-
-
-@pytest.mark.parametrize(
     ("opcode", "kind"),
     [
         ("ld.global.v4.b32", "global memory"),
@@ -160,8 +133,15 @@ def test_the_profile_is_that_of_the_compiled_kernel() -> None:
     facts = static_profile(made)
     assert facts["shared memory of a block"] == f"{made.metadata.shared_bytes} bytes"
     assert facts["threads of a block"] == str(made.metadata.num_threads)
-    if made.metadata.registers is not None:
+    if made.metadata.registers is None:
+        assert "no assembler" in facts["registers of a thread"]
+        assert "occupancy" not in facts
+    else:
         assert facts["registers of a thread"] == str(made.metadata.registers)
+        # 160 threads of 58 registers: 2,048 a warp, 8 warps a quarter of the processor, 32 of its 64.
+        assert (made.metadata.num_threads, made.metadata.registers) == (160, 58)
+        assert facts["occupancy"] == "47% (6 blocks, 30 of 64 warps a processor)"
+        assert facts["limited by"] == "registers"
 
 
 # ---- the page --------------------------------------------------------------------------------------------------

@@ -200,6 +200,7 @@ def test_arrays_without_numbers_and_other_makers_are_left_alone() -> None:
 def counts_then_stores(x, counter, B: tl.constexpr):
     tl.atomic_add(counter, 1)
     tl.store(x, tl.program_id(0))
+    tl.atomic_add(counter, 1)
 
 
 def test_an_atomic_whose_result_nobody_reads_orders_nothing() -> None:
@@ -223,6 +224,35 @@ def test_programs_that_take_turns_do_not_race() -> None:
         turns[(5,)](x, np.zeros(1, np.int32))
     assert not report.findings
     assert x[0] == 10
+
+
+@deuteron.jit
+def looks_relaxed(x, turn):
+    pid = tl.program_id(0)
+    while tl.atomic_add(turn, 0, sem="relaxed") != pid:
+        pass
+    tl.store(x, pid)
+    tl.atomic_add(turn, 1)
+
+
+def test_looking_with_a_relaxed_atomic_orders_nothing() -> None:
+    with sanitized() as report:
+        looks_relaxed[(3,)](np.zeros(1, np.int32), np.zeros(1, np.int32))
+    assert kinds(report) == [FindingKind.RACE]
+
+
+@deuteron.jit
+def reads_or_writes(x, y):
+    if tl.program_id(0) == 0:
+        tl.store(y, tl.load(x))
+    else:
+        tl.store(x, 1)
+
+
+def test_a_read_by_one_program_and_a_write_by_a_later_one() -> None:
+    with sanitized() as report:
+        reads_or_writes[(2,)](np.zeros(1, np.int32), np.zeros(1, np.int32))
+    assert kinds(report) == [FindingKind.RACE]
 
 
 def test_a_program_that_waits_for_a_later_one_is_not_waited_for() -> None:
