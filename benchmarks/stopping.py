@@ -26,10 +26,12 @@ GAIN = 0.005
 
 @dataclass(frozen=True)
 class Step:
-    """Fraction of the optimum after an evaluation, and the gain that was expected of it (infinite at the start)."""
+    """Fraction of the optimum after an evaluation, the gain that was expected of it (infinite at the start), and
+    whether the strategy then says that nothing more is to be won."""
 
     fraction: float
     expected: float
+    settled: bool
 
 
 Rule: TypeAlias = Callable[[Sequence[Step]], bool]
@@ -52,8 +54,15 @@ def idle(window: int, expected: float = float("inf"), run: int = 1) -> Rule:
     return rule
 
 
+def own(most: int) -> Rule:
+    """What the strategy says, ``most`` evaluations at most."""
+    return lambda steps: steps[-1].settled or len(steps) >= most
+
+
 RULES: dict[str, Rule] = {
-    **{f"fixed {n}": after(n) for n in (60, 80, 100, 150, 200)},
+    **{f"fixed {n}": after(n) for n in (25, 50, 60, 80, 100, 150, 200)},
+    "the strategy's own, 150 at most": own(150),
+    "the strategy's own, 200 at most": own(200),
     **{f"no gain in {n}": idle(n) for n in (30, 40, 50, 60)},
     "no gain in 30, under 3e-4 expected of 5": idle(30, 3e-4, 5),
     "no gain in 40, under 3e-4 expected of 3": idle(40, 3e-4, 3),
@@ -73,7 +82,11 @@ def trace(recording: Recording, seed: int) -> list[Step]:
         outcome = recording.outcome(config)
         strategy.tell(config, outcome)
         best = min(best, float("inf") if outcome.value is None else outcome.value)
-        steps.append(Step(recording.best_ns / best, float("inf") if expected is None else expected))
+        steps.append(
+            Step(
+                recording.best_ns / best, float("inf") if expected is None else expected, strategy.settled() is not None
+            )
+        )
     return steps
 
 

@@ -52,6 +52,7 @@ NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
     "launch_cooperative_grid": (False,),
     "ir_override": (None,),
     "extern_libs": (None,),
+    "sanitize_overflow": (False,),
 }
 
 #: Of the schedule options, the ones that change code, by the kind of target. Spaces and cache keys follow this table,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import heuristics as heuristics
     from deuteron.compiler import jit as jit
     from deuteron.compiler import list_devices as list_devices
+    from deuteron.compiler import must_use_result as must_use_result
     from deuteron.compiler import next_power_of_2 as next_power_of_2
     from deuteron.compiler import reinterpret as reinterpret
     from deuteron.compiler.version import __version__ as __version__
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 _FROM_COMPILER = (
     "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv "
-    "compile constexpr_function get_device heuristics jit list_devices next_power_of_2 reinterpret"
+    "compile constexpr_function get_device heuristics jit list_devices must_use_result next_power_of_2 reinterpret"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
 _WHERE |= {

@@ -56,6 +56,9 @@ class GeneratorStrategy:
     def reason(self, config: Configuration) -> str | None:
         return None
 
+    def settled(self) -> str | None:
+        return None
+
 
 def greedy_ils(space: Space, seed: int) -> GeneratorStrategy:
     """Take the first neighbour (one parameter changed) that is faster, in random order; at a local minimum change a

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast, overload
 
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
-from .device_fields import describe_devices
-from .errors import ProfilerError, UsageError
+from .ending import ending, finalize_sessions
+from .errors import UsageError
 from .hooks import LaunchMetadata
 from .mode import Mode, parse_mode
 from .recorder import recorder
-from .session import Session, check_writable, registry, suffix_for
+from .session import check_writable, expand_name, registry, suffix_for
 
 DEFAULT_PROFILE_NAME = "proton"
 
@@ -39,11 +38,13 @@ def start(
 ) -> int | None:
     """Start a profiling session and return its id; None when profiling is disabled or the proton command runs us.
 
-    ``name`` is the output path without suffix ("-" is the standard output; ``{pid}`` becomes the process id); a
-    session of that name that exists already is activated again. ``context``: "shadow" (scopes) or "python" (Python
-    frames). ``data``: "tree" or "trace". ``backend``: None (CPU launches, and GPUs where there are any), "cpu" or
-    "cupti" (fail without a GPU). ``mode``: see :mod:`deuteron.profiler.mode`. ``hook``: "triton" evaluates
-    ``launch_metadata``; a :class:`LaunchMetadata` does so for chosen kernels; any launch hook is called on launches.
+    ``name`` is the output path without suffix, from the folder that is current now ("-" is the standard output; ``%p``
+    and ``{pid}`` become the process id, ``%%`` a percent sign); a session of that name that exists already is activated
+    again. A session that is never finalized is written when Python ends, or on SIGTERM. ``context``: "shadow" (scopes)
+    or "python" (Python frames). ``data``: "tree" or "trace". ``backend``: None (CPU launches, and GPUs where there are
+    any), "cpu" or "cupti" (fail without a GPU). ``mode``: see :mod:`deuteron.profiler.mode`. ``hook``: "triton"
+    evaluates ``launch_metadata``; a :class:`LaunchMetadata` does so for chosen kernels; any launch hook is called on
+    launches.
 
     Raises UsageError, ProfileFileError (no such folder), CuptiError.
     """
@@ -66,7 +67,8 @@ def start_session(
     parsed = parse_mode(mode)
     suffix_for(data, parsed.format)
     metadata = _metadata_hook(hook)
-    name = (DEFAULT_PROFILE_NAME if name is None else name).replace("{pid}", str(os.getpid()))
+    pattern = DEFAULT_PROFILE_NAME if name is None else name
+    name = expand_name(pattern)
     check_writable(name)
     with registry.lock:
         session = registry.by_name(name)
@@ -75,7 +77,8 @@ def start_session(
             return session.number
         if backend != "cpu":
             recorder.start_gpu(required=backend == "cupti")
-        session = registry.create(name, context=context, data=data, mode=parsed, metadata_hook=metadata)
+        session = registry.create(pattern, context=context, data=data, mode=parsed, metadata_hook=metadata)
+        ending.watch()
         if hook is not None and metadata is None:
             recorder.add_custom_hook(session, cast(LaunchHook, hook))
         recorder.sessions_changed()
@@ -136,30 +139,6 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
     if registry.command_line and session is None:
         return
     finalize_sessions(registry.select(session), output_format or "")
-
-
-def finalize_sessions(sessions: list[Session], output_format: str) -> None:
-    """Flush, write and remove these sessions; the first failure is raised after the others were written."""
-    failure: ProfilerError | None = None
-    with registry.lock:
-        for session in sessions:
-            session.suffix(output_format)
-        if sessions:
-            recorder.flush()
-        for session in sessions:
-            session.active = False
-            for phase in session.phases.values():
-                describe_devices(phase.profile)
-            try:
-                session.write(output_format or session.mode.format)
-            except ProfilerError as error:
-                failure = failure or error
-                recorder.sessions_changed()
-                continue
-            registry.remove(session)
-            recorder.session_removed(session)
-    if failure is not None:
-        raise failure
 
 
 @overload

@@ -13,7 +13,8 @@ from pathlib import Path
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
 
-from .api import finalize_sessions, start_session
+from .api import start_session
+from .ending import finalize_sessions
 from .errors import UsageError
 from .session import registry
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .places import path_in
-from .session import registry
+from .session import RUNNING, registry
 
 
-def depth(session: int | None = 0) -> int | None:
+def depth(session: int | None = RUNNING) -> int | None:
     """Frames above what the calling thread would record now in a session; None when nothing is profiled."""
     if not registry.sessions or session is None:
         return None

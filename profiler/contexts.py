@@ -1,21 +1,35 @@
-"""Where a thread is: its open scopes, its states, and the Python frames above a call."""
+"""Where the program is: the open scopes and states of the running context, and the Python frames above a call.
+
+Scopes are a linked list in a context variable, so that each asyncio task has its own, which begins as that of the task
+that made it. A thread without scopes of its own is where the main thread is. A generator has no context of its own: a
+scope that it opened does not count while it is suspended.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
+from threading import get_ident
 from types import FrameType
 from typing import Protocol
 
-from .place import OpenScope, Place
+from .place import OpenScope
 
 METADATA_SCOPE = "__proton_launch_metadata"
 # Code objects name files as they were imported, which may be through links.
 _HERE = Path(__file__).parent
-_INTERNAL_FILES = tuple(
-    str(folder.parent / room) for folder in (_HERE, _HERE.resolve()) for room in ("profiler", "compiler")
+_INTERNAL_FILES = (
+    *(str(folder.parent / room) for folder in (_HERE, _HERE.resolve()) for room in ("profiler", "compiler")),
+    "<launch of ",  # functions that launches are made of (compiler/runtime/launch/binding.py)
 )
+# These run in the context of whoever asks for the next item; coroutines have that of their task.
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+_SWITCHING = _GENERATOR | inspect.CO_COROUTINE
 
 
 class Cell(Protocol):
@@ -25,29 +39,41 @@ class Cell(Protocol):
 
 
 class ThreadState:
-    """What the profiler knows of one thread.
+    """What the profiler knows of one thread of the system."""
 
-    A thread that is seen for the first time starts with a copy of the main thread's scopes, so that what worker
-    threads launch for a scope is found below it.
-    """
+    __slots__ = ("cell", "evaluating")
 
-    __slots__ = ("cell", "epoch", "evaluating", "opened", "place", "scopes", "states")
-
-    def __init__(self, scopes: list[str]) -> None:
-        self.scopes = scopes
-        self.states: list[str] = []
-        self.opened: list[OpenScope] = []
+    def __init__(self) -> None:
         # True while launch metadata is evaluated: launches made there have no metadata of their own.
         self.evaluating = False
-        # The place of `scopes`, as of this epoch of :class:`deuteron.profiler.places.Places`.
-        self.place: Place | None = None
-        self.epoch = -1
         # Holds the number that the driver logs with this thread's GPU launches.
         self.cell: Cell | None = None
 
 
+class _Shared:
+    """What contexts of one process share."""
+
+    def __init__(self) -> None:
+        # Counts the times that the last session ended: scopes still open then count as left.
+        self.generation = 0
+        # The innermost scope of the main thread.
+        self.main: OpenScope | None = None
+        self.main_thread = threading.main_thread().ident
+        # Whether a generator or coroutine has opened a scope: then a thread's place changes without one being entered.
+        self.interleaved = False
+
+
+shared = _Shared()
 _local = threading.local()
-_main_scopes: list[str] = []
+_innermost: ContextVar[OpenScope | None] = ContextVar("deuteron.profiler.innermost", default=None)
+states: ContextVar[tuple[str, ...]] = ContextVar("deuteron.profiler.states", default=())
+
+
+def _after_fork() -> None:
+    shared.main_thread = get_ident()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def here() -> ThreadState:
@@ -55,15 +81,134 @@ def here() -> ThreadState:
     try:
         return _local.state  # type: ignore[no-any-return]
     except AttributeError:
-        is_main = threading.current_thread() is threading.main_thread()
-        state = _local.state = ThreadState(_main_scopes if is_main else list(_main_scopes))
+        state = _local.state = ThreadState()
         return state
 
 
+def _counts(scope: OpenScope) -> bool:
+    """Whether a scope is open and running: the frame of a suspended generator has no caller."""
+    if scope.closed or scope.generation != shared.generation:
+        return False
+    return scope.frame is None or scope.frame.f_back is not None
+
+
+def innermost() -> OpenScope | None:
+    """The innermost scope that the caller is in."""
+    scope = _innermost.get()
+    if not shared.interleaved and scope is not None and not scope.closed and scope.generation == shared.generation:
+        return scope  # nearly always
+    if scope is None and get_ident() != shared.main_thread:
+        scope = shared.main
+    top = scope
+    while scope is not None and not _counts(scope):
+        scope = scope.below
+    if shared.interleaved and scope is not None:
+        return _resumed(top, scope)
+    return scope
+
+
+def _resumed(top: OpenScope | None, scope: OpenScope) -> OpenScope:
+    """Where a generator runs on that opened a scope before ``scope``, and was resumed within it: its own scope."""
+    around = {id(outer) for outer in chain(scope)}
+    below = top
+    while below is not None:
+        if below.frame is not None and id(below) not in around and _counts(below) and _is_above(below, scope):
+            return below
+        below = below.below
+    return scope
+
+
+def _is_above(generator: OpenScope, scope: OpenScope) -> bool:
+    """Whether the generator's scope was opened before ``scope``."""
+    below = scope.below
+    while below is not None and below is not generator:
+        below = below.below
+    return below is generator
+
+
+def chain(scope: OpenScope | None) -> Iterator[OpenScope]:
+    """A scope and those around it, innermost first."""
+    while scope is not None:
+        yield scope
+        scope = scope.outer
+
+
+def opened() -> Iterator[OpenScope]:
+    """The open scopes of the running context, those of suspended generators included, the last one first."""
+    scope = _innermost.get()
+    while scope is not None:
+        if not scope.closed and scope.generation == shared.generation:
+            yield scope
+        scope = scope.below
+
+
+def opened_by(owner: object) -> OpenScope | None:
+    """The last scope opened in the running context that ``owner`` entered and that is still open."""
+    top = _innermost.get()
+    if top is not None and top.owner is owner and not top.closed and top.generation == shared.generation:
+        return top
+    return next((scope for scope in opened() if scope.owner is owner), None)
+
+
+def enter(name: str, owner: object, frame: FrameType) -> OpenScope:
+    """Enter a scope from the code of ``frame``, which does not count while that is a generator's and suspended."""
+    below = _innermost.get()
+    flags = frame.f_code.co_flags
+    if flags & _SWITCHING:
+        shared.interleaved = True
+    fine = below is not None and not (shared.interleaved or below.closed) and below.generation == shared.generation
+    scope = OpenScope(name, owner, below if fine else innermost(), shared.generation)
+    scope.below = below
+    if flags & _GENERATOR:
+        scope.frame = frame
+    _innermost.set(scope)
+    if get_ident() == shared.main_thread:
+        shared.main = scope
+    return scope
+
+
+def pop(scope: OpenScope) -> bool:
+    """Leave a scope, and those inside that were not left; returns whether there were none.
+
+    Scopes of generators are left whenever the generator is done with them.
+    """
+    top = _innermost.get()
+    if top is scope and (scope.below is None or not scope.below.closed):  # nearly always
+        scope.closed = True
+        _set(scope.below)
+        return True
+    inner: list[OpenScope] = []
+    if top is not scope and scope.frame is None:
+        inner = [other for other in _until(scope) if _counts(other)]
+    scope.closed = True
+    for other in inner:
+        other.closed = True
+    while top is not None and (top.closed or top.generation != shared.generation):
+        top = top.below
+    _set(top)
+    return not inner
+
+
+def _until(scope: OpenScope) -> Iterator[OpenScope]:
+    """The scopes that were opened after ``scope`` in the running context."""
+    found = list(opened())
+    yield from found[: found.index(scope)] if scope in found else []
+
+
+def _set(scope: OpenScope | None) -> None:
+    _innermost.set(scope)
+    if get_ident() == shared.main_thread:
+        shared.main = scope
+
+
+def scope_path() -> tuple[str, ...]:
+    """The names of the scopes that the caller is in, outermost first."""
+    return tuple(scope.name for scope in chain(innermost()))[::-1]
+
+
 def shadow_path() -> tuple[str, ...]:
-    """The calling thread's scopes, and its innermost state as the last frame."""
-    thread = here()
-    return (*thread.scopes, *thread.states[-1:])
+    """The caller's scopes, and its innermost state as the last frame."""
+    return (*scope_path(), *states.get()[-1:])
 
 
 def python_path() -> tuple[str, ...]:
@@ -79,15 +224,13 @@ def python_path() -> tuple[str, ...]:
             names.append(f"{code.co_filename}:{frame.f_lineno}@{code.co_name}")
         frame = frame.f_back
     names.reverse()
-    return (*names, *here().states[-1:])
+    return (*names, *states.get()[-1:])
 
 
 def reset() -> None:
-    """Forget the calling thread's scopes and states (after the last session ended)."""
-    thread = here()
-    thread.scopes.clear()
-    thread.states.clear()
-    thread.opened.clear()
-    thread.place = None
-    thread.epoch = -1
-    thread.cell = None
+    """Forget the running context's scopes and states (after the last session ended)."""
+    shared.generation += 1
+    shared.interleaved = False
+    _set(None)
+    states.set(())
+    here().cell = None

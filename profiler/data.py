@@ -7,14 +7,14 @@ from .device_fields import describe_devices
 from .errors import UsageError
 from .profile import Profile
 from .recorder import recorder
-from .session import Session, registry
+from .session import RUNNING, Session, registry
 
 
 def _session(number: int) -> Session:
     return registry.select(number)[0]
 
 
-def get_profile(session: int = 0, phase: int = 0) -> Profile:
+def get_profile(session: int = RUNNING, phase: int = 0) -> Profile:
     """The live :class:`~deuteron.profiler.Profile` of one phase. Raises UnknownSession, or UsageError for a trace."""
     found = _session(session)
     if found.data != "tree":
@@ -26,22 +26,22 @@ def get_profile(session: int = 0, phase: int = 0) -> Profile:
     return profile
 
 
-def get(session: int | None = 0, phase: int = 0) -> list[object] | None:
+def get(session: int | None = RUNNING, phase: int = 0) -> list[object] | None:
     """The data of one phase as the lists and dictionaries of a ``.hatchet`` file; None for session None."""
     return None if session is None else get_profile(session, phase).to_literal()
 
 
-def get_json(session: int | None = 0, phase: int = 0) -> str | None:
+def get_json(session: int | None = RUNNING, phase: int = 0) -> str | None:
     """The data of one phase as the text of a ``.hatchet`` file; None for session None."""
     return None if session is None else get_profile(session, phase).to_hatchet()
 
 
-def get_msgpack(session: int | None = 0, phase: int = 0) -> bytes | None:
+def get_msgpack(session: int | None = RUNNING, phase: int = 0) -> bytes | None:
     """The data of one phase as MessagePack; None for session None."""
     return None if session is None else get_profile(session, phase).to_msgpack()
 
 
-def advance_phase(session: int | None = 0) -> int | None:
+def advance_phase(session: int | None = RUNNING) -> int | None:
     """Start the next phase and return its number. Launches in flight still go to the phase they began in."""
     if session is None:
         return None
@@ -52,7 +52,7 @@ def advance_phase(session: int | None = 0) -> int | None:
     return number
 
 
-def is_phase_complete(session: int | None = 0, phase: int = 0) -> bool:
+def is_phase_complete(session: int | None = RUNNING, phase: int = 0) -> bool:
     """True when a phase is over and every GPU record of it has arrived."""
     if session is None:
         return False
@@ -60,7 +60,7 @@ def is_phase_complete(session: int | None = 0, phase: int = 0) -> bool:
     return phase < found.phase and (phase not in found.phases or found.phases[phase].complete)
 
 
-def clear(session: int | None = 0, phase: int = 0, clear_up_to_phase: bool = False) -> None:
+def clear(session: int | None = RUNNING, phase: int = 0, clear_up_to_phase: bool = False) -> None:
     """Drop a phase's data (or all up to and including it). The current phase starts again empty."""
     if session is None:
         return

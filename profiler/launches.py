@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from .contexts import METADATA_SCOPE, ThreadState, here
+from .contexts import METADATA_SCOPE, ThreadState, here, shared, states
 from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
 from .place import Place
@@ -44,13 +44,13 @@ class Launches:
         """Find the launch's place in every active session; evaluates ``launch_metadata`` where a session wants it."""
         places = self._recorder.places
         on_cpu = event.device.name == "cpu"
-        if not on_cpu and not places.of_launches:
+        if not (on_cpu or places.of_launches or shared.interleaved):
             return  # marked when its scope was entered
         thread = here()
         name = metrics = None
         if places.wants_metadata and not thread.evaluating and _any_wants(event.name):
             name, metrics = self._metadata(event, thread)
-        place = places.of(thread)
+        place = places.of_caller()
         launch = place.launches.get((event.name, name))
         if launch is None:
             launch = place.launches[event.name, name] = Place(place, _launch_targets(place, event.name, name, on_cpu))
@@ -75,7 +75,7 @@ class Launches:
 
     def _metadata(self, event: LaunchEvent, thread: ThreadState) -> tuple[str, dict[str, object]]:
         """Name and metrics from ``launch_metadata``. Launches it makes are booked under the metadata state."""
-        thread.states.append(f"{METADATA_SCOPE}:{event.name}")
+        token = states.set((*states.get(), f"{METADATA_SCOPE}:{event.name}"))
         thread.evaluating = True
         self._recorder.follow()
         try:
@@ -83,7 +83,7 @@ class Launches:
             metrics = metrics_of(metadata) if metadata else {}
         finally:
             thread.evaluating = False
-            thread.states.pop()
+            states.reset(token)
             self._recorder.follow()
         name = metadata.get("name")
         return (name if isinstance(name, str) and name else event.name), metrics

@@ -19,6 +19,9 @@ Value = Scalar | Vector
 
 FLOPS_WIDTHS = (8, 16, 32, 64)
 _FLOPS = frozenset({"flops", *(f"flops{width}" for width in FLOPS_WIDTHS)})
+#: What hatchet's data frames keep in columns of these names.
+TAKEN_NAMES = frozenset({"name", "node", "_hatchet_nid", "_missing_node"})
+_LARGEST_BITS = 1023
 _PROPERTIES = frozenset({"device_id", "device_type", "stream_id"})
 
 
@@ -31,8 +34,13 @@ class MetricName(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_name(raw: str) -> MetricName:
-    """Split a user's metric name into the stored name and its rule. Raises MetricError for an empty name."""
+    """Split a user's metric name into the stored name and its rule. Raises MetricError for an empty name, and for one
+    that viewers use themselves."""
     stored = raw.replace("(exc)", "").replace("(pty)", "").strip()
+    if stored in TAKEN_NAMES:
+        raise MetricError(
+            f"a metric cannot be called {stored!r}: viewers use the name themselves", hint="call it something else"
+        )
     if not stored:
         raise MetricError(
             f"metric name {raw!r} is empty",
@@ -48,6 +56,9 @@ def normalise(name: str, value: object) -> Value:
     Raises MetricError for anything else.
     """
     if isinstance(value, (bool, int)):
+        bits = int(value).bit_length()
+        if bits > _LARGEST_BITS:
+            raise MetricError(f"metric {name!r} is a number of {bits} bits", hint="metrics are numbers up to 1.8e308")
         plain: Value = int(value)
     elif isinstance(value, (float, str)):
         plain = value

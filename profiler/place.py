@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import FrameType
 
 from .session import ProfileTarget
 
@@ -24,14 +25,30 @@ class Place:
 
 
 class OpenScope:
-    """A scope between its entry and its exit. ``owner`` is what will leave it."""
+    """A scope between its entry and its exit. ``owner`` is what will leave it, ``outer`` the scope that it is in.
 
-    __slots__ = ("generation", "metrics", "name", "owner", "place", "start_ns")
+    ``below`` is the one that was opened before it in the same context, which may be that of a suspended generator.
+    ``frame`` is that of the generator that opened it; None for other functions. ``place`` is where it is in the trees
+    of all sessions, as of ``epoch``; ``targets`` is where its metrics and its end go: the place at its entry, states
+    and Python frames included.
+    """
 
-    def __init__(self, name: str, owner: object, place: Place, generation: int) -> None:
+    __slots__ = (
+        "below", "closed", "epoch", "frame", "generation", "metrics", "name", "outer", "owner", "place", "start_ns",
+        "targets",
+    )  # fmt: skip
+
+    targets: list[ProfileTarget]
+
+    def __init__(self, name: str, owner: object, outer: OpenScope | None, generation: int) -> None:
         self.name = name
         self.owner = owner
-        self.place = place
+        self.outer = outer
+        self.below: OpenScope | None = None
         self.generation = generation
-        self.metrics: dict[str, object] = {}
+        self.frame: FrameType | None = None
+        self.closed = False
+        self.place: Place | None = None
+        self.epoch = -1
+        self.metrics: dict[str, object] | None = None
         self.start_ns = time.perf_counter_ns()

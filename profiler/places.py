@@ -1,22 +1,22 @@
-"""Places: where a thread is in the trees of all active sessions, looked up once and then remembered.
+"""Places: where a program is in the trees of all active sessions, looked up once and then remembered.
 
-Entering a scope a second time must cost next to nothing, so each thread keeps a tree of the places it has been to. It
-is forgotten when the sessions change: a new epoch begins.
+Entering a scope a second time must cost next to nothing, so there is a tree of the places that there have been. It is
+forgotten when the sessions change: a new epoch begins.
 """
 
 from __future__ import annotations
 
 from . import contexts
-from .contexts import ThreadState
-from .place import Place
+from .place import OpenScope, Place
 from .session import ProfileTarget, Session, registry
 
 
 class Places:
-    """Finds the place a thread is at."""
+    """Finds the place the program is at."""
 
     def __init__(self) -> None:
         self.epoch = 0
+        self._root: Place | None = None
         # Python frames differ with every call: nothing to remember while a session records them.
         self._frames = False
         # Does any session evaluate launch metadata? Do GPU launches have places other than their thread's?
@@ -28,47 +28,59 @@ class Places:
         self._frames = any(session.context == "python" for session in registry.active)
         self.wants_metadata = any(session.metadata_hook is not None for session in registry.active)
         self.of_launches = self._frames or self.wants_metadata
+        self._root = None
         self.epoch += 1
 
-    def entered(self, thread: ThreadState, name: str) -> Place:
-        """The place of a thread whose innermost scope ``name`` was just appended to its scopes."""
-        place = thread.place
-        if thread.epoch != self.epoch or place is None or thread.states or self._frames:
-            thread.epoch = -1
-            found = self.of(thread)
-            _make_frames(found)
-            return found
-        child = place.children.get(name)
-        if child is None:
-            child = place.children[name] = Place(place, _targets(tuple(thread.scopes)))
-            _make_frames(child)
-        thread.place = child
-        return child
+    def entered(self, scope: OpenScope) -> Place:
+        """The place of a scope that is being entered."""
+        outer = scope.outer
+        if self._frames or contexts.states.get():
+            place = self.of_caller()
+        elif outer is not None and outer.epoch == self.epoch and outer.place is not None:
+            found = outer.place.children.get(scope.name)
+            if found is not None:  # it has been here before
+                scope.place, scope.epoch = found, self.epoch
+                return found
+            place = self._of_scope(scope)
+        else:
+            place = self._of_scope(scope)
+        _make_frames(place)
+        return place
 
-    def left(self, thread: ThreadState) -> None:
-        """Note that a thread's innermost scope was just removed from its scopes."""
-        if thread.epoch == self.epoch and thread.place is not None:
-            thread.place = thread.place.parent
-
-    def of(self, thread: ThreadState) -> Place:
-        """The place where a thread is, states included."""
+    def of_caller(self) -> Place:
+        """The place where the caller is, states included."""
         if self._frames:
-            return Place(None, [session.target(path_in(session)) for session in registry.active])
-        place = thread.place
-        if thread.epoch != self.epoch or place is None:
-            place = Place(None, _targets(()))
-            for depth, name in enumerate(thread.scopes, start=1):
-                child = Place(place, _targets(tuple(thread.scopes[:depth])))
-                place.children[name] = child
-                place = child
-            thread.place, thread.epoch = place, self.epoch
-        if not thread.states:
+            return self._frames_now()
+        scope = contexts.innermost()
+        place = self._of_scope(scope)
+        states = contexts.states.get()
+        if not states:
             return place
-        state = thread.states[-1]
-        inside = place.states.get(state)
+        inside = place.states.get(states[-1])
         if inside is None:
-            inside = place.states[state] = Place(place, _targets((*thread.scopes, state)))
+            inside = place.states[states[-1]] = Place(place, _targets(contexts.shadow_path()))
         return inside
+
+    def _frames_now(self) -> Place:
+        return Place(None, [session.target(path_in(session)) for session in registry.active])
+
+    def _of_scope(self, scope: OpenScope | None) -> Place:
+        """The place of a scope, made together with those around it where this epoch does not have it yet."""
+        missing: list[OpenScope] = []
+        while scope is not None and scope.epoch != self.epoch:
+            missing.append(scope)
+            scope = scope.outer
+        place = scope.place if scope is not None else None
+        if place is None:
+            place = self._root = self._root or Place(None, _targets(()))
+        for inner in reversed(missing):
+            child = place.children.get(inner.name)
+            if child is None:
+                path = tuple(outer.name for outer in contexts.chain(inner))[::-1]
+                child = place.children.setdefault(inner.name, Place(place, _targets(path)))
+            place = inner.place = child
+            inner.epoch = self.epoch
+        return place
 
 
 def _targets(path: tuple[str, ...]) -> list[ProfileTarget]:

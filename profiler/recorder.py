@@ -6,11 +6,12 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 
 from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
 
 from . import contexts
-from .contexts import METADATA_SCOPE, ThreadState, here
+from .contexts import METADATA_SCOPE, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
@@ -30,8 +31,6 @@ class Recorder:
     def __init__(self) -> None:
         self.gpu: GpuProfiler | None = None
         self.places = places
-        # Counts the times that the last session ended: scopes still open then are not left any more.
-        self.generation = 0
         self._launches = Launches(self)
         self._hooked = False
         self._custom: dict[int, list[LaunchHook]] = {}
@@ -39,17 +38,18 @@ class Recorder:
 
     # ---- scopes ------------------------------------------------------------------------------------------------
 
-    def open_scope(self, name: str, metrics: Mapping[str, object] | None, owner: object) -> OpenScope | None:
-        """Enter a scope on this thread; None when nothing is profiled. Raises MetricError, and is then not entered."""
+    def open_scope(
+        self, name: str, metrics: Mapping[str, object] | None, owner: object, frame: FrameType
+    ) -> OpenScope | None:
+        """Enter a scope in the context of ``frame``; None when nothing is profiled. Raises MetricError, and is then not
+        entered."""
         if not registry.sessions:
             return None
         if type(name) is not str or not name:
             raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
-        thread = here()
-        thread.scopes.append(name)
-        place = self.places.entered(thread, name)
-        scope = OpenScope(name, owner, place, self.generation)
-        thread.opened.append(scope)
+        scope = contexts.enter(name, owner, frame)
+        place = self.places.entered(scope)
+        scope.targets = place.targets
         if metrics:
             try:
                 self.add_metrics(scope, metrics)
@@ -57,7 +57,7 @@ class Recorder:
                 self.close_scope(scope, strict=False)
                 raise
         if self.gpu is not None:
-            self.gpu.mark(thread, place)
+            self.gpu.mark(here(), place)
         return scope
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
@@ -65,24 +65,17 @@ class Recorder:
         if any(type(value) not in _PLAIN for value in metrics.values()):
             with self.metadata_state(""):
                 metrics = {key: listed(value) for key, value in metrics.items()}
-        for target in scope.place.targets:
+        for target in scope.targets:
             target.phase.profile.add_to(target.node, metrics)
             if target.phase.timeline is not None:
-                scope.metrics.update(metrics)
+                scope.metrics = {**(scope.metrics or {}), **metrics}
 
     def close_scope(self, scope: OpenScope, *, strict: bool = True) -> None:
         """Leave a scope. Raises UsageError if other scopes were entered and not left, unless not ``strict``."""
-        if scope.generation != self.generation:
+        if scope.closed or scope.generation != contexts.shared.generation:
             return
-        thread = here()
-        balanced = bool(thread.opened) and thread.opened[-1] is scope
-        if balanced:
-            thread.opened.pop()
-            thread.scopes.pop()
-            self.places.left(thread)
-        else:
-            self._leave_all_within(thread, scope)
-        for target in scope.place.targets:
+        balanced = contexts.pop(scope)
+        for target in scope.targets:
             if target.phase.timeline is not None:
                 target.phase.timeline.add_span(
                     target.path,
@@ -91,39 +84,31 @@ class Recorder:
                     category="scope",
                     metrics=scope.metrics,
                 )
-        if self.gpu is not None:
-            self.gpu.mark(thread, self.places.of(thread))
+        self.follow()
         if strict and not balanced:
             raise UsageError(
                 f"scope {scope.name!r} is left while other scopes are open, or was left already",
                 hint="leave scopes in the reverse order they were entered; `with` does it by itself",
             )
 
-    def _leave_all_within(self, thread: ThreadState, scope: OpenScope) -> None:
-        if scope in thread.opened:
-            inner = len(thread.opened) - thread.opened.index(scope)
-            del thread.opened[-inner:]
-            del thread.scopes[-inner:]
-            thread.epoch = -1
-
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
-            thread = here()
-            self.gpu.mark(thread, self.places.of(thread))
+            self.gpu.mark(here(), self.places.of_caller())
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
         """Book launches of the block under ``__proton_launch_metadata[:kernel]``."""
         thread = here()
-        thread.states.append(f"{METADATA_SCOPE}:{kernel}" if kernel else METADATA_SCOPE)
+        state = f"{METADATA_SCOPE}:{kernel}" if kernel else METADATA_SCOPE
+        token = contexts.states.set((*contexts.states.get(), state))
         evaluating, thread.evaluating = thread.evaluating, True
         self.follow()
         try:
             yield
         finally:
             thread.evaluating = evaluating
-            thread.states.pop()
+            contexts.states.reset(token)
             self.follow()
 
     # ---- sessions ----------------------------------------------------------------------------------------------
@@ -153,7 +138,6 @@ class Recorder:
         self.sessions_changed()
         if registry.sessions:
             return
-        self.generation += 1
         if self.gpu is not None:
             gpu, self.gpu = self.gpu, None
             gpu.stop(here())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import here
+from . import contexts
 from .errors import UsageError
 from .place import OpenScope
 from .recorder import recorder
 from .session import registry
+from .wrapping import decorated
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +35,7 @@ class scope:  # noqa: N801 - the name Proton's users write
         self.metrics = metrics
 
     def __enter__(self) -> Self:
-        recorder.open_scope(self.name, self.metrics, self)
+        recorder.open_scope(self.name, self.metrics, self, sys._getframe(1))
         return self
 
     def __exit__(
@@ -43,7 +44,7 @@ class scope:  # noqa: N801 - the name Proton's users write
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        opened = _opened_by(self)
+        opened = contexts.opened_by(self)
         if opened is not None:
             self._leave(opened)
             # A pending exception is worth more than a complaint about the scopes it left open.
@@ -53,12 +54,9 @@ class scope:  # noqa: N801 - the name Proton's users write
         """What a kind of scope adds when it is left."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return wrapper
+        """``function`` in this scope. A coroutine is in it from its first step until it is done; a generator, also an
+        asynchronous one, only while it runs, not while its consumer does. Metrics are added once a call."""
+        return decorated(function, lambda resumed: type(self)(self.name) if resumed else self)
 
 
 class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
@@ -75,14 +73,6 @@ class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
         recorder.add_metrics(opened, {"cpu_time (ns)(exc)": duration_ns})
 
 
-def _opened_by(owner: object) -> OpenScope | None:
-    """The innermost open scope of the calling thread that ``owner`` entered."""
-    for opened in reversed(here().opened):
-        if opened.owner is owner:
-            return opened
-    return None
-
-
 class _Entered:
     """Owns a scope that was entered by hand."""
 
@@ -95,7 +85,7 @@ class _Entered:
 def enter_scope(name: str, *, metrics: Mapping[str, object] | None = None) -> int | None:
     """Enter a scope that :func:`exit_scope` leaves; returns its id, None when nothing is profiled."""
     owner = _Entered()
-    return None if recorder.open_scope(name, metrics, owner) is None else owner.number
+    return None if recorder.open_scope(name, metrics, owner, sys._getframe(1)) is None else owner.number
 
 
 def exit_scope(name: str | None = None, *, metrics: Mapping[str, object] | None = None) -> int | None:
@@ -103,12 +93,11 @@ def exit_scope(name: str | None = None, *, metrics: Mapping[str, object] | None 
 
     Raises UsageError if ``name`` is not its name, or if there is none.
     """
-    by_hand = [opened for opened in here().opened if isinstance(opened.owner, _Entered)]
-    if not by_hand:
+    opened = next((opened for opened in contexts.opened() if isinstance(opened.owner, _Entered)), None)
+    if opened is None:
         if not registry.sessions:
             return None
         raise UsageError("exit_scope without enter_scope on this thread", hint="enter a scope first")
-    opened = by_hand[-1]
     if name and name != opened.name:
         raise UsageError(
             f"scope name mismatch: exit_scope({name!r}), but {opened.name!r} is innermost",

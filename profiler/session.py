@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ from .profile import Profile
 from .timeline import Timeline
 from .tree import Node
 
+#: Stands for the first of the sessions that there are.
+RUNNING = -1
 SUFFIXES = ("hatchet", "hatchet_msgpack", "chrome_trace")
 
 
@@ -50,6 +54,12 @@ class Phase:
     timeline: Timeline | None = None
     complete: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been recorded."""
+        root = self.profile.root
+        return not (root.children or root.metrics or (self.timeline is not None and self.timeline.events))
+
 
 def suffix_for(data: str, output_format: str) -> str:
     """The file suffix for ``output_format`` ("" is the default of the kind of data).
@@ -72,9 +82,16 @@ def suffix_for(data: str, output_format: str) -> str:
 class Session:
     """One profiling session: its settings, its phases of data, and whether it records now."""
 
-    def __init__(self, number: int, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> None:
+    def __init__(
+        self, number: int, pattern: str, *, context: str, data: str, mode: Mode, metadata_hook: object
+    ) -> None:
         self.number = number
-        self.name = name
+        self.pattern = pattern
+        self.name = expand_name(pattern)
+        #: Where files go, without suffix; None for the standard output. A later change of folder changes nothing.
+        self.path: Path | None = None if self.name in ("", "-") else Path(self.name).absolute()
+        #: Whether it began in a process that has forked this one.
+        self.inherited = False
         self.context = context
         self.data = data
         self.mode = mode
@@ -129,13 +146,30 @@ class Session:
     def write_phase(self, number: int, suffix: str) -> Path | None:
         """Write one phase, to the standard output if the session is called "" or "-"."""
         data = self.encode(self.phases[number], suffix)
-        if self.name in ("", "-"):
+        if self.path is None:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             return None
         part = f".part_{number}" if self.phase > 0 else ""
-        return write_atomic(f"{self.name}{part}.{suffix}", data)
+        return write_atomic(f"{self.path}{part}.{suffix}", data)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been recorded."""
+        return all(phase.is_empty for phase in self.phases.values())
+
+    def begin_in_child(self) -> None:
+        """Start without data in a forked process: under the name that the pattern gives there, or with the process id
+        added where it gives the same one."""
+        name = expand_name(self.pattern)
+        if self.path is not None:
+            before = Path(self.path)
+            self.path = before.with_name(Path(name).name) if name != self.name else Path(f"{before}.{os.getpid()}")
+            self.name = name if name != self.name else f"{name}.{os.getpid()}"
+        self.inherited = True
+        self.phase = 0
+        self.phases = {0: self.new_phase()}
 
 
 class Registry:
@@ -152,9 +186,9 @@ class Registry:
         """The session called ``name``, if there is one."""
         return next((s for s in self.sessions.values() if s.name == name), None)
 
-    def create(self, name: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> Session:
+    def create(self, pattern: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> Session:
         """Register a new, active session."""
-        session = Session(self._next, name, context=context, data=data, mode=mode, metadata_hook=metadata_hook)
+        session = Session(self._next, pattern, context=context, data=data, mode=mode, metadata_hook=metadata_hook)
         self._next += 1
         self.sessions[session.number] = session
         self.refresh()
@@ -165,15 +199,20 @@ class Registry:
         session = self.sessions.get(number)
         if session is None:
             raise UnknownSession(
-                f"no profiling session {number}",
+                "no profiling session runs" if number == RUNNING else f"no profiling session {number}",
                 hint=f"running sessions: {', '.join(map(str, self.sessions)) or 'none'}",
             )
         return session
 
     def select(self, number: int | None) -> list[Session]:
-        """One session, or all for None. From the command line only session 0 exists for a script."""
+        """One session, or all for None; ``RUNNING`` is the first that there is.
+
+        Raises UnknownSession. From the command line only session 0 exists for a script.
+        """
         if number is None:
             return list(self.sessions.values())
+        if number == RUNNING and self.sessions:
+            return [next(iter(self.sessions.values()))]
         if self.command_line and number != 0:
             raise UsageError(
                 "only session 0 can be used in a script that the proton command runs",
@@ -182,11 +221,13 @@ class Registry:
         return [self.get(number)]
 
     def remove(self, session: Session) -> None:
-        """Forget a session. Ids start at 0 again when none is left."""
+        """Forget a session. Its id is not used again."""
         self.sessions.pop(session.number, None)
         self.refresh()
-        if not self.sessions:
-            self._next = 0
+
+    def restart_numbers(self) -> None:
+        """Count ids from 0 again: in a child process, which has sessions of its own."""
+        self._next = max(self.sessions, default=-1) + 1
 
     def refresh(self) -> None:
         """Recompute ``active`` after a session changed."""
@@ -194,6 +235,24 @@ class Registry:
 
 
 registry = Registry()
+
+
+def expand_name(pattern: str) -> str:
+    """A session's name: ``%p`` and ``{pid}`` in the pattern are the process id, ``%%`` is a percent sign.
+
+    Raises UsageError for another letter after a percent sign.
+    """
+
+    def meaning(found: re.Match[str]) -> str:
+        known = {"%%": "%", "%p": str(os.getpid())}
+        if found[0] not in known:
+            raise UsageError(
+                f"{found[0]!r} in the session name {pattern!r} stands for nothing",
+                hint="%p is the process id, %% a percent sign",
+            )
+        return known[found[0]]
+
+    return re.sub(r"%.?", meaning, pattern).replace("{pid}", str(os.getpid()))
 
 
 def check_writable(name: str) -> None:

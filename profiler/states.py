@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import METADATA_SCOPE, here
+from .contexts import METADATA_SCOPE, states
 from .recorder import recorder
 from .session import registry
+from .wrapping import decorated
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def enter_state(name: str) -> None:
-    """Put this thread into a state until :func:`exit_state`. Of nested states the innermost counts."""
+    """Put the running context into a state until :func:`exit_state`. Of nested states the innermost counts."""
     if registry.sessions:
-        here().states.append(name)
+        states.set((*states.get(), name))
         recorder.follow()
 
 
 def exit_state() -> None:
-    """Leave this thread's innermost state; does nothing when there is none."""
-    states = here().states
-    if states:
-        states.pop()
+    """Leave the running context's innermost state; does nothing when there is none."""
+    held = states.get()
+    if held:
+        states.set(held[:-1])
         recorder.follow()
 
 
@@ -49,12 +49,8 @@ class state:  # noqa: N801 - the name Proton's users write
         exit_state()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return function(*args, **kwargs)
-
-        return wrapper
+        """``function`` in this state, a generator while it runs."""
+        return decorated(function, lambda resumed: self)
 
 
 class metadata_state(state):  # noqa: N801 - the name Proton's users write

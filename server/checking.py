@@ -67,19 +67,19 @@ def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:
     A built-in workload is not compiled. Neither is a kernel refused that takes very long to compile: the worker has
     more patience.
     """
-    place = target_of(context, spec.device)
-    found = faults_of(list(spec.problems()), place.properties)
+    target = target_of(context, spec.device)
+    found = faults_of(list(spec.problems()), target.properties)
     if found or _is_builtin(spec):
         return found
-    return compile_faults(compile_for(spec, place, others=0))
+    return compile_faults(compile_for(spec, target, others=0))
 
 
-def compile_for(spec: JobSpec, place: JobTarget, *, others: int) -> list[CompiledConfig]:
+def compile_for(spec: JobSpec, target: JobTarget, *, others: int) -> list[CompiledConfig]:
     """The default configuration, and random ones, of the job's first shape and dtype, compiled. Their fields are
     sound."""
     problem = next(spec.problems())
     with _compilers:
-        return compile_some(problem, place.properties, place.target, others=others, seed=spec.seed)
+        return compile_some(problem, target.properties, target.target, others=others, seed=spec.seed)
 
 
 def compile_faults(compiled: Sequence[CompiledConfig]) -> list[Fault]:

@@ -58,10 +58,11 @@ class TrialFinished(_Event, frozen=True, tag="trial_finished"):
 
 class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
     """The search of one shape and dtype has its result. ``start``: what earlier searches were worth to it, None where
-    it started from none."""
+    it started from none. ``settled``: why the strategy ended it early, None if it did not."""
 
     record: ConfigRecord
     start: StartReport | None = None
+    settled: str | None = None
     at: str = field(default_factory=utc_now)
 
 

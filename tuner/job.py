@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
@@ -17,12 +17,14 @@ MAX_SHAPES = 256
 
 class Budget(Document, frozen=True, forbid_unknown_fields=True):
     """When to stop. ``trials``: configurations screened per shape and dtype, the default included; None is the whole
-    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit."""
+    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit. ``settle``: a shape
+    also ends when the strategy says that nothing more is to be won."""
 
     noun: ClassVar[str] = "budget"
 
     trials: int | None = 100
     seconds: Finite | None = None
+    settle: bool | UnsetType = UNSET  # left out of the JSON unless set: digests of jobs without it stay as they were
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

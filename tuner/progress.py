@@ -95,8 +95,9 @@ def event_text(event: TuneEvent) -> str | None:
         case TrialFinished():
             return None
         case ShapeFinished(record=record):
+            ended = f"\n  ended after {record.trials} trials: {event.settled}" if event.settled else ""
             started = "" if event.start is None else f"\n  {event.start.text}"
-            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}"
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}{ended}"
         case JobFinished():
             return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():

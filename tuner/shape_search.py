@@ -52,7 +52,8 @@ class ShapeSearch:
     close to the best run against each other in interleaved rounds, losers drop out. ``final``: the best two against the
     default in a new process on new inputs, for as many rounds as the verdicts need. Finished trials of an interrupted
     search are taken over: screened ones are told to the strategy, a complete race or final is not repeated. ``course``:
-    of a search that starts from others, which may end it early.
+    of a search that starts from others, which may end it early. ``settle``: the screen also ends when the strategy says
+    that nothing more is to be won; ``ended`` then says why.
     """
 
     problem: Problem
@@ -66,8 +67,10 @@ class ShapeSearch:
     max_trials: int | None
     seconds: float | None
     seed: int
+    settle: bool = False
     trials: list[Trial] = field(default_factory=list)
     course: Course | None = None
+    ended: str | None = None
 
     def __post_init__(self) -> None:
         spent = sum(trial.duration_s for trial in self.trials)
@@ -100,6 +103,10 @@ class ShapeSearch:
         while True:
             refill = not waiting or not self.evaluator.exclusive
             while refill and not exhausted and len(waiting) < ahead and self._room(len(waiting)):
+                if self.settle and self._successes():
+                    self.ended = self.strategy.settled()
+                    if self.ended is not None:
+                        break
                 config = self.strategy.ask()
                 exhausted = config is None
                 if config is not None and config_key(config) != config_key(self.default):

@@ -176,10 +176,10 @@ class _JobRun:
             self._profile.add(problem, trial)
             self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
 
-        final, report = complete_group(task.trials, "final"), None
+        final, report, settled = complete_group(task.trials, "final"), None, None
         if not final:
             course = None if start is None else Course(start)
-            final = self._search(task, space, default, seconds, finish, start, course)
+            final, settled = self._search(task, space, default, seconds, finish, start, course)
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
         record = replace(
@@ -187,7 +187,7 @@ class _JobRun:
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )
-        self._emit(ShapeFinished(record, report))
+        self._emit(ShapeFinished(record, report, settled))
         self._learn(task)
         return record
 
@@ -216,11 +216,12 @@ class _JobRun:
         finish: Callable[[Trial, str | None], None],
         start: Start | None,
         course: Course | None,
-    ) -> list[Trial]:
+    ) -> tuple[list[Trial], str | None]:
+        """The trials of the final, and why the strategy ended the search if it did."""
         spec = self._spec
         evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
         try:
-            return ShapeSearch(
+            search = ShapeSearch(
                 problem=task.problem,
                 space=space,
                 default=default,
@@ -232,9 +233,11 @@ class _JobRun:
                 max_trials=spec.budget.trials,
                 seconds=seconds,
                 seed=spec.seed,
+                settle=spec.budget.settle is True,
                 trials=task.trials,
                 course=course,
-            ).run()
+            )
+            return search.run(), search.ended
         finally:
             evaluator.close()
 

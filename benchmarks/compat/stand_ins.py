@@ -10,6 +10,7 @@ import importlib
 import sys
 from types import ModuleType
 
+from deuteron.compiler import errors
 from deuteron.compiler.errors import CompilationError, CompileTimeAssertionFailure, DeuteronError
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
 
@@ -73,6 +74,7 @@ def _made() -> dict[str, object]:
 
 def supply() -> list[str]:
     """Put an empty stand-in in every place that has nothing, and say which those are."""
+    sys.modules.setdefault("triton.compiler.errors", errors)
     supplied = []
     made = _made()
     for module_name, names in WANTED.items():

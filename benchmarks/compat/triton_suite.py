@@ -27,6 +27,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from names import for_children
+
 HERE = Path(__file__).resolve().parent
 LEFT_OUT = HERE / "left_out.toml"
 #: Environment of the tests by target.
@@ -101,7 +103,7 @@ def run_process(
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
         str(options.checkout / "python/test/unit" / path),
     ]  # fmt: skip
-    paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    paths = os.pathsep.join([str(journal.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **TARGETS[options.target], "PYTHONPATH": paths}
     with journal.with_suffix(".log").open("ab") as log:
         process = subprocess.Popen(
@@ -202,6 +204,7 @@ def main() -> int:
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
+        for_children(Path(scratch), options.checkout)
         for path in paths:
             results.append(run_file(path, options, Path(scratch)))
             print(summary(results[-1]), flush=True)

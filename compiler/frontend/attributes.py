@@ -6,6 +6,7 @@ from ..errors import UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic
+from ..language.compile_time import constexpr_type
 from ..language.named import field_names
 from ..language.structure import Membered
 from ..language.tensor import tensor
@@ -41,6 +42,8 @@ def read_attribute(value: object, name: str) -> object:
         raise UnknownName(f"the type {value} has no attribute {name!r}")
     if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
+    if name == "type" and isinstance(value, int | float | str | tuple):
+        return constexpr_type(value)
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
     if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):

@@ -6,6 +6,7 @@ import ast
 
 from ..ir.types import Scalar
 from ..language import arithmetic, debugging
+from ..language.inline import Inlinable
 from ..language.tensor import tensor
 from .assignment import assign
 from .dispatch import evaluate, statement
@@ -43,8 +44,14 @@ def _pass(frame: Frame, node: ast.Pass) -> None:
 
 @statement(ast.Expr)
 def _expression(frame: Frame, node: ast.Expr) -> None:
-    if not isinstance(node.value, ast.Constant):  # a docstring
-        evaluate(frame, node.value)
+    if isinstance(node.value, ast.Constant):  # a docstring
+        return
+    evaluate(frame, node.value)
+    if isinstance(node.value, ast.Call):
+        function = evaluate(frame, node.value.func)
+        if isinstance(function, Inlinable) and function.unused is not None:
+            name = ast.unparse(node.value.func)
+            raise frame.error(node, f"The result of {name} is not being used. {function.unused}".rstrip())
 
 
 @statement(ast.Assign)

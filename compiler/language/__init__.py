@@ -26,6 +26,7 @@ from . import members
 from .arithmetic import add, cast, mul, sub, to_tensor, where
 from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
+from .compile_time import constexpr_type
 from .constexpr import const, constexpr
 from .control import condition, range, static_range
 from .debugging import (
@@ -142,6 +143,8 @@ float16, bfloat16, float32, float64 = F16, BF16, F32, F64
 float8e4nv, float8e5 = F8E4M3, F8E5M2
 float8e4b8, float8e5b16, float8e4b15 = F8E4B8, F8E5B16, F8E4B15
 
+pi32_t = pointer_type(I32)
+
 #: Tuples of kernels are Python's.
 tuple: type = builtins.tuple
 
@@ -177,6 +180,7 @@ __all__ = [
     "condition",
     "const",
     "constexpr",
+    "constexpr_type",
     "cos",
     "cumprod",
     "cumsum",
@@ -234,6 +238,7 @@ __all__ = [
     "pair_uniform_to_normal",
     "permute",
     "philox",
+    "pi32_t",
     "pointer_type",
     "program_id",
     "rand",

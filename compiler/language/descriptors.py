@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ..errors import TypeMismatch, UnsupportedSyntax
+from ..errors import TypeMismatch
 from ..ir.types import I1, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
+from . import memory
 from .arithmetic import as_tensor, cast_to
 from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
+from .cells import box, cells, rows
 from .structure import Membered, Structure
 from .tensor import Operand, shape_of, tensor
 
@@ -109,6 +111,28 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
         """
         self._block(offsets, "offsets of store").store(value, self._all_checked, "", "")
 
+    @builtin
+    def gather(self, x_offsets: tensor, y_offset: Operand) -> tensor:
+        """The rows ``x_offsets`` (rank 1, int16 or int32) of an array of rank 2, from column ``y_offset`` on: a tile of
+        as many rows, as wide as the block, which is one row. Outside the array it is the padding.
+
+        Raises TypeMismatch: a block that is not one row, row numbers of another type or rank.
+        """
+        indices = rows(x_offsets, y_offset, self.block_shape, "gather of a tensor descriptor")
+        return cells(self.base, self.sizes, self.steps, indices).load(self.padding)
+
+    @builtin
+    def scatter(self, value: tensor, x_offsets: tensor, y_offset: Operand) -> None:
+        """Write the rows of ``value`` where :meth:`gather` reads them; what is outside the array is left out. If a row
+        is written twice, either may be there.
+
+        Raises TypeMismatch as gather does, and for a value of another shape.
+        """
+        indices = rows(x_offsets, y_offset, self.block_shape, "scatter of a tensor descriptor")
+        if value.shape != indices[0].shape:
+            raise TypeMismatch(f"scatter of {x_offsets.numel} rows takes {list(indices[0].shape)}, got {value.type}")
+        cells(self.base, self.sizes, self.steps, indices).store(value)
+
     def _block(self, offsets: object, what: str) -> ArrayBlock:
         places = offsets_of(offsets, len(self.block_shape), what)
         return ArrayBlock(self.base, self.sizes, self.steps, places, self.block_shape)
@@ -121,20 +145,24 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
         return str(self.type)
 
 
-def _refusal(name: str, instead: str) -> Callable[..., object]:
-    def method(self: tensor_descriptor, *args: object, **kwargs: object) -> object:
-        raise UnsupportedSyntax(f"{name} of a tensor descriptor does not exist yet", hint=instead)
+def _atomic(kind: str) -> Callable[..., None]:
+    combine: Callable[..., tensor] = getattr(memory, f"atomic_{kind}")
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = "Raises UnsupportedSyntax."
+    def method(self: tensor_descriptor, offsets: object, value: tensor) -> None:
+        what = f"atomic_{kind} of a tensor descriptor"
+        places = offsets_of(offsets, len(self.block_shape), f"offsets of {what}")
+        if value.shape != self.block_shape:
+            raise TypeMismatch(f"{what} takes a value of shape {list(self.block_shape)}, got {value.type}")
+        cells(self.base, self.sizes, self.steps, box(places, self.block_shape)).update(combine, value)
+
+    method.__name__ = method.__qualname__ = f"atomic_{kind}"
+    method.__doc__ = f"""tl.atomic_{kind} of ``value`` with the block at index ``offsets``, relaxed; what is outside the
+    array is left out. Raises TypeMismatch: a value of another shape than the block, a type without that atomic."""
     return builtin(method)
 
 
-tensor_descriptor.gather = _refusal("gather", "use tl.load with a tile of pointers")  # type: ignore[attr-defined]
-tensor_descriptor.scatter = _refusal("scatter", "use tl.store with a tile of pointers")  # type: ignore[attr-defined]
 for _kind in ("add", "and", "max", "min", "or", "xor"):
-    _name = f"atomic_{_kind}"
-    setattr(tensor_descriptor, _name, _refusal(_name, f"use tl.{_name} with a tile of pointers"))
+    setattr(tensor_descriptor, f"atomic_{_kind}", _atomic(_kind))
 
 
 @builtin

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
+from typing import TypeVar, overload
 
 from .constexpr import unwrap
 
@@ -10,9 +12,34 @@ from .constexpr import unwrap
 class Inlinable:
     """A function written in the kernel language, to be inlined where a kernel calls it."""
 
+    #: What to say where its result is not used; None where that is nobody's business.
+    unused: str | None = None
+
     def python(self) -> types.FunctionType | None:
         """The Python function behind it, for kernels that run as Python; None where there is only text."""
         return None
+
+
+InlinableT = TypeVar("InlinableT", bound=Inlinable)
+
+
+@overload
+def must_use_result(function: InlinableT) -> InlinableT: ...
+@overload
+def must_use_result(function: str) -> Callable[[InlinableT], InlinableT]: ...
+def must_use_result(function: Inlinable | str) -> object:
+    """Decorator above ``@jit``: a kernel that calls the function and drops the result is an error.
+
+    ``@must_use_result("why")`` adds a sentence to the message.
+    """
+
+    def mark(marked: InlinableT, reason: str = "") -> InlinableT:
+        marked.unused = reason
+        return marked
+
+    if isinstance(function, str):
+        return lambda marked: mark(marked, function)
+    return mark(function)
 
 
 class LibraryFunction(Inlinable):

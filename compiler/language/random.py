@@ -8,7 +8,7 @@ Written in the language itself. The same (seed, offset) gives the same number on
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import I32, U32, U64
+from ..ir.types import I32, I64, U32, U64
 from .arithmetic import as_tensor, where
 from .builtin import builtin
 from .constexpr import constexpr
@@ -25,10 +25,12 @@ _MULTIPLIER_B = constexpr(0xCD9E8D57)
 _WEYL_A = constexpr(0x9E3779B9)
 _WEYL_B = constexpr(0xBB67AE85)
 _UINT32 = U32
-_INT32 = I32
+_INT32, _INT64 = I32, I64
 _UINT64 = U64
 #: Largest f32 below 2**-31: uint_to_uniform_float stays below 1.
 _SCALE = constexpr(4.6566127342e-10)
+#: The same below 2**-63.
+_SCALE64 = constexpr(1.0842020432385337e-19)
 _TWO_PI = constexpr(6.283185307179586)
 
 
@@ -97,10 +99,15 @@ def randint(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 
 @library
 def uint_to_uniform_float(x):
-    """u32 (or i32) bits to f32 in [0, 1)."""
-    x = x.to(_INT32, bitcast=True)
+    """u32 or u64 bits, or signed ones, to f32 in [0, 1)."""
+    if x.dtype.primitive_bitwidth == 64:
+        x = x.to(_INT64, bitcast=True)
+        scale = _SCALE64
+    else:
+        x = x.to(_INT32, bitcast=True)
+        scale = _SCALE
     x = where(x < 0, -x - 1, x)
-    return x * _SCALE
+    return x * scale
 
 
 @library

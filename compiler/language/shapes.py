@@ -301,7 +301,9 @@ def index(x: tensor, key: object) -> tensor:
         elif isinstance(item, slice) and item == slice(None):
             axis += 1
         elif is_pointer(x):
-            raise TypeMismatch(f"pointers are not indexed, got [{item!r}]", hint="use tl.load(pointer + offset)")
+            raise TypeMismatch(
+                f"unsupported tensor index {item!r}: pointers are not indexed", hint="use tl.load(pointer + offset)"
+            )
         else:
             raise TypeMismatch(
                 f"unsupported tensor index {item!r}: a tile is indexed by ':' and None only",

@@ -119,6 +119,8 @@ class FunctionText:
         self.module = module
         self.header = header
         self.current: list[str] = []
+        #: What follows each instruction: where it comes from, if that is wanted (:mod:`.lines`).
+        self.after = ""
         self._chunks: list[list[str]] = [self.current]
         self._counter = 0
         module.functions.append(self)
@@ -156,12 +158,12 @@ class FunctionText:
         """Append ``%new = text`` and return the new name."""
         self._counter += 1
         name = f"%v{self._counter}"
-        self.current.append(f"  {name} = {text}")
+        self.current.append(f"  {name} = {text}{self.after}")
         return name
 
     def do(self, text: str) -> None:
         """Append an instruction without a result."""
-        self.current.append("  " + text)
+        self.current.append(f"  {text}{self.after}")
 
     def label(self, name: str) -> None:
         """Begin the block ``name``; the block before must have ended in a branch."""

@@ -8,14 +8,14 @@ import inspect
 import textwrap
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.named import field_names
-from .modules import suggest
+from .modules import LanguageModule, suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
@@ -49,7 +49,6 @@ class KernelSource:
     lines: tuple[str, ...]
     first_line: int = 1
     indent: int = 0
-    _hash: str | None = field(default=None, repr=False)
 
     @staticmethod
     def from_text(text: str, name: str, filename: str = "<kernel>") -> KernelSource:
@@ -182,30 +181,33 @@ class KernelSource:
 
     @property
     def hash(self) -> str:
-        """sha256 over the kernel, every jit function it reaches and every constant it captures."""
+        """sha256 over the kernel, every jit function it reaches and what every name in them stands for."""
         digest = hashlib.sha256()
-        for line in sorted(self._identity()):
+        for line in self._identity():
             digest.update(line.encode() + b"\0")
         return digest.hexdigest()
 
     def _identity(self) -> Iterator[str]:
+        """Functions are numbered in the order in which they are reached: names tell apart two of one text, whose own
+        names stand for other things, and two that have changed places."""
+        numbers = {self: 0}
         # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
-        seen: set[str] = set()
         waiting = [self]
-        while waiting:
-            source = waiting.pop()
-            if source.text in seen:
-                continue
-            seen.add(source.text)
-            yield source.text
+        for source in waiting:
+            number, known = numbers[source], set()
+            yield f"{number}: {source.text}"
             for name, value in source.captured():
-                if isinstance(value, Inlinable):
-                    if not isinstance(value, LibraryFunction):
-                        waiting.append(source_of(value))
-                elif isinstance(value, int | float | str | tuple | None):
-                    yield f"{name}={value!r}"
-                elif fields := field_names(value):
-                    yield f"{name}({', '.join(fields)}) {value.__dict__.get('_field_defaults')!r}"
+                known.add(name.partition(".")[0])
+                if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+                    callee = source_of(value)
+                    if callee not in numbers:
+                        numbers[callee] = len(numbers)
+                        waiting.append(callee)
+                    yield f"{number}: {name} = function {numbers[callee]}"
+                else:
+                    yield f"{number}: {name} = {_meaning(value)}"
+            for name in sorted(source._free_names - known):
+                yield f"{number}: {name} is unknown"
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""
@@ -276,6 +278,19 @@ class TextFunction(Sourced):
     def source(self) -> KernelSource:
         """The text it was made of."""
         return self._source
+
+
+def _meaning(value: object) -> str:
+    """What a captured name stands for, the same in every process."""
+    if isinstance(value, LanguageModule):
+        return f"module {value.name}"
+    if isinstance(value, tuple):
+        return f"{type(value).__name__} ({', '.join(map(_meaning, value))}) of {', '.join(field_names(value))}"
+    if isinstance(value, type) and (fields := field_names(value)):
+        return f"{value.__name__} of {', '.join(fields)} by default {value.__dict__.get('_field_defaults')!r}"
+    if isinstance(value, LibraryFunction) or not callable(value):
+        return f"{type(value).__name__} {value!r}"
+    return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
 
 
 def source_of(function: Inlinable) -> KernelSource:

@@ -11,6 +11,7 @@ from functools import cache
 from .. import language
 from ..errors import UnknownName
 from ..language import libdevice
+from ..language.compile_time import constexpr_type
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
 from ..language.descriptors import tensor_descriptor
@@ -102,7 +103,7 @@ def language_module(name: str) -> LanguageModule | None:
 
 _TYPES = (
     *(constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan),
-    *(dtype, pointer_type, block_type),
+    *(dtype, pointer_type, block_type, constexpr_type),
 )
 
 

@@ -8,7 +8,22 @@ import typer
 
 from deuteron import __version__
 
-from . import bench, cache, compile, database, demo, devices, jobs, replay, sanitize, serve, submit, token, tune
+from . import (
+    bench,
+    cache,
+    compile,
+    database,
+    demo,
+    devices,
+    explain,
+    jobs,
+    replay,
+    sanitize,
+    serve,
+    submit,
+    token,
+    tune,
+)
 from . import watch as watching
 from . import worker as working
 
@@ -42,6 +57,7 @@ for name, function in (
     ("demo", demo.demo),
     ("tune", tune.tune),
     ("compile", compile.compile_kernel),
+    ("explain", explain.explain),
     ("serve", serve.serve),
     ("worker", working.worker),
     ("submit", submit.submit),

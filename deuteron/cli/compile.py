@@ -23,6 +23,7 @@ class Stage(StrEnum):
     """What ``--emit`` can print."""
 
     TILE = "tile"
+    LINALG = "linalg"
     GPU = "gpu"
     LLVM = "llvm"
     PTX = "ptx"

@@ -55,7 +55,7 @@ def replay(
     """Compare search strategies on searches that somebody recorded.
 
     Scores are the time of the best configuration of the space over the time of the best one found, after so many
-    evaluations: means over seeds, with standard errors.
+    evaluations: means over seeds, with standard errors, and quartiles over seeds after the last.
 
     Example: `deuteron replay convolution.json.gz --strategy surrogate,random --seeds 10 --plot convolution.svg`
     """
@@ -137,13 +137,16 @@ def _run(
 def _print(comparison: StrategyComparison) -> None:
     """A row for each recording and strategy; with several recordings, also for all of them together."""
     looks = comparison.checkpoints
-    table = make_table("recording", "strategy", *(f">{n}" for n in looks), ">ms a proposal")
+    table = make_table(
+        "recording", "strategy", *(f">{n}" for n in looks), f">quartiles at {looks[-1]}", ">ms a proposal"
+    )
     for score in comparison.scores:
         means = [score.at(n) for n in looks]
         table.add_row(
             score.recording,
             score.strategy,
             *(f"{mean.mean:.3f} ±{mean.error:.3f}" for mean in means),
+            " ".join(f"{quarter:.3f}" for quarter in score.quartiles_at(looks[-1])),
             f"{score.cost.median_ms:.1f}",
         )
     count = len({score.recording for score in comparison.scores})
@@ -153,6 +156,7 @@ def _print(comparison: StrategyComparison) -> None:
             f"all {count}",
             name,
             *(f"{mean.mean:.3f} ±{mean.error:.3f}" for mean in means),
+            "",
             f"{comparison.cost_ms(name):.1f}",
         )
     console().print(table)

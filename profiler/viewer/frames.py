@@ -15,6 +15,7 @@ from typing import cast
 from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
 from ..errors import EmptyProfile, MalformedProfile
+from ..metrics import TAKEN_NAMES
 from ..profile import Profile
 
 Literal = list[dict[str, object]]
@@ -24,9 +25,9 @@ Number = int | float
 Numbers = list[Number]
 
 NAN = float("nan")
-# What hatchet's data frames keep in columns of these names.
-_TAKEN_COLUMNS = frozenset({"name", "node", "_hatchet_nid", "_missing_node"})
 _WHOLE = 1 << 63
+# What kernels do: rates are of all the work below a frame.
+_WORK = re.compile(r"bytes|flops(?:8|16|32|64)?")
 # Words in names of metrics that say: two values do not add up.
 _NOT_SUMMED = re.compile(
     r"(?:^|[^a-z])(?:min|max|avg|mean|average|median|ratio|rate|pct|percent|util|utili[sz]ation|efficiency|occupancy"
@@ -135,7 +136,7 @@ def tree_of(database: Literal) -> FrameTree:
     """The frames of a checked literal, without launch metadata frames and those with neither metrics nor children.
 
     A frame whose children all vanish goes with them unless it has metrics of its own. ROOT stays. A metric is inclusive
-    when ROOT has it, all its values are numbers, and its name does not say that they do not add up.
+    when ROOT has it or its name says so, all its values are numbers, and its name does not say that they do not add up.
 
     Raises MalformedProfile for what cannot be shown.
     """
@@ -152,9 +153,15 @@ def tree_of(database: Literal) -> FrameTree:
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
     tree = FrameTree(frames, names, above, depths, cells, [], [], devices)
     root = cast(dict[str, object], database[0]["metrics"])
-    tree.inclusive = [metric for metric in root if is_summed(metric) and tree.is_number(metric)]
+    summed = [*root, *(metric for metric in cells if metric not in root and is_inclusive(metric))]
+    tree.inclusive = [metric for metric in summed if is_summed(metric) and tree.is_number(metric)]
     tree.exclusive = [metric for metric in cells if metric not in tree.inclusive]
     return tree
+
+
+def is_inclusive(metric: str) -> bool:
+    """Does a metric's name say that a frame's value is part of its parent's? Operations and bytes do, as ``(inc)``."""
+    return metric.rstrip().endswith("(inc)") or _WORK.fullmatch(metric) is not None
 
 
 def is_summed(metric: str) -> bool:
@@ -238,7 +245,7 @@ def _take_metrics(node: dict[str, object], index: int, cells: dict[str, dict[int
         column = cells.get(metric)
         if column is None:
             column = cells[metric] = {}
-            if metric in _TAKEN_COLUMNS:
+            if metric in TAKEN_NAMES:
                 raise MalformedProfile(
                     f"frame {_checked_name(node)!r} has a metric called {metric!r}, a name the viewer uses itself",
                     hint="rename the metric",

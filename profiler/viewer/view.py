@@ -154,7 +154,7 @@ def _view(tree: FrameTree, choice: Choice) -> View:
     view = View(tree, list(range(len(tree))), names, tree.parents, tree.depths, columns)
     if not columns:
         raise EmptyProfile("no metric of the profile holds numbers", hint="-l lists metrics that do")
-    if choice.threshold is not None:
+    if choice.threshold:  # as in Proton, 0 hides nothing: frames without a value stay
         first = columns[0]
         view = view.keep(at_least(first.values, view.parents, choice.threshold, first.name))
     return view

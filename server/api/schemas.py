@@ -84,6 +84,7 @@ class BudgetBody(Body):
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         None, description="Seconds for the whole job.", examples=[60]
     )
+    settle: bool = Field(False, description="A shape also ends when the strategy sees nothing more to be won.")
 
 
 class JobBody(Body):
@@ -118,7 +119,9 @@ class JobBody(Body):
         None, min_length=1, description="For example f32, bf16; the workload's first if left out."
     )
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
-    budget: BudgetBody = Field(BudgetBody(trials=50, seconds=None), description="When to stop; 50 trials if left out.")
+    budget: BudgetBody = Field(
+        BudgetBody(trials=50, seconds=None, settle=False), description="When to stop; 50 trials if left out."
+    )
     strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same.")
 

@@ -44,6 +44,8 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["tune", "softmax", "--trials", "0"], ["--trials"]),
     (["tune", "softmax", "--device", "cuda:77"], ["cuda:77", "devices here: cpu"]),
     (["tune", "softmax", "--out", "/proc/x"], ["cannot write /proc/x/journal", "another folder"]),
+    (["tune", "softmax", "--shape", "M=8,N=8", "--from", "nothing-here"], ["nothing-here: cannot be read", "bundle"]),
+    (["tune", "softmax", "--shape", "M=8,N=8", "--from", "http://127.0.0.1:9"], ["127.0.0.1:9"]),
     (["tune", "softmax", "--device", "tpu"], ["unknown device 'tpu'", "cpu"]),
     (["tune", "softmax", "--grid", "1"], ["--grid describes a kernel of a file", "FILE.py:KERNEL"]),
     (["tune", ADD], ["needs a shape", "--shape"]),

@@ -7,7 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from deuteron.tuner.codec import decode
-from deuteron.tuner.replay import StrategyComparison
+from deuteron.tuner.replay import StrategyComparison, StrategyScore
+from deuteron.tuner.replay.comparison import Cost, Quartiles
 
 DATA = Path(__file__).parents[1] / "tuner" / "data"
 SAMPLE = DATA / "convolution-A4000-sample.json"
@@ -23,6 +24,7 @@ def test_a_comparison_with_files(run, tmp_path: Path):
         "random",
         "25",
         "30",
+        "quartiles at 30",
         "ms a proposal",
         "±",
         str(out),
@@ -64,3 +66,15 @@ def test_the_file_has_every_seed(run, tmp_path: Path):
     assert run("replay", SAMPLE, *command).code == 0
     (score,) = json.loads(out.read_text())["scores"]
     assert len(score["fractions"]["25"]) == 3
+
+
+def test_quartiles_are_those_of_the_seeds():
+    score = decode_score({10: (0.5, 0.9, 0.6, 0.8, 0.7)})
+    assert score.quartiles_at(10) == (0.6, 0.7, 0.8)
+    assert decode_score({10: (0.5,)}).quartiles_at(10) == (0.5, 0.5, 0.5)
+
+
+def decode_score(fractions: dict[int, tuple[float, ...]]) -> StrategyScore:
+    return StrategyScore(
+        "space", "random", "charged", 10, fractions, Quartiles((10,), (0.0,), (0.0,), (0.0,)), Cost(0.0, 0.0, 0.0)
+    )

@@ -48,6 +48,24 @@ def test_the_same_command_takes_finished_trials_over(run, tmp_path: Path):
     assert again.out == first.out
 
 
+def test_a_search_starts_from_an_earlier_one(run, tmp_path: Path):
+    first = run(*("tune", "vector_add", "--shape", "n=4096", "--trials", "6", "--out", tmp_path / "first"))
+    assert first.code == 0, first.err
+    second = run(
+        *("tune", "vector_add", "--shape", "n=8192", "--trials", "3", "--out", tmp_path / "second"),
+        *("--from", tmp_path / "first", "--from", tmp_path / "first" / "records.bundle"),
+    )
+    assert second.code == 0, second.err
+    assert "starts from n=4096 f32 on cpu" in second.err and "(6 configurations)" in second.err
+    assert "among the best known before" in (tmp_path / "second" / "journal.jsonl").read_text()
+    assert "took 3 of 3 configurations" in second.err
+    other = run(
+        *("tune", "softmax", "--shape", "M=8,N=8", "--trials", "1", "--out", tmp_path / "third"),
+        *("--from", tmp_path / "first"),
+    )
+    assert other.code == 0 and "knows no search of softmax_kernel" in other.err
+
+
 def test_several_shapes_and_dtypes(run, tmp_path: Path):
     ran = run(
         *("tune", "vector_add", "--shape", "n=4096", "--shape", "n=5000"),

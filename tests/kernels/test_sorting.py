@@ -216,3 +216,17 @@ def test_mistakes_are_shown_where_they_are(kernel, options, said):
         triton.compile(kernel, {"x": "*fp32"}, options)
     assert said in str(caught.value)
     assert "^" in str(caught.value)
+
+
+@triton.jit
+def smallest(x, out, R: tl.constexpr, C: tl.constexpr, K: tl.constexpr):
+    rows = tl.arange(0, R)[:, None]
+    tile = tl.load(x + rows * C + tl.arange(0, C)[None, :])
+    tl.store(out + rows * K + tl.arange(0, K)[None, :], tl.topk(tile, K, descending=False))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint8, np.bool_])
+def test_the_smallest_first(launch, rng, dtype):
+    x = rng.integers(0, 200, (4, 64)).astype(dtype)
+    got = launch(smallest, (1,), x, np.zeros((4, 8), dtype), R=4, C=64, K=8)[1]
+    assert np.array_equal(got, np.sort(x, axis=1)[:, :8])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compiler.errors import CompilationError, TypeMismatch
 from deuteron.language.extra import libdevice
 
 
@@ -213,3 +215,66 @@ def test_constants_compute_like_numbers() -> None:
     assert four > 3
     assert [*table] == [1, 2]
     assert (len(table), table[1], float(four)) == (2, 2, 4.0)
+
+
+@triton.jit
+def asks_for_classes(out, x, n, one):
+    tl.store(out, isinstance(x.dtype, tl.pointer_type))
+    tl.store(out + 1, isinstance(n.dtype, tl.pointer_type))
+    tl.store(out + 2, isinstance(tl.load(x + tl.arange(0, 4)).type, tl.block_type))
+    tl.store(out + 3, isinstance(tl.load(x).dtype, tl.dtype))
+    if isinstance(x.dtype, tl.pointer_type) and x.dtype.element_ty == tl.float32:
+        tl.store(out + 4, 7)
+    if tl.load(x + tl.arange(0, 1)) > 0.5:
+        tl.store(out + 5, 8)
+
+
+def test_classes_of_types_and_conditions_of_one_element(launch):
+    held = launch(asks_for_classes, (1,), np.zeros(6, np.int32), np.ones(4, np.float32), 3, 1)
+    assert list(held[0]) == [1, 0, 1, 1, 7, 8]
+
+
+def test_types_by_name():
+    assert [tl.dtype(name) for name in ("fp32", "int8", "uint64", "bf16", "fp8e5")] == [
+        tl.float32, tl.int8, tl.uint64, tl.bfloat16, tl.float8e5,
+    ]  # fmt: skip
+    assert set(tl.dtype.SINT_TYPES) == {"int8", "int16", "int32", "int64"}
+    assert tl.str_to_ty("*kfp16") == tl.pointer_type(tl.float16, const=True)
+    assert tl.float16.fp_mantissa_width == 10 and tl.bfloat16.exponent_bias == 127
+    with pytest.raises(TypeMismatch, match="no element type 'fp33'"):
+        tl.dtype("fp33")
+
+
+@triton.jit
+def of_64_bits(bits, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.random.uint_to_uniform_float(tl.load(bits + at)))
+
+
+def test_uniform_numbers_of_64_bits(launch):
+    bits = np.array([0, 1 << 62, (1 << 64) - (1 << 62), (1 << 64) - 1, (1 << 63) - 1, 1 << 63, 5, 1 << 50], np.uint64)
+    got = launch(of_64_bits, (1,), bits, np.zeros(8, np.float32), N=8)[1]
+    magnitude = [min(int(b), (1 << 64) - 1 - int(b)) / 2.0**63 for b in bits]
+    np.testing.assert_allclose(got, magnitude, rtol=3e-7, atol=0)
+    assert (got < 1).all()
+
+
+def test_a_result_that_must_be_used():
+    @triton.must_use_result("It changes nothing.")
+    @triton.jit
+    def square(x):
+        return x * x
+
+    @triton.jit
+    def dropped(out):
+        square(tl.load(out))
+
+    @triton.jit
+    def used(out):
+        tl.store(out, square(tl.load(out)))
+
+    out = np.full(1, 3, np.int32)
+    used[(1,)](out)
+    assert out[0] == 9
+    with pytest.raises(CompilationError, match=r"The result of square is not being used\. It changes nothing\."):
+        dropped[(1,)](out)

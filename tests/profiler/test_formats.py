@@ -154,8 +154,8 @@ def test_the_table_in_numbers() -> None:
         "time (ns) self     %  total      %  flop16/s (FLOP16/s)  max_ns  name\n"
         "            50  50.0     50   50.0       6000000000.000       -  k\n"
         "            40  40.0     40   40.0                    -       -  g\n"
-        "            10  10.0     60   60.0                    -       -  f\n"
-        "             0   0.0    100  100.0                    -       1  ROOT\n"
+        "            10  10.0     60   60.0       5000000000.000       -  f\n"
+        "             0   0.0    100  100.0       3000000000.000       1  ROOT\n"
     )
     other = json.loads(json.dumps(literal))
     other[0]["children"][1]["metrics"]["time (ns)"] = 70

@@ -230,7 +230,7 @@ def test_a_number_of_an_ended_profiler_means_nothing(
         again.place.value = stale  # as in a thread that has not called the profiler since
         again.launch("k", 1)
     proton.deactivate(flushing=True)
-    assert names(tree()) == ["new", "k"]
+    assert names(tree(session=1)) == ["new", "k"]
 
 
 def test_launch_log_finds_every_number_however_it_was_added() -> None:

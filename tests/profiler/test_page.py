@@ -21,8 +21,6 @@ from deuteron.profiler import Profile, specs
 from deuteron.profiler.cli import viewer_main
 
 PAGE = Path(deuteron.profiler.viewer.__file__).parent / "page"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
 NODE = shutil.which("node")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 H100 = {"arch": "90", "bus_width": 5120, "clock_rate": 1755000, "memory_clock_rate": 2619000, "num_sms": 114}
@@ -192,29 +190,6 @@ def test_the_scripts_compute_what_python_does(node: Callable[[dict], dict], lite
 
 
 # -- in a browser
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)")
-    webdriver = pytest.importorskip(
-        "selenium.webdriver", reason="needs selenium, which the extra dev brings: pip install selenium"
-    )
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (
-        "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--window-size=1100,760",
-        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):  # fmt: skip
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -73,8 +73,10 @@ def test_derived_metrics(profile: Profile) -> None:
     text = proton_viewer.render(profile, ["tflop8/s", "gbyte/s", "avg_time/us", "time/%", "bytes/%", "util"])
     # gemm: 1513e9 / 3 ms; 1513 TFLOP/s is the peak, so 1 ms of 3. Its bytes need 1 ms at 3352.32 GB/s as well.
     assert rows(text)["gemm"] == ["504.333", "1117.440", "3000.000", "37.500", "69.087", "0.333"]
-    assert rows(text)["A"][:1] == ["nan"]
+    # Scopes have the work of what is below them: 1513e9 and bytes of both kernels in 4 ms.
+    assert rows(text)["A"][:1] == ["378.250"]
     assert rows(text)["A"][2:4] == ["800.000", "50.000"]
+    assert rows(text)["ROOT"][4] == "100.000"
 
 
 def test_a_scope_with_metrics_of_its_own_survives_its_hidden_children(profile: Profile) -> None:
@@ -108,7 +110,7 @@ def test_threshold_hides_frames_without_changing_the_others(profile: Profile) ->
     assert sum("copy" in line for line in lines) == 1
     # A value of nan is not 0 or more; parents of what is shown stay.
     profile.node(("A", "waits")).metrics["cpu_time (ns)"] = 1
-    assert "waits" not in proton_viewer.render(profile, ["time"], threshold=0.0)
+    assert "waits" in proton_viewer.render(profile, ["time"], threshold=0.0)  # as without a threshold
     assert "waits" in proton_viewer.render(profile, ["time"])
 
 
@@ -269,7 +271,7 @@ def test_listing(profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture
     path = profile.write(tmp_path / "p.hatchet")
     assert viewer_main(["-l", str(path)]) == 0
     assert capsys.readouterr().out == (
-        "Available inclusive metrics:\n- count\n- time\nAvailable exclusive metrics:\n- bytes\n- flops8\n"
+        "Available inclusive metrics:\n- count\n- time\n- bytes\n- flops8\nAvailable exclusive metrics:\n"
     )
     assert viewer_main([str(path)]) == 2
     assert "-m METRICS shows some, -l lists them" in capsys.readouterr().err
@@ -355,3 +357,23 @@ def test_a_very_deep_tree(tmp_path: Path) -> None:
     deep = Profile()
     kernel(deep, *[f"f{i}" for i in range(3000)], time_ns=1000)
     assert proton_viewer.render(deep, ["time/us"]).count("\n") == 101
+
+
+def test_user_metrics_are_summed_where_their_name_says_so() -> None:
+    profile = Profile()
+    profile.add(("s", "a"), {"tokens (inc)": 3, "loss": 2.0, "bytes": 100})
+    profile.add(("s", "b"), {"tokens (inc)": 1, "loss": 4.0, "bytes": 300})
+    kernel(profile, "s", "k", time_ns=1000, bytes=600)
+    found = rows(proton_viewer.render(profile, ["tokens", "tokens/%", "loss", "byte/s", "bytes/%"]))
+    assert found["ROOT"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000"]
+    assert found["s"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000"]
+    assert found["a"][:3] == ["3.000", "75.000", "2.000"]
+    assert found["b"][4] == "30.000"
+
+
+def test_a_threshold_of_zero_hides_nothing() -> None:
+    profile = Profile()
+    kernel(profile, "k", time_ns=1000)
+    profile.add(("scope",), {"loss": 1.0})
+    for threshold in ("0", "0.0"):
+        assert "scope" in proton_viewer.render(profile, ["loss"], threshold=float(threshold))

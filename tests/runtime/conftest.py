@@ -64,16 +64,14 @@ class FakeKernel:
     log: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]]
     launch_metadata: Any = None
     metadata: KernelMetadata = field(init=False)
+    name: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.name = self.variant.source.name
         schedule = self.variant.schedule
         recipe = LaunchRecipe(32 * schedule.num_warps)
         target, key = str(self.variant.target), self.variant.key
         self.metadata = KernelMetadata(self.name, target, key, schedule.num_warps, 1, 1, recipe)
-
-    @property
-    def name(self) -> str:
-        return self.variant.source.name
 
     def loaded(self, device: Device) -> FakeLoaded:
         return FakeLoaded(self, device)

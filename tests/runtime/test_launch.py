@@ -287,3 +287,17 @@ def test_kernels_are_not_iterated() -> None:
     for held in (kernel, tuned, compiled):
         with pytest.raises(TypeError, match="not iterable"):
             list(held)  # type: ignore[call-overload]
+
+
+def test_warps_of_one_thread():
+    """Programs written for Triton's CPU back end, whose warps have one thread, ask for many."""
+    out = np.zeros(1, np.int32)
+
+    @deuteron.jit
+    def kernel(out):
+        tl.store(out, 3)
+
+    kernel[(1,)](out, num_warps=128)
+    assert out[0] == 3
+    with pytest.raises(DeuteronError, match="num_warps = 96"):
+        kernel[(1,)](out, num_warps=96)

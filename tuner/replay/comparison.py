@@ -58,6 +58,10 @@ class StrategyScore(Document, frozen=True):
         values = self.fractions[checkpoint]
         return Mean(statistics.fmean(values), _deviation(values) / math.sqrt(len(values)))
 
+    def quartiles_at(self, checkpoint: int) -> tuple[float, float, float]:
+        """Lower quartile, median and upper quartile of the fractions after ``checkpoint`` evaluations."""
+        return _quarters(self.fractions[checkpoint])
+
 
 class StrategyComparison(Document, frozen=True):
     """All scores of one comparison."""
@@ -126,9 +130,16 @@ def _quartiles(curves: Sequence[Mapping[int, float]]) -> Quartiles:
     parts = []
     for n in shown:
         values = [curve[n] for curve in curves]
-        parts.append(statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3)
+        parts.append(_quarters(values))
     low, median, high = zip(*parts, strict=True)
     return Quartiles(tuple(shown), low, median, high)
+
+
+def _quarters(values: Sequence[float]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
 
 
 def _cost(seconds: Sequence[float]) -> Cost:

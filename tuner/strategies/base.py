@@ -47,3 +47,8 @@ class Strategy(Protocol):
     def reason(self, config: Configuration) -> str | None:
         """Why ``config`` was proposed, in a few words for people; None where it was not, or for no special reason."""
         ...
+
+    def settled(self) -> str | None:
+        """Why the search may end before its budget does: nothing that matters is expected of what is left. None as
+        long as something is, and of strategies that expect nothing. ``ask`` goes on all the same."""
+        ...

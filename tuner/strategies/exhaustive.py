@@ -28,3 +28,7 @@ class ExhaustiveStrategy:
     def reason(self, config: Configuration) -> str | None:
         """None: it has no reasons of its own."""
         return None
+
+    def settled(self) -> str | None:
+        """None: it expects nothing."""
+        return None

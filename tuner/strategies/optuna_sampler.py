@@ -82,6 +82,10 @@ class OptunaStrategy:
         """None: it has no reasons of its own."""
         return None
 
+    def settled(self) -> str | None:
+        """None: it expects nothing."""
+        return None
+
     def _create_study(self, sampler: str, seed: int) -> Study:
         import optuna
 

@@ -25,3 +25,7 @@ class RandomStrategy:
     def reason(self, config: Configuration) -> str | None:
         """None: it has no reasons of its own."""
         return None
+
+    def settled(self) -> str | None:
+        """None: it expects nothing."""
+        return None

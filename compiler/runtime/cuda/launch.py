@@ -103,7 +103,7 @@ class LoadedOnCuda:
         self._image = kernel.code()
         cuda.make_current(device.index)
         self._module = cuda.call("cuModuleLoadData", self._image)
-        self._function = cuda.integer("cuModuleGetFunction", self._module, kernel.name.encode())
+        self._function = cuda.integer("cuModuleGetFunction", self._module, kernel.metadata.name.encode())
         if self._shared > _SHARED_WITHOUT_OPT_IN:
             attribute = cuda.bindings().CUfunction_attribute
             cuda.call(

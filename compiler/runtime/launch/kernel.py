@@ -17,6 +17,7 @@ from ..variant.variant import Variant
 from .binding import KernelParameter
 from .bound import BoundLaunch, Relaunch
 from .compiled import CompiledKernel
+from .interface import KernelInterface
 from .loaded import Direct
 
 
@@ -73,7 +74,7 @@ class Prepared(Protocol):
         ...
 
 
-class Kernel(Sourced):
+class Kernel(Sourced, KernelInterface):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
     ``cache`` holds the variants compiled so far by their key; ``repr`` names a launch in profiles; ``launch_metadata``
@@ -141,16 +142,6 @@ class Kernel(Sourced):
     @abstractmethod
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
-
-    __iter__ = None  # a grid is no index: Python would count up for ever
-
-    @abstractmethod
-    def __getitem__(self, grid: Any) -> Callable[..., object]:
-        """Ready to be called with the arguments of a launch."""
-
-    @abstractmethod
-    def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
-        """Launch on a grid, or only compile."""
 
     @abstractmethod
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:

@@ -38,6 +38,8 @@ def _compiled(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledK
         installed.tell(request)
         made = compile_variant(launch.variant)
         made.launch_metadata = kernel.launch_metadata
+        if kernel.repr:
+            made.name = kernel.repr(launch)
         kernel.cache[key] = made
         installed.tell(replace(request, metadata=made.metadata))
     return made

@@ -40,7 +40,7 @@ class LoadedOnCpu:
         from ...targets import cpu  # lazy: loads LLVM
 
         self.device = device
-        self._kernel = cpu.load(kernel.code(), kernel.name)
+        self._kernel = cpu.load(kernel.code(), kernel.metadata.name)
         self._types = [kind.tile for kind in kernel.signature.values()]
         self._threads = grid_threads()
         self._epoch = knobs.epoch.value

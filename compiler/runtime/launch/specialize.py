@@ -42,9 +42,19 @@ def specialize(
                 found.constants[leaf.name] = key.value if isinstance(key, ConstantKey) else key
         position += not parameter.constexpr
     device = _common_device(kernel, found)
-    schedule = make_schedule({"debug": kernel.debug, **options})
-    variant = Variant(kernel.source, found.types, found.constants, Target.parse(device.target), schedule)
+    target = Target.parse(device.target)
+    schedule = make_schedule({"debug": kernel.debug, **_meant_for(target, options)})
+    variant = Variant(kernel.source, found.types, found.constants, target, schedule)
     return Launch(variant, device, tuple(found.passed), found.known)
+
+
+def _meant_for(target: Target, options: Mapping[str, object]) -> Mapping[str, object]:
+    """``options`` without a number of warps that no GPU has. Triton's CPU back end counts one thread a warp, so
+    programs written for it ask for 64 and more; here warps mean nothing on CPUs."""
+    warps = options.get("num_warps")
+    if target.kind == "cpu" and type(warps) is int and 32 < warps <= 1024 and warps & (warps - 1) == 0:
+        return {name: value for name, value in options.items() if name != "num_warps"}
+    return options
 
 
 @dataclass

@@ -27,6 +27,8 @@ STAGES = {
     "cpu": ("tile", "llvm", "object", "asm"),
     "cuda": ("tile", "gpu", "llvm", "ptx", "cubin", "asm"),
 }
+#: Forms of a kernel that no later stage is made of, and that not every kernel has.
+EXPORTS: dict[str, tuple[str, ...]] = {"cpu": ("linalg",), "cuda": ()}
 
 
 @dataclass
@@ -85,6 +87,10 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
         function = make_tile(work)
         if stop_after == "tile":
             work.artifacts["tile"] = print_function(function)
+        elif stop_after == "linalg":
+            from ...linalg import lower_to_linalg  # lazy: only for those who take MLIR elsewhere
+
+            work.artifacts["linalg"] = lower_to_linalg(function)
         elif variant.target.kind == "cpu":
             _build_cpu(work, function, stop_after)
         else:
@@ -104,7 +110,7 @@ def _assembler(work: Build, stop_after: str | None) -> AbstractContextManager[Pt
 
 def check_stage(variant: Variant, stage: str | None, step: str | None = None) -> None:
     """Raise SignatureError unless the variant's target has the stage, and the GPU stage the step."""
-    known = STAGES[variant.target.kind]
+    known = STAGES[variant.target.kind] + EXPORTS[variant.target.kind]
     if stage is not None and stage not in known:
         raise SignatureError(
             f"the target {variant.target} has no stage {stage!r}",

@@ -9,6 +9,7 @@ from ...gpu.scratch import GpuFunction
 from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
 from ...llvm.hoist import hoist_invariants
+from ...llvm.lines import SourceLines
 from ...options import Schedule
 from ...target import Target
 from .. import simt
@@ -45,13 +46,16 @@ class PtxProgram:
     hoisted: bool = False
 
 
-def lower_to_llvm(function: GpuFunction, target: Target, schedule: Schedule) -> PtxProgram:
-    """The LLVM module of ``function`` (from :func:`deuteron.compiler.gpu.lower_to_gpu`).
+def lower_to_llvm(
+    function: GpuFunction, target: Target, schedule: Schedule, lines: SourceLines | None = None
+) -> PtxProgram:
+    """The LLVM module of ``function`` (from :func:`deuteron.compiler.gpu.lower_to_gpu`); with ``lines`` the assembly
+    says by ``.loc`` which line of the source each instruction comes from.
 
     Raises:
         UnsupportedOp: an operation or element type has no lowering for ``target``.
     """
-    state = simt.lower_kernel(function, PtxMachine(target), schedule)
+    state = simt.lower_kernel(function, PtxMachine(target), schedule, lines)
     names = tuple(parameter.name for parameter in function.parameters)
     shared_bytes = function.allocation.total
     hoisted = _is_of_warp_groups(function) and len(state.module.functions) == 1

@@ -14,6 +14,7 @@ from ...gpu.scratch import GpuFunction
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
+from ...llvm.lines import SourceLines
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
 from ...tile.axis import AxisFacts, analyze
@@ -71,8 +72,11 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
 class Lowering:
     """One kernel on its way to LLVM text."""
 
-    def __init__(self, function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> None:
+    def __init__(
+        self, function: GpuFunction, machine: SimtTarget, schedule: Schedule, lines: SourceLines | None = None
+    ) -> None:
         self.source = function
+        self.lines = lines
         self.machine = machine
         self.schedule = schedule
         self.allocation = function.allocation
@@ -122,13 +126,15 @@ class Lowering:
         ``equal``."""
         chunk = self.text.chunk()
         text = self.text
+        after = text.after
 
         def make(index: int) -> str:
             outer, text.current = text.current, chunk
+            outer_after, text.after = text.after, after
             try:
                 return element(index)
             finally:
-                text.current = outer
+                text.current, text.after = outer, outer_after
 
         depth = 1 + max((o.depth for o in operands), default=0)
         self.values[value] = Registers.lazy(value.type, make, depth, equal)
@@ -157,7 +163,16 @@ class Lowering:
 
     def lower(self, op: Op) -> None:
         """Lower one operation, by the rule that the target has for it."""
-        self.machine.rules.find(op)(self, op)
+        rule = self.machine.rules.find(op)
+        if self.lines is None:
+            rule(self, op)
+            return
+        text, outer = self.text, self.text.after
+        text.after = self.lines.after(op.location)
+        try:
+            rule(self, op)
+        finally:
+            text.after = outer
 
     def lower_block(self, block: Block) -> None:
         """Lower all operations of ``block`` but its terminator."""
@@ -281,21 +296,30 @@ class Lowering:
         return x if str(y) == "0" else self.text.op(f"add nuw nsw i32 {x}, {y}")
 
 
-def lower_kernel(function: GpuFunction, machine: SimtTarget, schedule: Schedule) -> Lowering:
-    """The LLVM text of ``function``, in the ``module`` of what is returned.
+def lower_kernel(
+    function: GpuFunction, machine: SimtTarget, schedule: Schedule, lines: SourceLines | None = None
+) -> Lowering:
+    """The LLVM text of ``function``, in the ``module`` of what is returned; with ``lines`` instructions say where they
+    come from.
 
     Kernel parameters are those of the function, in order: pointers as 64-bit addresses, i1 as a byte.
 
     Raises:
         UnsupportedOp: an operation or element type has no lowering for ``machine``.
     """
-    state = Lowering(function, machine, schedule)
+    state = Lowering(function, machine, schedule, lines)
+    if lines is not None:
+        state.text.after = lines.after(None)
     parameters = [_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters)]
     declared = ", ".join([*parameters, *machine.hidden_parameters(state)])
-    state.text.header = f"define {machine.calling_convention} void @{function.name}({declared}) #0"
+    state.text.header = (
+        f"define {machine.calling_convention} void @{function.name}({declared}) #0{lines.of_kernel if lines else ''}"
+    )
     machine.begin(state)
     state.lower_block(function.body)
     state.text.do("ret void")
+    if lines is not None:
+        state.module.tail += lines.metadata()
     state.module.tail.append(f"attributes #0 = {{ nounwind {' '.join(machine.kernel_attributes(state))} }}")
     return state
 

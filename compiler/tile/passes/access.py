@@ -20,16 +20,21 @@ from .licm import licm
 
 
 def structure_accesses(
-    function: Function, wanted: Callable[[Load | Store], bool], denied: frozenset[Guard] = frozenset()
+    function: Function,
+    wanted: Callable[[Load | Store], bool],
+    denied: frozenset[Guard] = frozenset(),
+    others: dict[Op, int | float | bool] | None = None,
 ) -> tuple[Guard, ...]:
     """Rewrite the ``wanted`` accesses that are provably boxes into block_load and block_store, in place.
 
     Pointer arithmetic that nothing reads any more is left to dce. Returns the promises about arguments that the new
-    operations rely on, in the order in which they are needed first; none is in ``denied``.
+    operations rely on, in the order in which they are needed first; none is in ``denied``. ``others``: for those who
+    can pad with any number, the block loads whose masked-off elements are a constant other than zero and NaN, which is
+    noted here; without it, such loads stay what they are.
     """
     if not any(isinstance(op, Load | Store) and wanted(op) for op in function.walk()):
         return ()
-    rewriter = _Rewriter(Forms(function, analyze(function), denied), wanted)
+    rewriter = _Rewriter(Forms(function, analyze(function), denied), wanted, others)
     rewriter.block(function.body)
     if not rewriter.replaced and not rewriter.guards and not rewriter.rewritten:
         return ()
@@ -41,8 +46,14 @@ def structure_accesses(
 
 
 class _Rewriter:
-    def __init__(self, forms: Forms, wanted: Callable[[Load | Store], bool]) -> None:
+    def __init__(
+        self,
+        forms: Forms,
+        wanted: Callable[[Load | Store], bool],
+        others: dict[Op, int | float | bool] | None,
+    ) -> None:
         self.forms = forms
+        self.others = others
         self.wanted = wanted
         self.guards: dict[Guard, None] = {}
         self.replaced: dict[Value, Value] = {}
@@ -61,6 +72,9 @@ class _Rewriter:
 
     def access(self, op: Load | Store) -> None:
         padding = _padding(op)
+        other = _constant(op) if padding is None and self.others is not None else None
+        if other is not None:
+            padding = "zero"
         box = find_box(self.forms, op.pointer, op.mask) if padding is not None else None
         if box is None or padding is None:
             return
@@ -80,6 +94,8 @@ class _Rewriter:
                 base, sizes, strides, offsets, shape, marks, padding if checked else "zero", op.cache, op.eviction
             )
             made.result.name = op.result.name
+            if other is not None and self.others is not None:
+                self.others[made] = other
             self.replaced[op.result] = made.result
         else:
             made = BlockStore(base, sizes, strides, offsets, op.value, marks, op.cache, op.eviction)
@@ -128,6 +144,13 @@ def _padding(op: Load | Store) -> str | None:
     if op.result.type.is_float and math.isnan(source.value):
         return "nan"
     return "zero" if source.value == 0 and math.copysign(1, source.value) > 0 else None
+
+
+def _constant(op: Load | Store) -> int | float | bool | None:
+    """What masked-off elements are, if that is one number."""
+    if isinstance(op, Store) or op.volatile or op.other is None or op.result.type.is_pointer:
+        return None
+    return op.other.op.value if isinstance(op.other.op, e.Constant) else None
 
 
 def _overlaps(box: Box, shape: tuple[int, ...]) -> bool:

@@ -6,15 +6,11 @@ styles are allowed by their hashes, so text of a profile is never run, whatever 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
-import json
 import math
-import re
 from collections.abc import Sequence
 from importlib.resources import files
 
+from ...self_contained import page
 from ..columns import Column
 from ..frames import Number, Numbers
 from ..names import printable
@@ -31,16 +27,8 @@ def html_text(export: Export) -> str:
     style = (folder / "page.css").read_text(encoding="utf-8")
     # One strict script: each file says so for itself, and for tests that load it alone.
     script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    parts = {
-        "title": html.escape(printable(export.title)),
-        "policy": f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'",
-        "style": style,
-        "script": script,
-        "profile": _inert(profile_data(export)),
-    }
     template = (folder / "page.html").read_text(encoding="utf-8")
-    # Once over the template: what was put in is not looked at again.
-    return re.sub(r"@(\w+)@", lambda found: parts[found[1]], template)
+    return page(template, title=printable(export.title), style=style, script=script, data=profile_data(export))
 
 
 def profile_data(export: Export) -> dict[str, object]:
@@ -82,13 +70,3 @@ def _nine_digits(number: Number) -> Number:
         return number
     rounded = float(f"{number:.9g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-def _inert(document: object) -> str:
-    """JSON that ends no script and begins no comment, whatever its strings say."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

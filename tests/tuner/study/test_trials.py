@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner.errors import JobError, SpaceError
-from deuteron.tuner.events import JobFailed, ShapeStarted, TuneEvent, event_from_json
-from deuteron.tuner.job import JobSpec
-from deuteron.tuner.progress import trial_text
+from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TuneEvent, event_from_json
+from deuteron.tuner.job import Budget, JobSpec
+from deuteron.tuner.progress import event_text, trial_text
 from deuteron.tuner.space import Configuration
-from deuteron.tuner.strategies import Outcome, RandomStrategy
+from deuteron.tuner.strategies import STRATEGIES, Outcome, RandomStrategy
 from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload
 
@@ -48,6 +48,32 @@ def test_budget_counts_the_default(fakes: ModuleType, tmp_path: Path) -> None:
     assert run.records[0].trials == 7
     only_default = fakes.Run(fakes.job(trials=1), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert only_default.records[0].config == {"ROWS": 1, "TILES": 1}
+
+
+class Contented(RandomStrategy):
+    """Sees nothing more to be won after six outcomes."""
+
+    told = 0
+
+    def tell(self, config: Configuration, outcome: Outcome) -> None:
+        super().tell(config, outcome)
+        self.told += 1
+
+    def settled(self) -> str | None:
+        return "six are enough" if self.told >= 6 else None
+
+
+def test_a_settled_strategy_ends_a_shape_where_the_budget_says_so(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "random", Contented)
+    for settle, expected, why in ((True, range(6, 11), "six are enough"), (False, range(20, 21), None)):
+        spec = replace(fakes.job(), budget=Budget(20, settle=settle))
+        run = fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path)
+        assert run.records[0].trials in expected  # some were under way when it said so
+        (end,) = [event for event in run.events if isinstance(event, ShapeFinished)]
+        assert end.settled == why
+        assert (f"ended after {run.records[0].trials} trials: six are enough" in str(event_text(end))) == settle
 
 
 def test_failures_are_labels_not_the_end(fakes: ModuleType, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ RNG = np.random.default_rng(7)
 POINTS, POOL = RNG.random((12, 3)), RNG.random((9, 3))
 VALUES = RNG.standard_normal(12)
 KERNEL = Matern(np.log([0.3, 1.5, 0.8, 0.05]))
+#: Kernels are single precision; weights of a dozen values and a noise of 0.05 magnify that.
+SINGLE = 1e-5
 
 
 def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -39,10 +41,10 @@ def dense(points: np.ndarray, values: np.ndarray, pool: np.ndarray) -> tuple[np.
 def test_posterior_is_the_dense_formula() -> None:
     posterior = PoolPosterior(KERNEL, POINTS, POOL)
     mean, variance = dense(POINTS, VALUES, POOL)
-    assert posterior.mean(VALUES) == pytest.approx(mean, abs=1e-10)
-    assert posterior.variance() == pytest.approx(variance, abs=1e-10)
-    assert posterior.mean_at(POOL[4], VALUES) == pytest.approx(mean[4], abs=1e-10)
-    assert posterior.smoothed(VALUES) == pytest.approx(dense(POINTS, VALUES, POINTS)[0], abs=1e-9)
+    assert posterior.mean(VALUES) == pytest.approx(mean, abs=SINGLE)
+    assert posterior.variance() == pytest.approx(variance, abs=SINGLE)
+    assert posterior.mean_at(POOL[4], VALUES) == pytest.approx(mean[4], abs=SINGLE)
+    assert posterior.smoothed(VALUES) == pytest.approx(dense(POINTS, VALUES, POINTS)[0], abs=SINGLE)
 
 
 @pytest.mark.parametrize("start", [0, 1, 11])
@@ -51,8 +53,8 @@ def test_points_added_one_by_one_are_as_good_as_all_at_once(start: int) -> None:
     for point in POINTS[start:]:
         posterior.append(point)
     mean, variance = dense(POINTS, VALUES, POOL)
-    assert posterior.mean(VALUES) == pytest.approx(mean, abs=1e-9)
-    assert posterior.variance() == pytest.approx(variance, abs=1e-9)
+    assert posterior.mean(VALUES) == pytest.approx(mean, abs=SINGLE)
+    assert posterior.variance() == pytest.approx(variance, abs=SINGLE)
 
 
 def test_forgotten_points_leave_no_trace() -> None:
@@ -63,8 +65,8 @@ def test_forgotten_points_leave_no_trace() -> None:
     posterior.append(POINTS[10])
     kept = [0, 1, 2, 3, 4, 5, 10]
     mean, variance = dense(POINTS[kept], VALUES[kept], POOL)
-    assert posterior.mean(VALUES[kept]) == pytest.approx(mean, abs=1e-9)
-    assert posterior.variance() == pytest.approx(variance, abs=1e-9)
+    assert posterior.mean(VALUES[kept]) == pytest.approx(mean, abs=SINGLE)
+    assert posterior.variance() == pytest.approx(variance, abs=SINGLE)
 
 
 def test_it_grows_beyond_the_room_that_it_began_with() -> None:
@@ -72,7 +74,7 @@ def test_it_grows_beyond_the_room_that_it_began_with() -> None:
     posterior = PoolPosterior(KERNEL, points[:10], POOL)
     for point in points[10:]:
         posterior.append(point)
-    assert posterior.mean(values) == pytest.approx(dense(points, values, POOL)[0], abs=1e-7)
+    assert posterior.mean(values) == pytest.approx(dense(points, values, POOL)[0], abs=20 * SINGLE)
 
 
 def test_selected_candidates_are_the_same_ones() -> None:
@@ -90,9 +92,10 @@ def test_gradient_is_that_of_finite_differences() -> None:
         _, gradient = likelihood.at(theta)
         for i in range(4):
             step = np.zeros(4)
-            step[i] = 1e-5
-            slope = (likelihood.at(theta + step)[0] - likelihood.at(theta - step)[0]) / 2e-5
-            assert gradient[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+            step[i] = 3e-2  # five points, because single precision allows no smaller step
+            near, far = (likelihood.at(theta + k * step)[0] - likelihood.at(theta - k * step)[0] for k in (1, 2))
+            slope = (8 * near - far) / 36e-2
+            assert gradient[i] == pytest.approx(slope, rel=2e-3, abs=1e-2)
 
 
 def test_likelihood_is_the_dense_formula() -> None:
@@ -101,7 +104,7 @@ def test_likelihood_is_the_dense_formula() -> None:
     noisy = covariance(POINTS, POINTS) + (0.05 + JITTER) * np.eye(12)
     density = -0.5 * VALUES @ np.linalg.solve(noisy, VALUES) - 0.5 * np.linalg.slogdet(noisy)[1]
     density -= 0.5 * sum((KERNEL.theta - np.log([2, 2, 2, 0.1])) ** 2)
-    assert value == pytest.approx(-density, rel=1e-10)
+    assert value == pytest.approx(-density, rel=1e-5)
 
 
 def test_a_fit_finds_the_coordinate_that_matters() -> None:
@@ -116,7 +119,9 @@ def test_a_fit_finds_the_coordinate_that_matters() -> None:
 
 def test_normal_distribution() -> None:
     at = np.array([-8.0, -1.959963984540054, 0.0, 1.0, 9.0])
-    assert normal_cdf(at) == pytest.approx([6.220960574271785e-16, 0.025, 0.5, 0.8413447460685429, 1.0], rel=1e-12)
+    assert normal_cdf(at) == pytest.approx([6.220960574271785e-16, 0.025, 0.5, 0.8413447460685429, 1.0], rel=2e-7)
+    dense = np.linspace(-12, 6, 2_000)
+    assert normal_cdf(dense) == pytest.approx([0.5 * math.erfc(-x / math.sqrt(2)) for x in dense], rel=2e-7)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (0.4, 0.2), (-1.0, 0.5), (2.0, 0.7)])

@@ -53,9 +53,9 @@ def next_row(domain: Domain, history: History, rng: np.random.Generator) -> Leve
         told = history.told
         told_rows = stacked((e.row for e in told), len(grid.sizes))
         labels = [e.time is not None for e in told]
-        validity = Validity()
-        validity.fit(grid.points(told_rows), labels, STEPS)
-        validity.attach(keys(told_rows), grid.points(told_rows), points)
+        validity = Validity(grid)
+        validity.fit(told_rows, labels, STEPS)
+        validity.attach(told_rows, rows)
         weight = weight * validity.probability(labels, DOUBT) ** 2
     farthest: Levels = rows[int(np.argmax(weight))]
     return farthest

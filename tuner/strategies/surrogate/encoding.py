@@ -85,7 +85,7 @@ class Grid:
 
     def random(self, count: int, rng: np.random.Generator) -> Levels:
         """``count`` rows of the product, independent and uniform."""
-        return rng.integers(0, self.sizes, (count, len(self.sizes))).astype(np.int16)
+        return (rng.random((count, len(self.sizes))) * self.sizes).astype(np.int16)
 
     def centre(self) -> Levels:
         """The row whose numbers have the middle rank."""
@@ -127,7 +127,8 @@ class Grid:
 
 def keys(rows: Levels) -> list[bytes]:
     """What identifies each row."""
-    return [row.tobytes() for row in rows]
+    raw, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    return [raw[at : at + width] for at in range(0, len(raw), width)]
 
 
 def stacked(rows: Iterable[Levels], width: int) -> Levels:

@@ -12,15 +12,16 @@ from .targets import log_times
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A configuration and its time in ns, None if it failed."""
+    """A configuration and its time in ns, None if it failed. ``key`` identifies the configuration."""
 
     row: Levels
     time: float | None
+    key: bytes
 
-    @property
-    def key(self) -> bytes:
-        """What identifies the configuration."""
-        return self.row.tobytes()
+    @staticmethod
+    def of(row: Levels, time: float | None) -> Evaluation:
+        """``row`` took ``time``."""
+        return Evaluation(row, time, row.tobytes())
 
 
 class History:
@@ -29,6 +30,8 @@ class History:
     def __init__(self) -> None:
         self._told: dict[bytes, Evaluation] = {}
         self._open: dict[bytes, Levels] = {}
+        #: How often something was told.
+        self.version = 0
 
     def propose(self, row: Levels) -> None:
         """``row`` is being evaluated."""
@@ -36,15 +39,21 @@ class History:
 
     def tell(self, row: Levels, time: float | None) -> None:
         """``row`` took ``time``; None: it failed. The last word counts."""
-        key = row.tobytes()
-        self._open.pop(key, None)
-        self._told[key] = Evaluation(row, time)
+        evaluation = Evaluation.of(row, time)
+        self._open.pop(evaluation.key, None)
+        self._told[evaluation.key] = evaluation
+        self.version += 1
 
     def __contains__(self, key: object) -> bool:
         return key in self._told or key in self._open
 
     def __len__(self) -> int:
         return len(self._told) + len(self._open)
+
+    @property
+    def keys(self) -> list[bytes]:
+        """Of all that was told or is open."""
+        return [*self._told, *self._open]
 
     @property
     def told(self) -> list[Evaluation]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .acquisition import expected_improvement, probability_of_improvement
 from .candidates import KEPT, candidates
 from .domain import Domain
 from .encoding import Levels, Matrix, Vector, keys, stacked
 from .gaussian_process import MaternPrior
 from .history import Evaluation, History, logs
+from .outlook import Observed, outlook
 from .prior import Predictions, scale
 from .process import Process
 from .targets import standardised
@@ -23,6 +23,9 @@ from .validity import Validity
 MODELLED = 400
 #: Kernels are fitted again when the evaluations have grown by this part.
 GROWTH = 0.1
+#: How far candidates are drawn at random and not strictly by how probably they work: the deviation of the logarithm is
+#: 1.3 times this. A wrong belief must not keep a part of the space out of all pools.
+SPREAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -38,28 +41,14 @@ class Prospect:
 
 @dataclass(frozen=True)
 class _Pool:
-    """Candidates, and the state of the search in which they were drawn: its fastest evaluation, whether there were
-    failures. ``predicted``: the prior's logarithms of their times."""
+    """Candidates, where each of them is, and the state of the search in which they were drawn: its fastest evaluation,
+    whether there were failures. ``predicted``: the prior's logarithms of their times."""
 
     rows: Levels
-    keys: list[bytes]
+    index: dict[bytes, int]
     predicted: Vector
     best: bytes
     doubtful: bool
-
-
-@dataclass(frozen=True)
-class _Observed:
-    """Evaluations as the process sees them: logarithms of times are ``unit * values + level + shift``, the last being
-    ``scale`` times what the prior predicts."""
-
-    keys: list[bytes]
-    points: Matrix
-    values: Vector
-    unit: float
-    level: float
-    shift: Vector
-    scale: float
 
 
 class Model:
@@ -73,8 +62,9 @@ class Model:
         self._domain, self._grid, self._rng = domain, domain.grid, rng
         self._predictions = predictions
         self._times = Process(MaternPrior())
-        self._validity = Validity()
+        self._validity = Validity(domain.grid)
         self._pool: _Pool | None = None
+        self._seen: tuple[int, Observed] | None = None
         self._fit_at = 0
         self._slow: frozenset[bytes] = frozenset()
         self._old: frozenset[bytes] = frozenset()
@@ -90,22 +80,24 @@ class Model:
         if not fresh.any():
             return None
         observed = self._observed(history)
-        posterior = self._times.posterior
-        mean = observed.unit * posterior.mean(observed.values) + observed.level + observed.scale * pool.predicted
-        smoothed = observed.unit * posterior.smoothed(observed.values) + observed.level + observed.shift
-        best = float(smoothed.min())
-        self._times.follow(*self._with_open(observed, history))
-        variance = posterior.variance()
-        spread = variance * observed.unit**2
-        gain = expected_improvement(mean, spread, best)
-        weight = gain * self._validity.probability(_worked(self._labelled(history))) if pool.doubtful else gain
+        found = outlook(self._times, observed, pool.predicted, *self._with_open(observed, history))
+        weight = found.improvement
+        if pool.doubtful:
+            weight = weight * self._validity.probability(_worked(self._labelled(history)))
         at = int(np.argmax(np.where(fresh, weight, -1.0)))
-        probability = probability_of_improvement(mean[at : at + 1], spread[at : at + 1], best)
-        return Prospect(pool.rows[at], float(gain[at]), float(probability[0]), float(variance[at]))
+        return Prospect(
+            pool.rows[at], float(found.improvement[at]), float(found.probability[at]), float(found.variance[at])
+        )
 
     # -- what is known -----------------------------------------------------------------------------------------
 
-    def _observed(self, history: History) -> _Observed:
+    def _observed(self, history: History) -> Observed:
+        """What the processes for times see, made once for what was told."""
+        if self._seen is None or self._seen[0] != history.version:
+            self._seen = history.version, self._made(history)
+        return self._seen[1]
+
+    def _made(self, history: History) -> Observed:
         evaluations = [e for e in history.worked if e.key not in self._slow]
         rows = self._rows(evaluations)
         times = logs(evaluations)
@@ -117,11 +109,10 @@ class Model:
             shift = factor * predicted
             targets = standardised(times - shift, compress=False)
         points = self._grid.points(rows)
-        return _Observed(keys(rows), points, targets.values, targets.unit, targets.mean, shift, factor)
+        return Observed(keys(rows), points, targets.values, targets.unit, targets.mean, shift, factor)
 
-    def _with_open(self, observed: _Observed, history: History) -> tuple[list[bytes], Matrix]:
-        """Observations and open proposals. As these count as having the mean that is expected of them, they change
-        no mean: they only take away variance."""
+    def _with_open(self, observed: Observed, history: History) -> tuple[list[bytes], Matrix]:
+        """Keys and points of observations and of open proposals."""
         rows = stacked(history.open, len(self._grid.sizes))
         return observed.keys + keys(rows), np.concatenate([observed.points, self._grid.points(rows)])
 
@@ -152,46 +143,53 @@ class Model:
         kept = {e.key for e in fastest[: MODELLED // 2]} | {e.key for e in latest}
         self._slow = frozenset(e.key for e in fastest if e.key not in kept)
         self._old = frozenset(e.key for e in history.told[:-MODELLED])
+        self._seen = None
         observed = self._observed(history)
         self._times.fit(observed.points, observed.values)
         if doubtful:
             labelled = self._labelled(history)
-            self._validity.fit(self._grid.points(self._rows(labelled)), _worked(labelled))
+            self._validity.fit(self._rows(labelled), _worked(labelled))
 
     def _follow(self, history: History, doubtful: bool) -> None:
         observed = self._observed(history)
         self._times.follow(observed.keys, observed.points)
         if doubtful:
-            labelled = self._rows(self._labelled(history))
-            self._validity.follow(keys(labelled), self._grid.points(labelled))
+            self._validity.follow(self._rows(self._labelled(history)))
 
     def _renewed(self, history: History, fastest: list[Evaluation], doubtful: bool) -> _Pool:
         best = [e.row for e in fastest]
-        rows = candidates(self._domain, best, history, self._rng, doubtful=doubtful)
+        limits = self._validity.limits if doubtful else None
+        rows = candidates(self._domain, best, history, self._rng, limits)
         if doubtful:
             rows = self._most_probable(rows, history)
         observed = self._observed(history)
         self._times.attach(observed.keys, observed.points, self._grid.points(rows))
         predicted = np.zeros(len(rows)) if self._predictions is None else self._predictions.of(rows)
-        return _Pool(rows, keys(rows), predicted, fastest[0].key, doubtful)
+        index = {key: at for at, key in enumerate(keys(rows))}
+        return _Pool(rows, index, predicted, fastest[0].key, doubtful)
 
     def _most_probable(self, rows: Levels, history: History) -> Levels:
-        """Those most likely to work, to which the validity is attached."""
+        """Those most likely to work, drawn, to which the validity is attached."""
         labelled = self._labelled(history)
         told = self._rows(labelled)
         worked = _worked(labelled)
         if not self._validity.fitted:
-            self._validity.fit(self._grid.points(told), worked)
-        self._validity.attach(keys(told), self._grid.points(told), self._grid.points(rows))
+            self._validity.fit(told, worked)
+        self._validity.attach(told, rows)
         if len(rows) > KEPT:
-            probable = np.argsort(-self._validity.probability(worked), kind="stable")[:KEPT]
+            weight = np.log(np.maximum(self._validity.probability(worked), 1e-12)) + SPREAD * self._rng.gumbel(
+                size=len(rows)
+            )
+            probable = np.argsort(-weight, kind="stable")[:KEPT]
             self._validity.select(probable)
             rows = rows[probable]
         return rows
 
 
 def _fresh(pool: _Pool, history: History) -> NDArray[np.bool_]:
-    return np.array([key not in history for key in pool.keys], bool)
+    fresh = np.ones(len(pool.rows), bool)
+    fresh[[pool.index[key] for key in history.keys if key in pool.index]] = False
+    return fresh
 
 
 def _worked(evaluations: Sequence[Evaluation]) -> list[bool]:

@@ -19,15 +19,20 @@ NAMED = 3
 UNEXPLORED = 0.6
 
 
-def improvement(candidate: Prospect, difference: Sequence[tuple[str, Scalar, Scalar]]) -> str:
+def improvement(
+    candidate: Prospect, difference: Sequence[tuple[str, Scalar, Scalar]], remedy: str | None = None
+) -> str:
     """Why the model chose ``candidate``: how probable it is that it is faster than the best so far, by how much it then
-    is on average, and what it changes. ``difference``: parameters, their values in the best and in the candidate."""
+    is on average, and what it changes. ``difference``: parameters, their values in the best and in the candidate.
+    ``remedy``: what it does about what bounds the best."""
     if candidate.probability > 0:
         gain = -100 * math.expm1(-candidate.improvement / candidate.probability)
     else:
         gain = 0.0
     digits = 0 if gain >= 10 else 1
     hope = f"expected {gain:.{digits}f} % better (p={candidate.probability:.2g})"
+    if remedy is not None:
+        hope += f", {remedy}"
     if len(difference) <= NAMED:
         changes = ", ".join(f"{name} {before}->{after}" for name, before, after in difference)
         return f"{hope}: {changes} beside the best"

@@ -13,7 +13,10 @@ from .domain import domain_of
 from .encoding import Levels
 from .history import History
 from .model import Model
+from .one_thread import one_thread
 from .prior import Predictions, Prior
+from .remedies import Remedies
+from .settling import Settling
 
 #: After configurations that were known to be good, so many others make a start.
 START_AFTER_KNOWN = 2
@@ -26,7 +29,8 @@ class SurrogateStrategy:
     logarithms of the times; once something failed, weighted by the probability that it works. Proposals whose outcome
     is not known yet count as having the mean that is expected of them, so that parallel ones go to different places.
     With a ``prior`` (the log of another device, a model of the hardware) the process explains what the prior, scaled to
-    what is measured, does not.
+    what is measured, does not. Where outcomes come with measurements, reasons say what a proposal does about what
+    bounds the fastest variant (:mod:`.remedies`).
 
     ``expected_gain`` is by how much, relative to the best time so far, the model expected the last proposal to be
     faster; None where no model was asked.
@@ -37,6 +41,7 @@ class SurrogateStrategy:
         self._domain = domain_of(space, seed)
         self._grid = self._domain.grid
         self._history = History()
+        self._remedies = Remedies(self._grid)
         log_times = None if prior is None else prior.log_times
         predictions = None if log_times is None else Predictions(log_times, self._grid)
         self._model = Model(self._domain, predictions, self._rng)
@@ -44,16 +49,19 @@ class SurrogateStrategy:
         self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
         self._reasons: dict[bytes, str] = {}
         self._exhausted = False
+        self._settling = Settling()
         self.expected_gain: float | None = None
 
     def ask(self) -> dict[str, Scalar] | None:
         """As :meth:`..base.Strategy.ask`."""
         self.expected_gain = None
-        chosen = None if self._exhausted else self._choose()
+        with one_thread():
+            chosen = None if self._exhausted else self._choose()
         if chosen is None:
             self._exhausted = True
             return None
         row, reason = chosen
+        self._settling.proposed(self.expected_gain)
         self._history.propose(row)
         self._reasons[row.tobytes()] = reason
         return self._grid.configuration(row)
@@ -63,11 +71,17 @@ class SurrogateStrategy:
         row = self._grid.levels(config)
         if row is not None:  # else it is of another space: nothing to learn here
             self._history.tell(row, outcome.value)
+            if outcome.measurement is not None:
+                self._remedies.learn(row, outcome.measurement)
 
     def reason(self, config: Configuration) -> str | None:
         """As :meth:`..base.Strategy.reason`."""
         row = self._grid.levels(config)
         return None if row is None else self._reasons.get(row.tobytes())
+
+    def settled(self) -> str | None:
+        """As :meth:`..base.Strategy.settled`: when hardly anything is expected, and nothing came of it for a while."""
+        return self._settling.why(self._history)
 
     def _choose(self) -> tuple[Levels, str] | None:
         """The next row and why; None when nothing is left."""
@@ -84,7 +98,9 @@ class SurrogateStrategy:
             candidate = self._model.choose(self._history)
             if candidate is not None:
                 self.expected_gain = candidate.improvement
-                difference = self._grid.difference(self._history.best.row, candidate.row)
-                return candidate.row, reasons.improvement(candidate, difference)
+                best = self._history.best.row
+                difference = self._grid.difference(best, candidate.row)
+                remedy = self._remedies.of(best, candidate.row)
+                return candidate.row, reasons.improvement(candidate, difference, remedy)
         left = self._domain.unseen(self._history, self._rng)
         return None if left is None else (left, reasons.UNMODELLED)

@@ -39,7 +39,8 @@ def prior_from_log(space: Space, log: Sequence[tuple[Configuration, Outcome]]) -
     for config, outcome in log:
         row = grid.levels(config)
         if row is not None and outcome.value is not None:
-            found[row.tobytes()] = Evaluation(row, outcome.value)
+            evaluation = Evaluation.of(row, outcome.value)
+            found[evaluation.key] = evaluation
     evaluations = sorted(found.values(), key=lambda evaluation: evaluation.time or 0.0)[:USED]
     if len(evaluations) < LEAST:
         return None

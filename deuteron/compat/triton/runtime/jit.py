@@ -4,7 +4,7 @@ from deuteron.compiler import JITFunction, constexpr_function, jit, reinterpret
 from deuteron.compiler.language.inline import ConstexprFunction
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted as TensorWrapper
 from deuteron.compiler.runtime.launch.description import DeclaredParameter as KernelParam
-from deuteron.compiler.runtime.launch.runner import Runner as KernelInterface
+from deuteron.compiler.runtime.launch.interface import KernelInterface
 
 __all__ = [
     "ConstexprFunction",

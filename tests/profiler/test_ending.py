@@ -1,0 +1,140 @@
+"""Profiles are written however a process ends, to where they were asked for, and by forked children to files of their
+own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deuteron.profiler as proton
+
+START = """
+import os, sys, time
+import deuteron.profiler as proton
+proton.start({name!r}, backend="cpu")
+with proton.scope("before", {{"n": 1}}):
+    pass
+"""
+
+
+def script(folder: Path, body: str, name: str = "p") -> list[str]:
+    path = folder / "program.py"
+    path.write_text(START.format(name=name) + body)
+    return [sys.executable, "-P", str(path)]
+
+
+def run(folder: Path, body: str, name: str = "p") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(script(folder, body, name), cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def scopes(path: Path) -> list[str]:
+    return [child["frame"]["name"] for child in json.loads(path.read_text())[0]["children"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [("", 0), ("sys.exit(3)", 3), ("raise ValueError('mine')", 1)], ids=["end", "exit", "error"]
+)
+def test_a_session_that_nobody_finalized_is_written(tmp_path: Path, body: str, code: int) -> None:
+    done = run(tmp_path, body)
+    assert done.returncode == code
+    assert f"proton: session 'p' was not finalized; wrote {tmp_path}/p.*" in done.stderr
+    assert scopes(tmp_path / "p.hatchet") == ["before"]
+
+
+def test_nothing_is_said_about_one_that_was(tmp_path: Path) -> None:
+    assert run(tmp_path, "proton.finalize()").stderr == ""
+
+
+def test_a_change_of_folder_moves_no_profile(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    run(tmp_path, "os.chdir('elsewhere')\nproton.finalize()")
+    assert scopes(tmp_path / "p.hatchet") == ["before"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_terminated_process_writes_and_is_seen_to_be_terminated(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        script(tmp_path, "print('ready', flush=True)\ntime.sleep(60)"), cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+    assert scopes(tmp_path / "p.hatchet") == ["before"]
+
+
+def test_a_handler_of_the_program_stays(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import signal, sys, os\nimport deuteron.profiler as proton\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "proton.start('p', backend='cpu')\n"
+        "with proton.scope('x'):\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    done = subprocess.run([sys.executable, "-P", path], cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == 5
+    assert scopes(tmp_path / "p.hatchet") == ["x"]
+
+
+def test_an_unwritable_profile_is_a_message(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    done = run(tmp_path, "os.rmdir('gone')", name="gone/p")
+    assert done.returncode == 0
+    assert "proton: session 'gone/p' was not finalized: cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+POOL = """
+import multiprocessing
+
+def child(n):
+    with proton.scope("child"):
+        return n
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(child, range(8), chunksize=1)
+        {end}
+    proton.finalize()
+"""
+
+
+@pytest.mark.parametrize("end", ["pool.close(); pool.join()", "time.sleep(0.2)"], ids=["joined", "terminated"])
+@pytest.mark.parametrize("name", ["p", "p-%p"])
+def test_children_of_a_pool_have_files_of_their_own(tmp_path: Path, end: str, name: str) -> None:
+    done = run(tmp_path, POOL.format(end=end), name)
+    assert done.returncode == 0, done.stderr
+    files = {path.name: scopes(path) for path in tmp_path.glob("*.hatchet")}
+    parents = [file for file, inside in files.items() if inside == ["before"]]
+    children = [file for file, inside in files.items() if inside == ["child"]]
+    assert len(parents) == 1
+    assert 1 <= len(children) <= 2
+    assert len(files) == 1 + len(children), files
+
+
+def test_a_child_that_records_nothing_writes_nothing(tmp_path: Path) -> None:
+    body = "pid = os.fork()\nif not pid: sys.exit()\nos.waitpid(pid, 0)\nproton.finalize()"
+    assert run(tmp_path, body).returncode == 0
+    assert [path.name for path in tmp_path.glob("*.hatchet")] == ["p.hatchet"]
+
+
+def test_a_forked_child_can_finalize(tmp_path: Path) -> None:
+    body = (
+        "pid = os.fork()\nif not pid:\n    with proton.scope('own'): pass\nelse: os.waitpid(pid, 0)\nproton.finalize()"
+    )
+    assert run(tmp_path, body).returncode == 0
+    assert sorted(scopes(path) for path in tmp_path.glob("*.hatchet")) == [["before"], ["own"]]
+
+
+def test_letters_in_names(tmp_path: Path) -> None:
+    import os
+
+    proton.start("100%%-%p", backend="cpu")
+    proton.finalize()
+    assert Path(f"100%-{os.getpid()}.hatchet").exists()
+    with pytest.raises(proton.UsageError, match="'%q' in the session name"):
+        proton.start("a%q", backend="cpu")

@@ -1,0 +1,227 @@
+"""The page about a kernel: lines that belong together, occupancy, instructions, and what a person sees in Chromium."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deuteron.cli import main
+from deuteron.compiler import KernelSource, Target
+from deuteron.compiler.errors import SignatureError
+from deuteron.compiler.runtime.variant.listings import Listings, make_listings
+from deuteron.compiler.runtime.variant.pipeline import build
+from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.source.assume import assume
+from deuteron.profiler.explain import explain_page, instruction_mix, occupancy, static_profile
+from deuteron.profiler.explain.instructions import kind_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CASES = [
+    ("softmax.py", "softmax_kernel", "cuda:90a", "f32"),
+    ("matmul.py", "matmul_kernel", "cuda:90a", "f16"),
+    ("matmul.py", "matmul_kernel", "cuda:80", "f16"),
+    ("layer_norm.py", "layer_norm_fwd", "cuda:120", "f32"),
+]
+
+
+def listed(file: str, kernel: str, target: str, dtype: str) -> Listings:
+    source = KernelSource.from_file(EXAMPLES / file, kernel)
+    found = assume(source, signature={}, constexprs={}, schedule={}, dtype=dtype)
+    return make_listings(make_variant(source, found.signature, found.constexprs, target, found.schedule))
+
+
+def opcodes(lines: list[str]) -> list[str]:
+    found = (re.match(r"\s*(?:\{ )?(?:@!?%p\d+ )?([a-z][\w.:]*)", line) for line in lines)
+    return [match[1] for match in found if match]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+def test_lines_of_all_stages_come_from_the_kernel(case: tuple[str, str, str, str]) -> None:
+    made = listed(*case)
+    file = (EXAMPLES / case[0]).read_text().splitlines()
+    assert [line.text for line in made.stages["source"]] == [file[x.source - 1] for x in made.stages["source"]]
+    own = {line.source for line in made.stages["source"]}
+    assert made.stages["source"][0].text.startswith(f"def {case[1]}(")
+    for stage in ("tile", "gpu", "ptx"):
+        lines = made.stages[stage]
+        known = [line.source for line in lines if line.source is not None]
+        assert set(known) <= (own if case[0] == "softmax.py" else set(range(1, len(file) + 1)))  # matmul has a helper
+        assert len(known) > len(lines) // 3, stage
+        assert not any(".loc" in line.text or case[0] in line.text for line in lines)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+def test_line_numbers_change_no_instruction(case: tuple[str, str, str, str]) -> None:
+    made = listed(*case)
+    plain = build(made.variant, stop_after="ptx").artifacts["ptx"]
+    assert isinstance(plain, str)
+    expected = opcodes(plain.splitlines())
+    found = opcodes([line.text for line in made.stages["ptx"]])
+    assert Counter(found) == Counter(expected)
+    if "wgmma.mma_async" not in plain:
+        assert found == expected
+
+
+def test_instructions_stand_beside_their_lines() -> None:
+    made = listed("softmax.py", "softmax_kernel", "cuda:90a", "f32")
+    source = {line.source: line.text for line in made.stages["source"]}
+    from_line: dict[str, set[str]] = {}
+    for line in made.stages["ptx"]:
+        if line.source in source:
+            from_line.setdefault(source[line.source].strip().partition(" = ")[0], set()).update(opcodes([line.text]))
+    assert any(opcode.startswith("ex2") for opcode in from_line["numerator"])
+    assert any(opcode.startswith("div") for opcode in from_line["softmax_output"])
+    stores = next(found for text, found in from_line.items() if text.startswith("tl.store("))
+    assert any(opcode.startswith("st.global") for opcode in stores)
+    assert any(opcode.startswith("shfl") for opcode in from_line["denominator"])
+
+
+def test_only_gpus_are_listed() -> None:
+    with pytest.raises(SignatureError, match="cpu has no PTX"):
+        listed("softmax.py", "softmax_kernel", "cpu", "f32")
+
+
+# ---- static profile --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "warps", "limiter"),
+    [
+        # 65,536 registers: 64 a thread are 2,048 a warp, 32 warps.
+        ("80", 256, 64, 0, 4, 32, "registers"),
+        ("80", 256, 32, 0, 8, 64, "warps"),
+        # 48 warps a processor, so the second block of 32 does not fit.
+        ("86", 1024, 32, 0, 1, 32, "warps"),
+        ("89", 32, 16, 0, 24, 24, "blocks"),
+        # 228 KiB: two blocks of 100 KiB and the system's one KiB each.
+        ("90a", 128, 100, 100 * 1024, 2, 8, "shared memory"),
+        ("90a", 384, 168, 227 * 1024, 1, 12, "registers"),
+        # 33 registers are 1,056 a warp, handed out as 1,280: 51 warps, by fours 48.
+        ("90a", 32, 33, 0, 32, 32, "blocks"),
+        ("90a", 64, 33, 0, 24, 48, "registers"),
+        ("120", 128, None, 0, 12, 48, "warps"),
+    ],
+)
+def test_occupancy(
+    arch: str, threads: int, registers: int | None, shared: int, blocks: int, warps: int, limiter: str
+) -> None:
+    found = occupancy(Target.parse(f"cuda:{arch}"), threads=threads, registers=registers, shared_bytes=shared)
+    assert found is not None
+    assert (found.blocks, found.warps, found.limiter) == (blocks, warps, limiter)
+    assert found.share == warps / found.most_warps
+
+
+@pytest.mark.parametrize(
+    ("opcode", "kind"),
+    [
+        ("ld.global.v4.b32", "global memory"),
+        ("st.shared.b32", "shared memory"),
+        ("ld.param.b64", "parameters"),
+        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16", "shared memory"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "tensor cores"),
+        ("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "tensor cores"),
+        ("wgmma.fence.sync.aligned", "synchronisation"),
+        ("cp.async.cg.shared.global", "copies to shared memory"),
+        ("cp.async.bulk.tensor.2d.shared::cluster.global.tile", "copies to shared memory"),
+        ("bar.sync", "synchronisation"),
+        ("atom.global.add.f32", "atomics"),
+        ("shfl.sync.bfly.b32", "between threads"),
+        ("ex2.approx.ftz.f32", "special functions"),
+        ("cvt.rn.f16.f32", "conversions"),
+        ("fma.rn.f32", "floating point"),
+        ("max.f32", "floating point"),
+        ("add.s32", "integers and predicates"),
+        ("setp.lt.s32", "integers and predicates"),
+        ("bra.uni", "branches"),
+        ("mov.b32", "moves"),
+        ("st.local.b32", "local memory"),
+    ],
+)
+def test_kinds_of_instructions(opcode: str, kind: str) -> None:
+    assert kind_of(opcode) == kind
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+def test_every_instruction_is_counted(case: tuple[str, str, str, str]) -> None:
+    lines = [line.text for line in listed(*case).stages["ptx"]]
+    mix = instruction_mix(lines)
+    assert sum(mix.values()) == len(opcodes(lines))
+    tensor = sum("mma.sync" in line or "wgmma.mma_async" in line for line in lines)
+    assert mix.get("tensor cores", 0) == tensor
+
+
+def test_the_profile_is_that_of_the_compiled_kernel() -> None:
+    made = listed(*CASES[1])
+    facts = static_profile(made)
+    assert facts["shared memory of a block"] == f"{made.metadata.shared_bytes} bytes"
+    assert facts["threads of a block"] == str(made.metadata.num_threads)
+    if made.metadata.registers is not None:
+        assert facts["registers of a thread"] == str(made.metadata.registers)
+
+
+# ---- the page --------------------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_else_and_runs_no_text_of_the_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "evil.py"
+    path.write_text(
+        "import deuteron\nimport deuteron.language as tl\n\n\n@deuteron.jit\ndef k(x):\n"
+        "    # </script><script>alert(1)</script>\n    tl.store(x, 1.0)\n"
+    )
+    source = KernelSource.from_file(path, "k")
+    page = explain_page(make_listings(make_variant(source, {"x": "*f32"}, {}, "cuda:80", {})))
+    assert "alert(1)</script>" not in page
+    assert page.count("<script") == 2
+    assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    assert any("alert(1)" in text for text, _ in data["stages"][0]["lines"])
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", f"{EXAMPLES}/softmax.py:softmax_kernel", "--target", "cuda:80"]) == 0
+    told = capsys.readouterr().err
+    assert "wrote softmax_kernel.html" in told
+    assert re.search(r"limited by +\w", told)
+    assert Path("softmax_kernel.html").stat().st_size < 3_000_000
+    for arguments, words in (
+        (["--target", "cpu"], "has no PTX"),
+        (["--target", "cuda:10"], "unknown target"),
+        (["-o", "nowhere/page.html"], "cannot write nowhere/page.html"),
+    ):
+        assert main(["explain", f"{EXAMPLES}/softmax.py:softmax_kernel", *arguments]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["explain", "missing.py:k"]) == 2
+
+
+def test_a_click_shows_what_a_line_became(chromium: Any, tmp_path: Path) -> None:
+    made = listed(*CASES[0])
+    path = tmp_path / "page.html"
+    path.write_text(explain_page(made))
+    chromium.get(path.as_uri())
+    line = next(x.source for x in made.stages["source"] if "tl.exp(" in x.text)
+    chromium.find_element("css selector", f'#stage-source div[data-line="{line}"]').click()
+    for stage, word in (("tile", "exp"), ("gpu", "exp"), ("ptx", "ex2")):
+        marked = chromium.execute_script(
+            "return [...document.querySelectorAll(arguments[0])].map((row) => row.textContent)", f"#stage-{stage} .on"
+        )
+        assert any(word in text for text in marked), (stage, marked)
+        assert len(marked) == sum(x.source == line for x in made.stages[stage])
+        visible = "const row = document.querySelector(arguments[0]), box = row.parentElement.getBoundingClientRect(),"
+        visible += " at = row.getBoundingClientRect(); return at.top >= box.top - 1 && at.bottom <= box.bottom + 1"
+        assert chromium.execute_script(visible, f"#stage-{stage} .on")
+    assert chromium.execute_script("return location.hash") == f"#L{line}"
+    from selenium.webdriver.common.keys import Keys
+
+    chromium.find_element("css selector", "#stage-source .code").send_keys(Keys.ARROW_DOWN)
+    assert chromium.execute_script("return document.querySelector('#stage-source .on').dataset.line") == str(line + 1)
+    chromium.find_element("css selector", "#panes button").click()
+    assert not chromium.find_element("id", "stage-source").is_displayed()
+    assert chromium.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    chromium.get("about:blank")
