@@ -32,7 +32,7 @@ This page is what the second command writes. **Decided** are the cases that ran 
 a time-out and a crash count as failed. Of test functions with many parameters a sample is run, chosen by a seed. *By
 function* weighs each function by the number of its cases, so it estimates what the whole suite would give. *In Triton's
 own selection* counts only cases that Triton itself runs there: those that it marks for its CPU backend, or for its
-interpreter.
+interpreter. Files that a run did not come to are not in its tables; `benchmarks/results/README.md` says which.
 """
 
 
