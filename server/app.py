@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -87,6 +88,8 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
         },
     )
     app.state.context = context
+    if not settings.requires_tokens:
+        _describe_without_tokens(app)
     problems.install(app)
     for module in (workloads, jobs, events, kernels, searches, configs, bundles, devices, tokens, worker, health):
         app.include_router(module.router)
@@ -99,6 +102,21 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(Timing, metrics=context.metrics)
     app.add_middleware(HeadAsGet)
     return app
+
+
+def _describe_without_tokens(app: FastAPI) -> None:
+    """A single-user service promises no 401, so its description names no token."""
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = described()
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation.pop("security", None)
+        document.get("components", {}).pop("securitySchemes", None)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation does
 
 
 def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:

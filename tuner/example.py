@@ -142,11 +142,11 @@ class Workload:
         device: str = "cpu",
         trials: int | None = 100,
         seconds: float | None = None,
-        folder: Path | None = None,
+        folder: str | Path | None = None,
     ) -> LocalResult:
         """Search on this machine; the result's bundle is what ``deuteron.tuned`` takes as its cache."""
         job = self.job(shapes=shapes, device=device, trials=trials, seconds=seconds)
-        return tune_locally(job, emit=lambda _event: None, folder=folder)
+        return tune_locally(job, emit=lambda _event: None, folder=Path(folder) if folder is not None else None)
 
 
 class _Call:

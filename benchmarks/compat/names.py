@@ -35,7 +35,8 @@ def put_in_place(checkout: Path) -> tuple[str, ...]:
     for name, path in HELPERS.items():
         if name not in sys.modules and (checkout / path).is_file():
             _load(name, checkout / path)
-    return (*supplied, *adapt(sys.modules["triton._internal_testing"]))
+    helpers = sys.modules.get("triton._internal_testing")
+    return (*supplied, *(adapt(helpers) if helpers else ()))
 
 
 def for_children(folder: Path, checkout: Path) -> None:

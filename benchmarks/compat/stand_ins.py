@@ -10,16 +10,16 @@ import importlib
 import sys
 from types import ModuleType
 
-from deuteron.compiler import errors
-from deuteron.compiler.errors import CompilationError, CompileTimeAssertionFailure, DeuteronError
-from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
-
 
 class Missing:
     """Stands for an object that the alias lacks: it can be imported, and nothing else."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def __call__(self, *args: object, **kwargs: object) -> Missing:
+        """As a decorator it takes a class or function away, so that the file can be imported."""
+        return self
 
     def __repr__(self) -> str:
         return f"<{self._name}, which does not exist>"
@@ -54,29 +54,16 @@ WANTED = {
 }  # fmt: skip
 
 
-def _made() -> dict[str, object]:
-    """Stand-ins that work, because the tests' own helpers take arrays through them."""
-    names = {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-    names |= {"bool": "i1", "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16"}
-    names |= {"float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
-    return {
-        "triton.runtime.jit.TensorWrapper": Reinterpreted,
-        "triton.must_use_result": lambda first: first,
-        "triton.aggregate": lambda first: first,
-        "triton.TritonError": DeuteronError,
-        "triton.compiler.errors.CompilationError": CompilationError,
-        "triton.compiler.errors.CompileTimeAssertionFailure": CompileTimeAssertionFailure,
-        "triton.runtime.errors.InterpreterError": DeuteronError,
-        "triton.runtime._allocation.NullAllocator": lambda: None,
-        "triton.runtime.jit.type_canonicalisation_dict": names,
-    }
+#: Triton's names of element types in signatures, a table that the tests' own helpers read: it works.
+_SHORT = {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_SHORT |= {"bool": "i1", "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16"}
+_SHORT |= {"float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
+_MADE = {"triton.runtime.jit.type_canonicalisation_dict": _SHORT}
 
 
 def supply() -> list[str]:
     """Put an empty stand-in in every place that has nothing, and say which those are."""
-    sys.modules.setdefault("triton.compiler.errors", errors)
     supplied = []
-    made = _made()
     for module_name, names in WANTED.items():
         module = _module(module_name)
         if module is None:
@@ -89,16 +76,14 @@ def supply() -> list[str]:
             if not hasattr(module, name):
                 error = name.endswith(("Error", "Failure"))
                 full = f"{module_name}.{name}"
-                setattr(module, name, made.get(full, MissingError if error else Missing(full)))
+                setattr(module, name, _MADE.get(full, MissingError if error else Missing(full)))
                 supplied.append(f"{module_name}.{name}")
     return supplied
 
 
 def adapt(helpers: ModuleType) -> list[str]:
-    """Have the tests' own helpers read the dtype of a reinterpreted array, a text here; says what was changed."""
-    if "triton.runtime.jit.TensorWrapper" not in _made() or helpers.TensorWrapper is not Reinterpreted:
-        return []
-    names = {short: name for name, short in _made()["triton.runtime.jit.type_canonicalisation_dict"].items()}
+    """Have the tests' own helpers read the dtype of a reinterpreted array, which is a text here; says what changed."""
+    names = {short: name for name, short in _SHORT.items()}
     theirs = helpers.torch_dtype_name
     helpers.torch_dtype_name = lambda dtype: names[dtype] if isinstance(dtype, str) else theirs(dtype)
     return ["triton._internal_testing.torch_dtype_name"]

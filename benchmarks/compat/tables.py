@@ -90,7 +90,7 @@ def overview(results: list[dict[str, Any]]) -> list[str]:
     ]
     for result in results:
         good, count = passed(cases(result))
-        mine, marked = passed(case for case in cases(result) if result["target"] in case["marks"])
+        mine, marked = passed(case for case in cases(result) if result["target"] in case.get("marks", ()))
         sample = f"{result['sample']} a function" if result["sample"] else "all"
         lines.append(
             f"| {result['target']} | {count} | {share(good, count)} | {share(*weighed(result))} "

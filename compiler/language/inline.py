@@ -24,9 +24,15 @@ InlinableT = TypeVar("InlinableT", bound=Inlinable)
 
 
 @overload
-def must_use_result(function: InlinableT) -> InlinableT: ...
+def must_use_result(function: InlinableT) -> InlinableT:
+    """Without a reason."""
+
+
 @overload
-def must_use_result(function: str) -> Callable[[InlinableT], InlinableT]: ...
+def must_use_result(function: str) -> Callable[[InlinableT], InlinableT]:
+    """With a reason."""
+
+
 def must_use_result(function: Inlinable | str) -> object:
     """Decorator above ``@jit``: a kernel that calls the function and drops the result is an error.
 

@@ -15,7 +15,7 @@ from .kernel_file import is_described, read_kernel, split_kernel
 from .pairs import parse_pair, parse_pairs, parse_value, split_outside
 
 if TYPE_CHECKING:
-    from deuteron.tuner import Budget, JobSpec
+    from deuteron.tuner import JobSpec
     from deuteron.tuner.workloads import WorkloadSpec
 
 Workload = Annotated[
@@ -31,14 +31,7 @@ Shape = Annotated[
 ]
 Dtype = Annotated[list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
-Trials = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Most configurations per shape. Default: 150, fewer once surrogate expects to win nothing more; 100 with "
-        "other strategies.",
-    ),
-]
+Trials = Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")]
 Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole job.")]
 Strategy = Annotated[
     str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
@@ -116,7 +109,7 @@ def make_job(
     Raises:
         DeuteronError: the message names the option, the field of the file, or the place in the kernel.
     """
-    from deuteron.tuner import JobSpec  # lazy: help starts without the tuner
+    from deuteron.tuner import Budget, JobSpec  # lazy: help starts without the tuner
     from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
 
     sizes = [parse_shape(text) for text in shapes]
@@ -126,20 +119,10 @@ def make_job(
         shapes=tuple(sizes) or spec.shapes,
         dtypes=tuple(dtypes) or spec.dtypes[:1],
         device=device,
-        budget=_budget(trials, seconds, strategy),
+        budget=Budget(trials if trials is not None else 100, seconds),
         strategy=strategy,
         seed=seed,
     )
-
-
-def _budget(trials: int | None, seconds: float | None, strategy: str) -> Budget:
-    """The budget that the options name. Without a number of trials a strategy that can tell ends the search itself."""
-    from deuteron.tuner import Budget  # lazy: help starts without the tuner
-    from deuteron.tuner.strategies import DEFAULT_STRATEGY  # lazy: help starts without the tuner
-
-    if trials is not None:
-        return Budget(trials, seconds)
-    return Budget(150, seconds, settle=True) if strategy == DEFAULT_STRATEGY else Budget(100, seconds)
 
 
 def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:

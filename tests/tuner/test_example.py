@@ -181,7 +181,7 @@ def test_a_search_with_it_ends_with_a_record(tmp_path: Path) -> None:
     workload.save(tmp_path / "workload.json")
     read = WorkloadSpec.from_json(json.loads((tmp_path / "workload.json").read_text()))
     assert read == workload.spec
-    result = workload.tune(shapes=[{"M": 8, "N": 200}], trials=2, seconds=20, folder=tmp_path / "out")
+    result = workload.tune(shapes=[{"M": 8, "N": 200}], trials=2, seconds=20, folder=str(tmp_path / "out"))
     (record,) = result.records
     assert record.shape == {"M": 8, "N": 200} and record.checked
     assert result.bundle.is_file()
