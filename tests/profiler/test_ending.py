@@ -98,22 +98,42 @@ def child(n):
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(2) as pool:
         pool.map(child, range(8), chunksize=1)
-        {end}
+        pool.close()
+        pool.join()
     proton.finalize()
 """
 
 
-@pytest.mark.parametrize("end", ["pool.close(); pool.join()", "time.sleep(0.2)"], ids=["joined", "terminated"])
 @pytest.mark.parametrize("name", ["p", "p-%p"])
-def test_children_of_a_pool_have_files_of_their_own(tmp_path: Path, end: str, name: str) -> None:
-    done = run(tmp_path, POOL.format(end=end), name)
+def test_children_of_a_pool_have_files_of_their_own(tmp_path: Path, name: str) -> None:
+    done = run(tmp_path, POOL, name)
     assert done.returncode == 0, done.stderr
     files = {path.name: scopes(path) for path in tmp_path.glob("*.hatchet")}
-    parents = [file for file, inside in files.items() if inside == ["before"]]
     children = [file for file, inside in files.items() if inside == ["child"]]
-    assert len(parents) == 1
+    assert [inside for inside in files.values() if inside == ["before"]] == [["before"]]
     assert 1 <= len(children) <= 2
     assert len(files) == 1 + len(children), files
+
+
+def test_a_child_that_is_terminated_writes(tmp_path: Path) -> None:
+    body = """
+import signal
+
+reader, writer = os.pipe()
+pid = os.fork()
+if not pid:
+    with proton.scope("child"):
+        pass
+    os.write(writer, b"x")
+    time.sleep(60)
+os.read(reader, 1)
+os.kill(pid, signal.SIGTERM)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+proton.finalize()
+"""
+    done = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert sorted(scopes(path) for path in tmp_path.glob("*.hatchet")) == [["before"], ["child"]]
 
 
 def test_a_child_that_records_nothing_writes_nothing(tmp_path: Path) -> None:
