@@ -139,6 +139,7 @@ def pin_config(config_id: ConfigId, body: ReasonBody, context: ContextDep, princ
 
 @router.post("/{config_id}/unpin", summary="Unpin a configuration")
 def unpin_config(config_id: ConfigId, body: ReasonBody, context: ContextDep, principal: Submitter) -> ConfigAnswer:
+    """Let faster configurations of later jobs take its place again."""
     with context.store.write() as tx:
         return _answer(tx.configs.pin(config_id, pinned=False, who=principal.name, reason=body.reason))
 
