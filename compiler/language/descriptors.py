@@ -180,6 +180,7 @@ def make_tensor_descriptor(
     what = "make_tensor_descriptor"
     block = block_of(array_pointer(base, what).pointee, block_shape, what)
     check_block(block, padding_option, what)
+    _check_row(block, what)
     steps = extents(strides, block.rank, f"strides of {what}")
     if isinstance(steps[-1], tensor) or steps[-1] != 1:
         shown = "a value of the running program" if isinstance(steps[-1], tensor) else steps[-1]
@@ -195,14 +196,19 @@ def check_block(block: Tile, padding: object, what: str) -> None:
         raise TypeMismatch(f"{what} has {block.rank} dimensions", hint=f"use one to {MAX_RANK}")
     if isinstance(block.elem, Pointer) or block.elem == I1:
         raise TypeMismatch(f"{what} describes arrays of numbers, not of {block.elem}", hint="use a block pointer")
+    if padding not in PADDING or (padding == "nan" and not block.scalar.has_nan):
+        raise TypeMismatch(f"{what}: padding_option {padding!r} for {block.elem}", hint='"zero", or "nan" for floats')
+
+
+def _check_row(block: Tile, what: str) -> None:
+    """Raise TypeMismatch for rows that are too short for the copy engine. Descriptors that programs make may have any:
+    theirs are often placeholders until a configuration's hook sets the block."""
     row = block.shape[-1] * block.elem.bytes
     if row < MIN_ROW_BYTES:
         raise TypeMismatch(
             f"Descriptor block shape must have at least 16 bytes in the last dimension: that of {what} has {row}",
             hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem}",
         )
-    if padding not in PADDING or (padding == "nan" and not block.scalar.has_nan):
-        raise TypeMismatch(f"{what}: padding_option {padding!r} for {block.elem}", hint='"zero", or "nan" for floats')
 
 
 def descriptor_of(values: Sequence[tensor], block: Tile, padding: str) -> tensor_descriptor:
