@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import F32, Scalar
+from ..ir.types import F8E4M3, F8E5M2, F32, U8, Scalar
 from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
 from .builtin import builtin
@@ -166,7 +166,11 @@ def trunc(x: Operand) -> tensor:
 @builtin
 def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
     """|x| in the type and shape of ``x``; the most negative integer stays as it is."""
-    return emit(ew.Abs(as_tensor(x).value))
+    x = as_tensor(x)
+    if x.dtype not in (F8E4M3, F8E5M2):
+        return emit(ew.Abs(x.value))
+    bits = emit(ew.Bitcast(x.value, U8))  # nobody computes in eight bits, but their highest is the sign
+    return emit(ew.Bitcast(emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value)).value, x.dtype))
 
 
 @builtin

@@ -10,6 +10,7 @@ from functools import cache
 
 from .. import language
 from ..errors import UnknownName
+from ..language import cuda as cuda_registers
 from ..language import libdevice
 from ..language.compile_time import constexpr_type
 from ..language.constexpr import constexpr
@@ -59,7 +60,7 @@ _ROOTS = ("deuteron", "triton")
 @cache
 def _modules() -> dict[str, LanguageModule]:
     device = LanguageModule("libdevice", _public(libdevice))
-    cuda = LanguageModule("deuteron.language.extra.cuda", {"libdevice": device})
+    cuda = LanguageModule("deuteron.language.extra.cuda", {**_public(cuda_registers), "libdevice": device})
     extra = LanguageModule("deuteron.language.extra", {"libdevice": device, "cuda": cuda})
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})

@@ -157,6 +157,37 @@ def test_on_a_gpu(rng, normal):
     np.testing.assert_array_equal(held[-1].to_numpy(), 2 * n + n + (n + 1) - n + np.where(2 * n > 1, 0, n))
 
 
+@triton.jit
+def where_and_when(out, before):
+    tl.store(before + tl.program_id(0), tl.extra.cuda.globaltimer())
+    tl.store(out + tl.program_id(0), tl.extra.cuda.smid())
+
+
+@pytest.mark.gpu
+def test_where_and_when_programs_run():
+    import deuteron
+
+    device = deuteron.get_device("cuda:0")
+    count = device.properties.sm_count
+    out, before = device.array(np.full(4 * count, -1, np.int32)), device.array(np.zeros(4 * count, np.int64))
+    times = []
+    for _ in range(2):
+        where_and_when[(4 * count,)](out, before)
+        times.append(before.to_numpy())
+        assert set(out.to_numpy()) <= set(range(count))
+    assert len(set(out.to_numpy())) > count // 2
+    assert times[0].min() > 0
+    assert times[1].min() >= times[0].max()
+
+
+def test_registers_are_read_where_they_stand():
+    made = triton.compile(where_and_when, {"out": "*i32:16", "before": "*i64:16"}, {}, target="cuda:90a")
+    ptx = str(made.asm["ptx"])
+    assert ptx.index("%globaltimer") < ptx.index("%smid")
+    with pytest.raises(UnsupportedOp, match="inline assembly is that of GPUs"):
+        triton.compile(where_and_when, {"out": "*i32:16", "before": "*i64:16"}, {}, target="cpu")
+
+
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:100a"])
 def test_every_register_assembles(target):
     pointers = dict(zip("hsldp", ("*fp16:16", "*bf16:16", "*i64:16", "*fp64:16", "*fp32:16"), strict=True))

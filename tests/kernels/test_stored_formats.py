@@ -195,3 +195,15 @@ def test_there_is_no_arithmetic(kernel):
     assert "float8e4b8" in str(caught.value)
     assert ".to(tl.float16)" in str(caught.value)
     assert "^" in str(caught.value)
+
+
+@triton.jit
+def magnitudes(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.abs(tl.load(x + i)))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_magnitudes_of_eight_bit_floats(launch, dtype):
+    got = launch(magnitudes, (1,), ALL.view(dtype), np.zeros(256, dtype), N=256)[1]
+    np.testing.assert_array_equal(got.view(np.uint8), ALL & 0x7F)

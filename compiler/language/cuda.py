@@ -1,0 +1,29 @@
+"""``tl.extra.cuda``: registers of NVIDIA GPUs that say where and when a program runs. Other targets refuse them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..ir.types import I32, I64
+from .assembly import inline_asm_elementwise
+from .builtin import builtin
+from .tensor import tensor
+
+__all__ = ["globaltimer", "smid"]
+
+
+@builtin
+def globaltimer() -> tensor:
+    """Nanoseconds since some time in the past, an i64 scalar, read where it stands (PTX ISA, "%globaltimer"). The timer
+    may tick once a microsecond or more rarely."""
+    return _read("mov.u64 $0, %globaltimer;", "=l", I64)
+
+
+@builtin
+def smid() -> tensor:
+    """The number of the multiprocessor that runs the program, an i32 scalar (PTX ISA, "%smid")."""
+    return _read("mov.u32 $0, %smid;", "=r", I32)
+
+
+def _read(asm: str, constraint: str, dtype: object) -> tensor:
+    return cast(tensor, inline_asm_elementwise(asm, constraint, (), dtype, False, 1))
