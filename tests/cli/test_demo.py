@@ -41,7 +41,7 @@ def test_the_main_job_from_end_to_end(run_process, tmp_path: Path):
 
     assert "$ proton-viewer -m time/us,gflop/s" in ran.out
     for frame in ("softmax_kernel", "matmul_kernel", "final", "race"):
-        assert re.search(rf"─ [\d.]+ nan {frame}\n", ran.out), f"the tree has {frame}"
+        assert re.search(rf"─ [\d.]+ [\d.]+ {frame}\n", ran.out), f"the tree has {frame}"
 
     assert "softmax 16384 x 128: exact: tuned for M=16384,N=128" in ran.out
     assert "softmax 1500 x 700: nearest_shape: " in ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import shutil
@@ -43,6 +44,10 @@ def test_commands_exist_with_their_options(page: Path):
             assert name in command.commands, f"{page.name}: deuteron {' '.join(words)}"
             command = command.commands[name]
         known = {o for p in command.params if p.param_type_name == "option" for o in p.opts}
+        if not command.context_settings.get(
+            "allow_interspersed_args", True
+        ):  # what follows the first argument is of the script that it names
+            rest = list(itertools.takewhile(lambda word: word.startswith("-"), rest))
         for word in rest:
             if re.match(r"--?[a-z]", word):
                 assert word.partition("=")[0] in known | {"--help"}, f"{page.name}: {words}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.migrations import upgrade
 from deuteron.server.dispatch.spool import leftovers
 from deuteron.server.models import Base
 from deuteron.tuner import ConfigRecord, JobSpec, Trial, event_from_json, lookup, read_bundle
@@ -84,6 +85,7 @@ def test_a_bundle_is_read_and_written_alike() -> None:
 def test_columns_of_a_database(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "deuteron.db")
     database.executescript((STORED / "deuteron.sql").read_text())
+    upgrade(f"sqlite:///{tmp_path / 'deuteron.db'}")
     assert set(Base.metadata.tables) <= {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
 
     def column(query: str) -> list[str]:

@@ -188,12 +188,13 @@ def matmul() -> WorkloadSpec:
                     "BLOCK_M * BLOCK_N <= 128 * 32 * num_warps",
                     "BLOCK_M * BLOCK_N >= 4 * 32 * num_warps",
                     # The ring has a slot of both operands for each stage, and there are no more slots than iterations.
-                    # IEEE products of f32 are multiply-adds on one more copy of the slot. The result passes through the
-                    # ring when that is idle, as it never is in a persistent program: there it has memory of its own, to
-                    # be written from while the next tile is computed, and one of f32 shares that of the copy before.
+                    # The result passes through the ring when that is idle, as it never is in a persistent program:
+                    # there it has memory of its own, to be written from while the next tile is computed. Two groups
+                    # of warps write 64 rows of their own, for which f32, whose IEEE products are multiply-adds, changes its
+                    # layout through more memory.
                     "num_stages * (BLOCK_M + BLOCK_N) * BLOCK_K * element_bytes"
-                    " + (element_bytes == 4) * max((BLOCK_M + BLOCK_N) * BLOCK_K * element_bytes,"
-                    " persistent * min(65536, BLOCK_M * BLOCK_N * element_bytes))"
+                    " + persistent * (element_bytes == 4 and num_warps == 8 and BLOCK_M >= 128)"
+                    " * min(65536, BLOCK_M * BLOCK_N * element_bytes)"
                     " + persistent * min(32768, BLOCK_M * BLOCK_N * element_bytes) <= shared_bytes",
                     "num_stages <= max(2, cdiv(K, BLOCK_K))",
                     # Staying pays where there are more tiles than processors.
