@@ -190,8 +190,8 @@ def matmul() -> WorkloadSpec:
                     # The ring has a slot of both operands for each stage, and there are no more slots than iterations.
                     # The result passes through the ring when that is idle, as it never is in a persistent program:
                     # there it has memory of its own, to be written from while the next tile is computed. Two groups
-                    # of warps write 64 rows of their own, for which f32, whose IEEE products are multiply-adds, changes its
-                    # layout through more memory.
+                    # of warps write 64 rows of their own, for which f32, whose IEEE products are multiply-adds,
+                    # changes its layout through more memory.
                     "num_stages * (BLOCK_M + BLOCK_N) * BLOCK_K * element_bytes"
                     " + persistent * (element_bytes == 4 and num_warps == 8 and BLOCK_M >= 128)"
                     " * min(65536, BLOCK_M * BLOCK_N * element_bytes)"
