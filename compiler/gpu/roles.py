@@ -13,6 +13,7 @@ from ..ir.core import Block, Effect, Function, Op, Value
 from ..options import Schedule
 from ..tile.memory import Barrier
 from ..tile.passes import dce
+from ..tile.records import Record
 from ..tile.shape import Permute
 from .arrays import READS, Arrays
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
@@ -117,7 +118,8 @@ def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: 
 
 def _drop_effects(block: Block) -> None:
     """Leave out what the consumers do for both."""
-    block.ops = [op for op in block.ops if op.effect is not Effect.WRITE or isinstance(op, Acquire | Fetch | Advance)]
+    kept = Acquire | Fetch | Advance | Record
+    block.ops = [op for op in block.ops if op.effect is not Effect.WRITE or isinstance(op, kept)]
     for op in block.ops:
         for nested in op.blocks:
             _drop_effects(nested)
