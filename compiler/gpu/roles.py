@@ -55,7 +55,11 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
     # registers to the consumers, as several groups of those need.
     added = GROUP_WARPS if warps > GROUP_WARPS else 1
     records = any(isinstance(op, Record) for op in producer.walk())
-    registers = _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records) if moves_registers and warps > GROUP_WARPS else (0, 0)
+    registers = (
+        _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records)
+        if moves_registers and warps > GROUP_WARPS
+        else (0, 0)
+    )
     roles = Roles(added, *registers, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added
