@@ -1,4 +1,4 @@
-"""Random kernels with scopes: their text, and which records every program makes, told by walking the same tree in Python.
+"""Random kernels with scopes: their text, and which records every program makes, told by walking the same tree.
 
 A kernel gets an array and two integers; what it computes does not matter but must be computed. Loops run over
 constants and over run-time numbers, branches depend on the program, on arguments and on loop variables; scopes are
@@ -64,7 +64,7 @@ class Maker:
                 self.functions.append(self.body(depth - 1, (), calls=False))
                 return Node(kind, str(len(self.functions) - 1))
             case _:
-                return Node("work")
+                return Node("work", self.random.choice(["tl.store(x + r, v)", "v += n", "v += tl.load(x + r)"]))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,12 @@ class ScopedKernel:
         for number, body in enumerate(self.functions):
             inside = _lines(body, 1, scopes, 0)
             lines += ["@deuteron.jit", f"def function{number}(v, x, r, pid, n):", *inside, "    return v", ""]
-        lines += ["@deuteron.jit", "def kernel(x, n):", "    pid = tl.program_id(0)", "    r = pid * 64 + tl.arange(0, 64)"]
+        lines += [
+            "@deuteron.jit",
+            "def kernel(x, n):",
+            "    pid = tl.program_id(0)",
+            "    r = pid * 64 + tl.arange(0, 64)",
+        ]
         lines += ["    v = tl.load(x + r)", *_lines(self.body, 1, scopes, 0), "    tl.store(x + r, v)", ""]
         return "\n".join(lines)
 
@@ -137,11 +142,11 @@ def _lines(body: list[Node], depth: int, scopes: bool, loops: int) -> list[str]:
             case "call":
                 lines += [f"{pad}v = function{node.text}(v, x, r, pid, n)"]
             case _:
-                lines += [f"{pad}v = v * 2 + 1", f"{pad}tl.store(x + r, v)" if depth == 1 and not loops else f"{pad}v += n"]
+                lines += [f"{pad}v = v * 2 + 1", f"{pad}{node.text}"]
     return lines or [f"{pad}v = v + 1"]
 
 
-def make_kernel(seed: int, depth: int = 4) -> ScopedKernel:
+def make_kernel(seed: int, depth: int = 3) -> ScopedKernel:
     """The kernel of a seed."""
     maker = Maker(seed)
     body = [Node("scope", "all", maker.body(depth, ())), *maker.body(depth, ())]

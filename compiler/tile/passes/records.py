@@ -15,7 +15,10 @@ ScopePath = tuple[str, ...]
 
 #: A record has 15 bits for the number of its scope.
 MOST_SCOPES = 1 << 15
-_EXITS = "a return, break or continue inside a scope leaves it open on that path: end it before each of them"
+_EXITS = (
+    "a scope begins and ends in one branch or loop body; a return, break or continue inside a scope leaves it open on "
+    "that path"
+)
 
 
 def check_scopes(function: Function) -> None:
@@ -58,7 +61,7 @@ def _walk(block: Block, outer: ScopePath = ()) -> dict[Record, ScopePath]:
                 open_.append(op)
             path = (*outer, *(mark.name for mark in open_))
             if not op.enter:
-                _end(op, open_)
+                _end(op, open_, outer)
             found[op] = path
         for inner in op.blocks:
             below = _walk(inner, (*outer, *(mark.name for mark in open_)))
@@ -73,12 +76,13 @@ def _walk(block: Block, outer: ScopePath = ()) -> dict[Record, ScopePath]:
     return found
 
 
-def _end(mark: Record, open_: list[Record]) -> None:
+def _end(mark: Record, open_: list[Record], outer: ScopePath) -> None:
     if not open_:
+        begun_outside = mark.name in outer[-1:]
         raise CompilationError(
             f"exit_scope({mark.name!r}): no scope begins before it in the same branch or loop body",
             location=mark.location,
-            hint=f"write enter_scope({mark.name!r}) there",
+            hint=_EXITS if begun_outside else f"write enter_scope({mark.name!r}) there",
         )
     begun = open_.pop()
     if begun.name != mark.name:
