@@ -159,6 +159,30 @@ def test_records_begin_and_end_between_launches_of_one_kernel(listener) -> None:
     assert not seen[1].lost and seen[2].lost
 
 
+LOADED = """
+import deuteron.language as tl
+import deuteron.profiler.language as pl
+
+@deuteron.jit
+def kernel(x, y):
+    i = tl.arange(0, 16)
+    with pl.scope("load"):
+        v = tl.load(x + i)
+    tl.store(y + i, v * 2)
+"""
+
+
+def test_on_the_cpu_a_load_is_done_in_its_scope() -> None:
+    """Elsewhere tiles are loaded where they are used."""
+    variant = make_variant(KernelSource.from_text(LOADED, "kernel"), {"x": "*fp32", "y": "*fp32"}, {}, "cpu", {})
+    text = str(build(replace(variant, instrumented=True), stop_after="llvm").artifacts["llvm"])
+    _, text = text.split("define void @kernel")
+    order = re.findall(r"(counter\(\)|load <\d+ x float>|fmul)", text.split("define i64")[0])
+    begin, entered, loaded, left, _, product, end = (word.split()[0] for word in order)
+    assert {begin, entered, left, end} == {"counter()"}
+    assert (loaded, product) == ("load", "fmul")
+
+
 # Rings --------------------------------------------------------------------------------------------------------
 
 
