@@ -123,8 +123,8 @@ class _Reader:
                 return any(map(bool, self._all(values, scope))) if wanted else all(self._all(values, scope))
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.value(body if self.value(test, scope) else orelse, scope)
-            case ast.ListComp(elt=element, generators=generators) | ast.GeneratorExp(
-                elt=element, generators=generators
+            case (
+                ast.ListComp(elt=element, generators=generators) | ast.GeneratorExp(elt=element, generators=generators)
             ):
                 return [self.value(element, inner) for inner in self._scopes(generators, scope)]
             case ast.Call():
@@ -173,7 +173,9 @@ class _Reader:
     def _all(self, nodes: Sequence[ast.expr], scope: Mapping[str, object]) -> Iterator[object]:
         return (self.value(node, scope) for node in nodes)
 
-    def _scopes(self, generators: Sequence[ast.comprehension], scope: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    def _scopes(
+        self, generators: Sequence[ast.comprehension], scope: Mapping[str, object]
+    ) -> Iterator[dict[str, object]]:
         if not generators:
             yield dict(scope)
             return

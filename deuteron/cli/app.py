@@ -20,6 +20,7 @@ from . import (
     replay,
     sanitize,
     serve,
+    space,
     submit,
     token,
     tune,
@@ -56,6 +57,7 @@ def options(
 for name, function in (
     ("demo", demo.demo),
     ("tune", tune.tune),
+    ("space", space.space),
     ("compile", compile.compile_kernel),
     ("explain", explain.explain),
     ("serve", serve.serve),

@@ -15,12 +15,12 @@ from ..expression import Expression
 from ..space import Parameter, Space
 from ..workloads import WorkloadSpec
 from .inferred_space import FoundConstraint, InferredParameter, InferredSpace
-from .limits import MOST_WARPS, PRODUCT_WARPS, Limits
+from .limits import MOST_WARPS, PRODUCT_WARPS, TileLimits
 from .options import OWN, hint_of, listed_values, options_of
 from .results import Verdict, results_of
-from .roles import Found, roles_of, searched_roles
+from .roles import FoundRole, probe_of, roles_of, searched_roles
 from .subject import Subject
-from .tiles import Tiles, powers, tiles_of
+from .tiles import powers, tiles_of
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
@@ -39,14 +39,17 @@ def infer_space(subject: Subject, device: DeviceProperties) -> InferredSpace:
     Raises:
         CompilationError: the kernel compiles with none of the values tried; it shows the place.
     """
-    roles = roles_of(subject)
+    roles = roles_of(subject, probe_of(subject))
     subject = _with_extents(subject, roles)
+    probe = probe_of(subject)
     verdicts = results_of(subject, searched_roles(roles))
-    names = frozenset(name for name, verdict in verdicts.items() if verdict.searched)
+    names = frozenset(name for name, verdict in verdicts.items() if verdict.searched) | (
+        roles.keys() & subject.chosen.keys()
+    )
     labels = {name: _covering(subject, found) or (name if name in names else None) for name, found in roles.items()}
-    tiles = tiles_of(subject.tile({}), roles, labels, subject.base)
+    tiles = tiles_of(subject.tile(probe), roles, labels, probe)
     shared = device.shared_bytes_per_block or _NO_LIMIT
-    limits = Limits(subject, tiles, roles, names, shared)
+    limits = TileLimits(subject, tiles, roles, names, shared)
     bases = _bases(subject, limits, names)
     constexprs = [_of_constexpr(subject, found, verdicts, limits, bases) for found in roles.values()]
     warps = PRODUCT_WARPS if tiles.products else MOST_WARPS
@@ -61,7 +64,7 @@ def infer_space(subject: Subject, device: DeviceProperties) -> InferredSpace:
         configs=_own_configs(subject, parameters),
         notes=(f"of the kernel's own configurations, {subject.unread}",) if subject.unread else (),
     )
-    found = [*Limits(subject, tiles, roles, searched, shared).constraints(), *_of_persistence(subject, searched)]
+    found = [*TileLimits(subject, tiles, roles, searched, shared).constraints(), *_of_persistence(subject, searched)]
     return _consistent(_with_constraints(made, found))
 
 
@@ -88,14 +91,14 @@ def with_inferred_space(spec: WorkloadSpec, inferred: InferredSpace) -> Workload
     return changed(spec, spaces={inferred.kind: whole}, defaults=defaults, constexprs=constexprs)
 
 
-def _with_extents(subject: Subject, roles: Mapping[str, Found]) -> Subject:
+def _with_extents(subject: Subject, roles: Mapping[str, FoundRole]) -> Subject:
     """The subject with what covers an axis as large as the axis, where that is known."""
     covered = {name: size for name, found in roles.items() if (size := _covering(subject, found)) is not None}
     changes = {name: Expression.parse(text).evaluate_int(subject.facts) for name, text in covered.items()}
     return replace(subject, base={**subject.base, **changes}) if subject.compiles(changes) is None else subject
 
 
-def _covering(subject: Subject, found: Found) -> str | None:
+def _covering(subject: Subject, found: FoundRole) -> str | None:
     """The least tile that covers the axis that an extent is compared with, as an expression."""
     sizes = {subject.sizes[name] for name in found.influence.bounds if name in subject.sizes}
     return f"next_power_of_2({sizes.pop()})" if found.role == "extent" and len(sizes) == 1 else None
@@ -103,15 +106,18 @@ def _covering(subject: Subject, found: Found) -> str | None:
 
 def _of_constexpr(
     subject: Subject,
-    found: Found,
+    found: FoundRole,
     verdicts: Mapping[str, Verdict],
-    limits: Limits,
+    limits: TileLimits,
     bases: Sequence[Mapping[str, object]],
 ) -> InferredParameter:
     value = subject.base[found.name]
     base = value if isinstance(value, int | float | str | bool) else None
     text = "" if base is not None else str(value)
     listed = () if found.name in subject.fixed else listed_values(subject, found.name)
+    if found.name in subject.chosen:
+        chosen = subject.chosen[found.name]
+        return InferredParameter(found.name, found.role, chosen, chosen[0], f"given; {found.reason}")
     if found.role == "schedule":
         return hint_of(subject, found.name, found.reason, bases)
     verdict = verdicts.get(found.name)
@@ -129,7 +135,7 @@ def _of_constexpr(
 
 
 def _choices(
-    subject: Subject, found: Found, limits: Limits, listed: Sequence[Scalar]
+    subject: Subject, found: FoundRole, limits: TileLimits, listed: Sequence[Scalar]
 ) -> tuple[tuple[Scalar, ...], str]:
     """The values of a searched parameter that compile beside the others' base, and why there are no more."""
     base = int(str(subject.base[found.name]))
@@ -159,11 +165,13 @@ def _evaluated(text: str, names: Mapping[str, Scalar]) -> int | None:
         return None
 
 
-def _bases(subject: Subject, limits: Limits, names: Iterable[str]) -> list[dict[str, object]]:
+def _bases(subject: Subject, limits: TileLimits, names: Iterable[str]) -> list[Mapping[str, object]]:
     """Constexprs at which options are compared: the base, an author's configuration, and larger tiles."""
     own = [{n: v for n, v in config.items() if n in subject.constexprs} for config in subject.configs]
-    large = {name: min(128, limits.largest(name)) for name in names if limits.roles[name].role == "tile"}
-    bases: list[dict[str, object]] = [{}, *own[:1], *own[-1:], *([large] if limits.tiles.products else [])]
+    large: dict[str, object] = {
+        name: min(128, limits.largest(name)) for name in names if limits.roles[name].role == "tile"
+    }
+    bases: list[Mapping[str, object]] = [{}, *own[:1], *own[-1:], *([large] if limits.tiles.products else [])]
     return [base for base in bases if subject.compiles(base) is None]
 
 
@@ -198,7 +206,9 @@ def _with_constraints(made: InferredSpace, found: Sequence[FoundConstraint]) -> 
             continue
         exempt = _exemption(constraint.text, names, broken)
         if exempt is None:
-            notes.append(f"left out, since {len(broken)} of the kernel's own configurations break it: {constraint.text}")
+            notes.append(
+                f"left out, since {len(broken)} of the kernel's own configurations break it: {constraint.text}"
+            )
             continue
         kept.append(FoundConstraint(exempt, f"{constraint.reason}; but for the kernel's own configurations"))
     return changed(made, constraints=tuple(kept), notes=tuple(notes))

@@ -77,7 +77,9 @@ class InferredSpace(Document, frozen=True):
                 f"{self.kernel} has nothing to search on {self.target}",
                 hint="; ".join(f"{p.name}: {p.reason}" for p in self.parameters) or "it has no constexpr parameter",
             )
-        parameters = tuple(Parameter(p.name, p.choices, p.choices[0] if p.default is None else p.default) for p in self.searched)
+        parameters = tuple(
+            Parameter(p.name, p.choices, p.choices[0] if p.default is None else p.default) for p in self.searched
+        )
         return Space(parameters, tuple(found.text for found in self.constraints))
 
     def bound(self) -> Space:

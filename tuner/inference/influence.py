@@ -1,4 +1,4 @@
-"""What changes in a kernel's tile IR with the value of one parameter: two compilations, compared operation by operation.
+"""What changes in a kernel's tile IR with the value of a parameter: two compilations, compared operation by operation.
 
 The frontend writes the same operations in the same order for values that differ in sizes only, so operations
 correspond by their place. Nothing here knows names.

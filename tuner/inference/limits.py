@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .inferred_space import FoundConstraint
-from .roles import Found
+from .roles import FoundRole
 from .subject import Subject
 from .tiles import Tiles, TileSize
 
@@ -24,12 +24,12 @@ DOT_SIZE, DOT_DEPTH_BYTES = 16, 32
 
 
 @dataclass(frozen=True)
-class Limits:
+class TileLimits:
     """The constraints of a kernel's tiles on a kind of device."""
 
     subject: Subject
     tiles: Tiles
-    roles: Mapping[str, Found]
+    roles: Mapping[str, FoundRole]
     searched: frozenset[str]
     shared_bytes: int
 
@@ -50,22 +50,24 @@ class Limits:
         return ACCUMULATED * PRODUCT_WARPS if self.tiles.products else HELD * MOST_WARPS
 
     def largest(self, name: str) -> int:
-        """The largest value of a parameter that leaves room for the others at their base values."""
-        base = self.subject.base
+        """The largest power of two for a parameter that leaves room for the others at the values that were read."""
+        here = int(str(self.tiles.values[name]))
         most = 1 << 16
         for tile in self.held:
             if name in tile.names:
-                most = min(most, self.most_elements() * int(str(base[name])) // tile.elements)
-        operands = sum(tile.elements * width for tile, width in self._rings() if name in tile.names)
-        if operands:
-            room = self.shared_bytes if self.on_gpu else 4 * CPU_OPERANDS
-            most = min(most, room * int(str(base[name])) // operands)
+                most = min(most, self.most_elements() * here // tile.elements)
+        for a, b, width in self.tiles.operands:
+            if name in (*a.names, *b.names):
+                walked = sum(tile.elements for tile in (a, b) if name in tile.names)
+                room = self.shared_bytes // width if self.on_gpu else 2 * CPU_OPERANDS
+                most = min(most, room * here // walked)
         return 1 << max(1, most).bit_length() - 1
 
     def constraints(self) -> Iterator[FoundConstraint]:
         """What is true of every configuration that is worth compiling."""
         yield from self._of_sizes()
         yield from self._of_registers()
+        yield from self._of_operands()
         yield from self._of_rings()
 
     def _of_sizes(self) -> Iterator[FoundConstraint]:
@@ -90,11 +92,20 @@ class Limits:
             share = "half of a thread's 255 registers" if products else "a quarter of a thread's 255 registers"
             yield FoundConstraint(f"{tile} <= {most} * num_warps", f"a tile of {tile} elements may take {share}")
             yield FoundConstraint(
-                f"{tile} >= 32 * num_warps or num_warps == 1", "with fewer elements than threads some repeat others' work"
+                f"{tile} >= 32 * num_warps or num_warps == 1",
+                "with fewer elements than threads some repeat others' work",
             )
-        if not self.on_gpu and self._rings():
-            operands = " + ".join(str(tile) for tile, _ in self._rings())
-            yield FoundConstraint(f"{operands} <= {CPU_OPERANDS}", "operands of a product are read again from caches")
+
+    def _of_operands(self) -> Iterator[FoundConstraint]:
+        for a, b, width in self.tiles.operands:
+            if not {*a.names, *b.names} & self.searched:
+                continue
+            if self.on_gpu:
+                text = f"({a} + {b}) * {self._width(width)} <= shared_bytes"
+                yield FoundConstraint(text, "both operands of a product pass through shared memory")
+            else:
+                text = f"{a} + {b} <= {CPU_OPERANDS}"
+                yield FoundConstraint(text, "operands of a product are read again from caches")
 
     def _of_rings(self) -> Iterator[FoundConstraint]:
         rings = self._rings()
@@ -110,15 +121,17 @@ class Limits:
                 text = f"num_stages <= max(2, cdiv({size}, {name}))"
                 yield FoundConstraint(text, "a ring needs no more slots than the loop has iterations")
 
-    def least(self, found: Found) -> int:
+    def least(self, found: FoundRole) -> int:
         """The least size that is worth a try."""
         if found.influence.dot:
             width = min((width for _, width in self.tiles.fetched), default=2)
             return max(DOT_SIZE, DOT_DEPTH_BYTES // width) if found.influence.dot == {"K"} else DOT_SIZE
-        alone = all(set(tile.names) <= {found.name} and tile.factor == 1 for tile in self.held if found.name in tile.names)
+        alone = all(
+            set(tile.names) <= {found.name} and tile.factor == 1 for tile in self.held if found.name in tile.names
+        )
         return 64 if found.role == "tile" and alone else 1
 
-    def bound(self, found: Found) -> str | None:
+    def bound(self, found: FoundRole) -> str | None:
         """The size that a parameter walks over or covers, as an expression over dims; None where it is not known."""
         sizes = {self.subject.sizes[name] for name in found.influence.bounds if name in self.subject.sizes}
         return sizes.pop() if len(sizes) == 1 else None

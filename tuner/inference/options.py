@@ -12,7 +12,7 @@ from deuteron.compiler.runtime.variant.variant import make_schedule
 
 from ..codec import Scalar
 from .inferred_space import InferredParameter
-from .subject import Subject
+from .subject import Subject, silent
 
 #: What is tried of each option that may make a kernel faster.
 _CHOICES: Mapping[str, tuple[Scalar, ...]] = {
@@ -43,7 +43,10 @@ def options_of(subject: Subject, bases: Sequence[Mapping[str, object]], most_war
             continue
         default = _scalar(subject.options.get(name, getattr(defaults, name)))
         listed = listed_values(subject, name)
-        if name not in effective:
+        if name in subject.chosen:
+            chosen = subject.chosen[name]
+            yield InferredParameter(name, "schedule", chosen, chosen[0], "given")
+        elif name not in effective:
             yield InferredParameter(name, "schedule", (), default, f"no code for {subject.kind} depends on it")
         elif name in _LEFT:
             own = _union(listed, () if default is None else (default,)) if listed else ()
@@ -53,7 +56,7 @@ def options_of(subject: Subject, bases: Sequence[Mapping[str, object]], most_war
 
 
 def _compared(
-    subject: Subject, name: str, default: Scalar, bases: Sequence[Mapping[str, object]], most_warps: int
+    subject: Subject, name: str, default: Scalar | None, bases: Sequence[Mapping[str, object]], most_warps: int
 ) -> InferredParameter:
     refused = _refusals(subject, name)
     legal = [v for v in _CHOICES[name] if v not in refused and not (name == "num_warps" and int(str(v)) > most_warps)]
@@ -68,7 +71,11 @@ def _compared(
         if None not in codes and codes[0] != codes[1]:
             listed = listed_values(subject, name)
             reason = f"the code for {low!r} and {high!r} differs"
-            reason += f"; beside these the kernel's own: {_shown(set(listed) - set(legal))}" if set(listed) - set(legal) else ""
+            reason += (
+                f"; beside these the kernel's own: {_shown(set(listed) - set(legal))}"
+                if set(listed) - set(legal)
+                else ""
+            )
             start = default if default in legal or default in listed else legal[0]
             return InferredParameter(name, "schedule", _union(legal, listed), start, reason)
     reason = f"the code for {low!r} and {high!r} is the same" if compared else "nothing compiles with two values of it"
@@ -90,7 +97,8 @@ def code_of(subject: Subject, changes: Mapping[str, object], stage: str = "gpu")
     """What a variant runs, as far as the schedule decides it: GPU IR, or LLVM IR, where what authors say to loops is
     gone; None where it does not compile."""
     try:
-        return str(build(subject.variant(changes), stop_after=stage).artifacts[stage])
+        with silent():
+            return str(build(subject.variant(changes), stop_after=stage).artifacts[stage])
     except DeuteronError:
         return None
 

@@ -16,8 +16,8 @@ from ..space import Parameter, Space
 from ..workloads import Problem
 from ..workloads.inputs import make_tensors
 from ..workloads.tolerance import Expected, compare_all
-from .roles import Found
-from .subject import Subject
+from .roles import FoundRole
+from .subject import Subject, silent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ class Verdict:
     reason: str
 
 
-def results_of(subject: Subject, searched: Sequence[Found]) -> dict[str, Verdict]:
+def results_of(subject: Subject, searched: Sequence[FoundRole]) -> dict[str, Verdict]:
     """A verdict on each parameter: by running the kernel where its launch is described, else by its role."""
     problem = subject.problem
     if problem is None:
@@ -53,7 +53,7 @@ def results_of(subject: Subject, searched: Sequence[Found]) -> dict[str, Verdict
     return {name: _compared(trial, config, name, expected, subject) for name in names}
 
 
-def _unchecked(found: Found) -> Verdict:
+def _unchecked(found: FoundRole) -> Verdict:
     if found.role == "tile":
         return Verdict(True, "results were not compared: no launch is described")
     return Verdict(False, "what it means for results is checked where a launch is described (--shape ...)")
@@ -70,13 +70,18 @@ def _over(problem: Problem, config: Mapping[str, Scalar]) -> Problem:
     """The problem with the parameters of ``config`` in its space, and not among the constexprs of the workload."""
     spec = problem.spec
     constexprs = {n: v for n, v in spec.constexprs.items() if n not in config or isinstance(v, str)}
-    space = Space(tuple(Parameter(n, (v,)) for n, v in config.items() if n not in constexprs) or (Parameter("_", (0,)),))
-    return Problem(replace(spec, spaces={"any": space}, defaults={}, constexprs=constexprs), problem.dims, problem.dtype)
+    space = Space(
+        tuple(Parameter(n, (v,)) for n, v in config.items() if n not in constexprs) or (Parameter("_", (0,)),)
+    )
+    return Problem(
+        replace(spec, spaces={"any": space}, defaults={}, constexprs=constexprs), problem.dims, problem.dtype
+    )
 
 
 def _outputs(problem: Problem, config: Mapping[str, Scalar]) -> dict[str, np.ndarray]:
     chosen = {n: v for n, v in config.items() if n not in problem.spec.constexprs}
-    return interpret(problem, chosen, make_tensors(problem, 0))
+    with silent():
+        return interpret(problem, chosen, make_tensors(problem, 0))
 
 
 def _compared(
@@ -104,5 +109,5 @@ def _compared(
         compared.append(value)
     if not compared:
         return Verdict(False, refused or f"no other value than {here} compiles at {sizes}")
-    values = " and ".join(map(str, sorted({here, *compared})))
+    values = ", ".join(map(str, sorted({here, *compared})))
     return Verdict(True, f"results are the same for {values} at {sizes}")

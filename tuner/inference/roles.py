@@ -20,7 +20,7 @@ _HOW = {
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRole:
     """A parameter's role with its reason, and what it changes where that was compared."""
 
     name: str
@@ -29,55 +29,72 @@ class Found:
     influence: Influence = field(default_factory=Influence)
 
 
-def roles_of(subject: Subject) -> dict[str, Found]:
-    """The role of every constexpr, found by compiling the kernel for two values of it."""
-    return {name: _role(subject, name) for name in subject.constexprs}
+#: At sizes below this tiles have axes of one element, which need no broadcast: other operations are written.
+_TELLING = 16
 
 
-def _role(subject: Subject, name: str) -> Found:
-    value = subject.base[name]
+def probe_of(subject: Subject) -> dict[str, object]:
+    """Values to compile for so that sizes show: the base, with sizes of tiles that are small enlarged."""
+    probe = dict(subject.base)
+    for name, value in subject.base.items():
+        if type(value) is int and 0 < value < _TELLING and name not in subject.fixed:
+            larger = {**probe, name: _TELLING}
+            if subject.compiles(larger) is None and influence(subject.tile(probe), subject.tile(larger)).axes:
+                probe = larger
+    return probe
+
+
+def roles_of(subject: Subject, probe: Mapping[str, object]) -> dict[str, FoundRole]:
+    """The role of every constexpr, found by compiling the kernel for two values of it, the others as in ``probe``."""
+    return {name: _role(subject, probe, name) for name in subject.constexprs}
+
+
+def _role(subject: Subject, probe: Mapping[str, object], name: str) -> FoundRole:
+    value = probe[name]
     if name in subject.fixed:
-        return Found(name, "value", subject.fixed[name])
+        return FoundRole(name, "value", subject.fixed[name])
     if isinstance(value, bool):
-        return Found(name, "flag", "a flag: what it means for results is not known")
+        return FoundRole(name, "flag", "a flag: what it means for results is not known")
     if type(value) is not int:
-        return Found(name, "value", "no whole number, so it is no size")
+        return FoundRole(name, "value", "no whole number, so it is no size")
     refused: DeuteronError | None = None
-    base = subject.tile({})
+    base = subject.tile(probe)
     for other in (2 * value, value // 2, value + 1):
         if other == value:
             continue
         try:
-            made = subject.tile({name: other})
+            made = subject.tile({**probe, name: other})
         except DeuteronError as error:
             refused = refused or error
             continue
         return _of_influence(name, influence(base, made))
     why = "" if refused is None else f": {refused.message.splitlines()[0]}"
-    return Found(name, "value", f"no other value compiles beside the others{why}")
+    return FoundRole(name, "value", f"no other value compiles beside the others{why}")
 
 
-def _of_influence(name: str, found: Influence) -> Found:
+def _of_influence(name: str, found: Influence) -> FoundRole:
     walked = " and ".join(text for stride, text in _HOW.items() if stride in found.strides)
     sizes = _sizes(found)
     if found.nothing:
-        return Found(name, "unused", "no code changes with it", found)
+        return FoundRole(name, "unused", "no code changes with it", found)
     if found.axes:
         if found.rewritten:
-            return Found(name, "tile", f"{sizes}; other operations are written for other values", found)
+            return FoundRole(name, "tile", f"{sizes}; other operations are written for other values", found)
         if {"loop", "count"} & found.strides or ("program" in found.strides and (found.bounds or not found.other)):
-            return Found(name, "tile", f"{sizes}, and {walked}", found)
+            return FoundRole(name, "tile", f"{sizes}, and {walked}", found)
         covered = f" of {' and '.join(sorted(found.bounds))}" if found.bounds else ""
-        return Found(name, "extent", f"{sizes}, and nothing advances by it: a tile covers a whole axis{covered}", found)
+        return FoundRole(
+            name, "extent", f"{sizes}, and nothing advances by it: a tile covers a whole axis{covered}", found
+        )
     if found.rewritten:
-        return Found(name, "flag", "other operations are written for other values", found)
+        return FoundRole(name, "flag", "other operations are written for other values", found)
     if found.hints and not found.strides and not found.other:
-        return Found(name, "schedule", "it says to loops how they are scheduled, and nothing else", found)
+        return FoundRole(name, "schedule", "it says to loops how they are scheduled, and nothing else", found)
     if found.strides & {"loop", "trips"} and found.strides & {"loop", "program", "count"}:
-        return Found(name, "step", f"{walked}, and no tile has its size", found)
+        return FoundRole(name, "step", f"{walked}, and no tile has its size", found)
     if found.strides and found.strides <= {"program", "count"}:
-        return Found(name, "order", "the place of programs depends on it, and no tile", found)
-    return Found(name, "value", walked or "numbers that are computed with depend on it", found)
+        return FoundRole(name, "order", "the place of programs depends on it, and no tile", found)
+    return FoundRole(name, "value", walked or "numbers that are computed with depend on it", found)
 
 
 def _sizes(found: Influence) -> str:
@@ -87,6 +104,6 @@ def _sizes(found: Influence) -> str:
     return "it sizes tiles"
 
 
-def searched_roles(roles: Mapping[str, Found]) -> list[Found]:
+def searched_roles(roles: Mapping[str, FoundRole]) -> list[FoundRole]:
     """The parameters that have a choice by their role."""
     return [found for found in roles.values() if found.role in ("tile", "step", "order")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
@@ -27,7 +29,8 @@ class Subject:
     """``base``: a value of every constexpr; ``fixed``: names of those that the caller fixed, with the reason.
     ``signature``: types of the run-time arguments. ``sizes``: run-time integers as expressions over the dims.
     ``options``: schedule options of the base. ``configs``: what the kernel's author listed, ``unread`` why not all.
-    ``facts``: what constraints know of the shape. ``problem``: the launch, where one is described."""
+    ``facts``: what constraints know of the shape. ``chosen``: choices that the caller gave. ``problem``: the launch,
+    where one is described."""
 
     source: KernelSource
     target: str
@@ -39,6 +42,7 @@ class Subject:
     configs: tuple[Mapping[str, object], ...] = ()
     unread: str | None = None
     facts: Mapping[str, Scalar] = field(default_factory=dict)
+    chosen: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     problem: Problem | None = None
 
     @property
@@ -65,7 +69,8 @@ class Subject:
 
         variant = self.variant(changes)
         types = {name: str(kind) for name, kind in variant.signature.items()}
-        return lower(variant.source, types, variant.constants)
+        with silent():
+            return lower(variant.source, types, variant.constants)
 
     def compiles(self, changes: Mapping[str, object]) -> DeuteronError | None:
         """Why the tile IR cannot be made; None if it can."""
@@ -76,16 +81,30 @@ class Subject:
         return None
 
 
-def subject_of_problem(problem: Problem, kind: str, target: str, given: Mapping[str, str]) -> Subject:
-    """The kernel of a workload at one shape and dtype. ``given``: constexprs that the caller fixed, and why; other
-    values of the workload are where the inference begins.
+def silent() -> AbstractContextManager[object]:
+    """Keeps what a kernel prints while it is compiled (``tl.static_print``) to itself: it is compiled many times."""
+    return redirect_stdout(StringIO())
+
+
+def subject_of_problem(
+    problem: Problem,
+    kind: str,
+    target: str,
+    *,
+    given: Mapping[str, str] | None = None,
+    chosen: Mapping[str, tuple[Scalar, ...]] | None = None,
+) -> Subject:
+    """The kernel of a workload at one shape and dtype. ``given``: constexprs that the caller fixed, and why, by default
+    those that the workload fixes; its other values are where the inference begins. ``chosen``: choices that stay.
 
     Raises:
         DeuteronError: the workload contradicts its kernel, or the kernel compiles with none of the values tried.
     """
     spec = problem.spec
-    config = spec.space_for(kind).bind({**problem.names, "sm_count": 1, "shared_bytes": 1 << 40}).default()
-    config = {**config, **{n: v for n, v in spec.default_for(kind).items() if n in config}}
+    config: dict[str, Scalar] = {}
+    if kind in spec.spaces or "any" in spec.spaces:
+        space = spec.space_for(kind).bind({**problem.names, "sm_count": 1, "shared_bytes": 1 << 40})
+        config = problem.default(space, kind)
     plan = problem.variant(config)
     names = {argument.name for argument in problem.source.arguments if argument.constexpr}
     subject = Subject(
@@ -93,17 +112,23 @@ def subject_of_problem(problem: Problem, kind: str, target: str, given: Mapping[
         target,
         plan.signature,
         {n: v for n, v in plan.constexprs.items() if n in names} | _defaults(problem.source, plan.constexprs),
-        given,
+        dict.fromkeys(spec.constexprs, "the workload fixes it") if given is None else given,
         {name: text for name, text in spec.scalars.items() if isinstance(problem.scalars[name], int)},
         _effective(plan.schedule),
         facts=problem.names,
+        chosen=chosen or {},
         problem=problem,
     )
     return _working(_with_configs(subject))
 
 
 def subject_of_kernel(
-    source: KernelSource, target: str, *, constexprs: Mapping[str, object], dtype: str = "f16"
+    source: KernelSource,
+    target: str,
+    *,
+    constexprs: Mapping[str, object] | None = None,
+    chosen: Mapping[str, tuple[Scalar, ...]] | None = None,
+    dtype: str = "f16",
 ) -> Subject:
     """A kernel whose launches nobody described: types are assumed as by ``deuteron compile``, sizes are unknown.
 
@@ -113,9 +138,10 @@ def subject_of_kernel(
     from deuteron.compiler.source.assume import assume  # lazy: as above
 
     found = assume(source, constexprs=constexprs, dtype=dtype)
-    given = dict.fromkeys(constexprs, "given")
+    given = dict.fromkeys(constexprs or {}, "given")
     base = dict(found.constexprs) | _defaults(source, found.constexprs)
-    return _working(_with_configs(Subject(source, target, found.signature, base, given, {}, _effective(found.schedule))))
+    subject = Subject(source, target, found.signature, base, given, {}, _effective(found.schedule), chosen=chosen or {})
+    return _working(_with_configs(subject))
 
 
 def _defaults(source: KernelSource, known: Mapping[str, object]) -> dict[str, object]:
@@ -157,7 +183,8 @@ def _other_bases(subject: Subject) -> Iterator[dict[str, object]]:
     for size in _FALLBACKS:
         yield dict.fromkeys(sizes, size)
     for name in sizes:
-        yield from ({name: size} for size in (*_FALLBACKS, 1, 8))
+        for size in (*_FALLBACKS, 1, 8):
+            yield {name: size}
     for name in _flags(subject):
         yield {name: not subject.base[name]}
 

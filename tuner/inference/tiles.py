@@ -13,7 +13,7 @@ from deuteron.compiler.tile.matmul import Dot
 from deuteron.compiler.tile.memory import Load
 from deuteron.compiler.tile.shape import Permute, Reshape
 
-from .roles import Found
+from .roles import FoundRole
 
 
 @dataclass(frozen=True, order=True)
@@ -41,16 +41,19 @@ class TileSize:
 
 @dataclass(frozen=True)
 class Tiles:
-    """``products``: results of tl.dot. ``largest``: tiles of a kernel that no other one contains. ``fetched``: tiles that
-    loops load for products, with the bytes of an element."""
+    """``products``: results of tl.dot. ``largest``: tiles that no other one contains. ``fetched``: tiles that loops
+    load for products, with the bytes of an element; ``operands``: both sides of each product, with those bytes.
+    ``values``: parameters for which ``elements`` of each hold."""
 
     products: tuple[TileSize, ...]
     largest: tuple[TileSize, ...]
     fetched: tuple[tuple[TileSize, int], ...]
+    operands: tuple[tuple[TileSize, TileSize, int], ...]
+    values: Mapping[str, object]
 
 
 def tiles_of(
-    function: Function, roles: Mapping[str, Found], labels: Mapping[str, str | None], values: Mapping[str, object]
+    function: Function, roles: Mapping[str, FoundRole], labels: Mapping[str, str | None], values: Mapping[str, object]
 ) -> Tiles:
     """The tiles of a kernel compiled for ``values``, over the parameters whose influence on it is known. ``labels``:
     what parameters are called in sizes, None for those that are fixed."""
@@ -71,7 +74,8 @@ def tiles_of(
     made = {size(result) for op in ops for result in op.results if result.type.rank}
     products = {size(op.result) for op in ops if isinstance(op, Dot)}
     fetched = {load: (size(load.result), load.result.type.elem.bytes) for load in _fetched(function)}
-    return Tiles(_outermost(products), _outermost(made), tuple(fetched.values()))
+    operands = {(size(op.a), size(op.b), op.a.type.elem.bytes): None for op in ops if isinstance(op, Dot)}
+    return Tiles(_outermost(products), _outermost(made), tuple(fetched.values()), tuple(operands), values)
 
 
 def _outermost(sizes: set[TileSize]) -> tuple[TileSize, ...]:
