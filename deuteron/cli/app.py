@@ -12,6 +12,7 @@ from . import (
     bench,
     cache,
     compile,
+    cover,
     database,
     demo,
     devices,
@@ -67,6 +68,7 @@ for name, function in (
     ("watch", watching.watch),
     ("cancel", jobs.cancel),
     ("devices", devices.devices),
+    ("cover", cover.cover),
     ("replay", replay.replay),
     ("bench", bench.bench),
 ):
