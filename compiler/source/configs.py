@@ -153,6 +153,8 @@ class _Reader:
         found = self.value(node, scope)
         if not isinstance(found, list | range | dict):
             raise _Unknown(f"{ast.unparse(node)[:40]!r} is no list")
+        if len(found) > MOST_STEPS:
+            raise _Unknown("it takes too long")
         return list(found)
 
     def _dict(self, node: ast.Dict, scope: Mapping[str, object]) -> dict[object, object]:
@@ -190,10 +192,9 @@ class _Reader:
         if name == "Config":
             return self._config(node, scope)
         if name in ("range", "list", "tuple"):
-            arguments = list(self._all(node.args, scope))
             if name != "range":
-                return list(arguments[0]) if arguments and isinstance(arguments[0], list | range) else []
-            return range(*(_whole(argument) for argument in arguments))
+                return self._items(node.args[0], scope) if node.args else []
+            return range(*(_whole(argument) for argument in self._all(node.args, scope)))
         function = self.names.get(name)
         if isinstance(function, ast.FunctionDef) and not node.args and not node.keywords:
             return self._body(function)

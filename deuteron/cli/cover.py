@@ -110,7 +110,12 @@ def _logs(sources: Sequence[str], name: str) -> list[SearchLog]:
 
     if not sources:
         raise CommandError("nothing says where times are", hint="--from FOLDER, a journal, a bundle or a service")
-    return [log for source in sources for log in read_logs(source, name, token=_token(source))]
+    logs = [log for source in sources for log in read_logs(source, name, token=_token(source))]
+    if not logs:
+        raise CommandError(
+            f"no search of {name!r} is in {', '.join(sources)}", hint="the name of the kernel's function"
+        )
+    return logs
 
 
 def _token(source: str) -> str:

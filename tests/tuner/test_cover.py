@@ -151,7 +151,7 @@ def test_what_was_not_measured_is_not_used_and_named() -> None:
     found = cover_within(table, 5.0)
     assert found.configs == (0, 1)
     assert found.missing == ((0, 1), (1, 0))
-    with pytest.raises(CoverError, match="no 1 configurations"):
+    with pytest.raises(CoverError, match="no 1 configurations were found"):
         cover_with(table, 1)
 
 
@@ -229,6 +229,8 @@ def test_refusals() -> None:
         cover_with(table, 0)
     with pytest.raises(CoverError, match="no shape"):
         TimeTable((), (), (), ())
+    with pytest.raises(CoverError, match="twice"):
+        TimeTable(({"M": 1}, {"M": 1}), ({"B": 1},), ({0: 1.0}, {0: 1.0}), (1.0, 1.0))
     with pytest.raises(CoverError, match="positive"):
         TimeTable(({"M": 1},), ({"B": 1},), ({0: 0.0},), (1.0,))
     assert isinstance(cover_within(table), Cover)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .set_cover import MOST_NODES, FoundCover, smallest_cover
+from .set_cover import MOST_NODES, FoundCover, has_cover, smallest_cover
 from .table import CoverError, TimeTable
 
 
@@ -67,7 +67,9 @@ def cover_within(table: TimeTable, tolerance: float = 0.03, *, most_nodes: int =
 
 
 def cover_with(table: TimeTable, count: int, *, most_nodes: int = MOST_NODES) -> Cover:
-    """At most ``count`` configurations with the smallest largest loss, and of these the smallest weighted mean.
+    """At most ``count`` configurations with the smallest largest loss: as few as have it, and of these the smallest
+    weighted mean. Of tables too large to be searched through the loss may be larger than need be; the answer's
+    ``least`` is then less than ``count``.
 
     Raises:
         CoverError: ``count`` is less than one, or so few cannot serve all shapes whatever the loss: pairs that were not
@@ -75,43 +77,46 @@ def cover_with(table: TimeTable, count: int, *, most_nodes: int = MOST_NODES) ->
     """
     if count < 1:
         raise CoverError(f"{count} configurations", hint="at least 1")
-    pairs = ((s, c) for s, row in enumerate(table.times) for c in row)
-    losses = sorted({loss for s, c in pairs if (loss := table.loss(s, c)) is not None})
+    losses = sorted({loss for row in table.losses for loss in row.values()})
     low, high = 0, len(losses) - 1
-    widest = _covered(table, losses[high], most_nodes)
-    if len(widest.members) > count:
+    if not has_cover(*_masks(table, losses[high]), count, most_nodes):
         raise CoverError(
-            f"no {count} configurations were measured at all shapes between them: {len(widest.members)} are needed",
-            hint="measure more pairs (--measure), or allow more",
+            f"no {count} configurations were found that were measured at all shapes between them",
+            hint="measure more pairs (--measure), or allow more configurations",
         )
-    best = _answer(table, losses[high], widest)
-    while low <= high:
+    while low < high:
         middle = (low + high) // 2
-        found = _covered(table, losses[middle], most_nodes)
-        if len(found.members) <= count:
-            best, high = _answer(table, losses[middle], found), middle - 1
+        if has_cover(*_masks(table, losses[middle]), count, most_nodes):
+            high = middle
         else:
             low = middle + 1
-    return best
+    return _answer(table, losses[high], _covered(table, losses[high], most_nodes))
 
 
 def _covered(table: TimeTable, tolerance: float, most_nodes: int) -> FoundCover:
-    masks: dict[int, int] = {}
-    for shape, row in enumerate(table.times):
-        for config in row:
-            if (loss := table.loss(shape, config)) is not None and loss <= tolerance:
-                masks[config] = masks.get(config, 0) | 1 << shape
-    everything = (1 << len(table.shapes)) - 1
+    masks, everything = _masks(table, tolerance)
     return smallest_cover(masks, everything, lambda members: _mean_loss(table, members), most_nodes)
 
 
+def _masks(table: TimeTable, tolerance: float) -> tuple[dict[int, int], int]:
+    """The shapes at which each configuration is within the tolerance, as bits; and the bits of all shapes."""
+    masks: dict[int, int] = {}
+    for shape, losses in enumerate(table.losses):
+        for config, loss in losses.items():
+            if loss <= tolerance:
+                masks[config] = masks.get(config, 0) | 1 << shape
+    return masks, (1 << len(table.shapes)) - 1
+
+
 def _mean_loss(table: TimeTable, members: Sequence[int]) -> float:
-    total = sum(weight * _least_loss(table, shape, members) for shape, weight in enumerate(table.weights))
+    total = sum(
+        weight * _least_loss(losses, members) for losses, weight in zip(table.losses, table.weights, strict=True)
+    )
     return total / sum(table.weights)
 
 
-def _least_loss(table: TimeTable, shape: int, members: Sequence[int]) -> float:
-    return min(loss for config in members if (loss := table.loss(shape, config)) is not None)
+def _least_loss(losses: Mapping[int, float], members: Sequence[int]) -> float:
+    return min(losses[config] for config in members if config in losses)
 
 
 def _answer(table: TimeTable, tolerance: float, found: FoundCover) -> Cover:

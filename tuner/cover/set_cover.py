@@ -41,8 +41,26 @@ def smallest_cover(masks: Mapping[int, int], everything: int, cost: Cost, most_n
     return FoundCover(tuple(sorted(greedy)), least, False)
 
 
+def has_cover(masks: Mapping[int, int], everything: int, size: int, most_nodes: int = MOST_NODES) -> bool:
+    """Whether a cover with at most ``size`` members is found."""
+    together = 0
+    for mask in masks.values():
+        together |= mask
+    if together & everything != everything:
+        return False
+    if len(_greedy(masks, everything)) <= size:
+        return True
+    search = _Search(masks, everything, lambda members: 0.0, most_nodes, first=True)
+    return search.of_size(size)[0] is not None
+
+
 class _Search:
-    def __init__(self, masks: Mapping[int, int], everything: int, cost: Cost, most_nodes: int) -> None:
+    """``first``: the first cover that is found will do."""
+
+    def __init__(
+        self, masks: Mapping[int, int], everything: int, cost: Cost, most_nodes: int, *, first: bool = False
+    ) -> None:
+        self.first = first
         self.masks = {config: mask & everything for config, mask in masks.items() if mask & everything}
         self.everything = everything
         self.cost = cost
@@ -77,7 +95,7 @@ class _Search:
             taken.append(config)
             self._branch(taken, left & ~self.masks[config])
             taken.pop()
-            if not self.complete:
+            if not self.complete or (self.first and self.best is not None):
                 return
 
     def apart(self, left: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ..errors import TunerError
 from ..experience import SearchLog
@@ -33,14 +34,21 @@ class TimeTable:
     def __post_init__(self) -> None:
         if not self.shapes or any(not row for row in self.times):
             raise CoverError("there is a shape that nothing was measured at" if self.shapes else "there is no shape")
+        if len({shape_key(shape) for shape in self.shapes}) < len(self.shapes):
+            raise CoverError("a shape is there twice")
         if any(time <= 0 for row in self.times for time in row.values()) or any(not w > 0 for w in self.weights):
             raise CoverError("times and weights are positive")
 
     def loss(self, shape: int, config: int) -> float | None:
         """How much slower than the best one measured a configuration is at a shape, 0.03 for 3 %; None where the pair
         was not measured."""
-        row = self.times[shape]
-        return row[config] / min(row.values()) - 1 if config in row else None
+        return self.losses[shape].get(config)
+
+    @cached_property
+    def losses(self) -> tuple[Mapping[int, float], ...]:
+        """:meth:`loss` of every pair that was measured, by shape."""
+        best = [min(row.values()) for row in self.times]
+        return tuple({c: t / least - 1 for c, t in row.items()} for row, least in zip(self.times, best, strict=True))
 
     def best(self, shape: int) -> int:
         """The fastest configuration at a shape; of equal ones the first."""
