@@ -115,7 +115,7 @@ class _Reader:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._sum(self.value(left, scope), self.value(right, scope))
             case ast.BinOp(left=left, op=op, right=right):
-                return constants.binary(op, self.value(left, scope), self.value(right, scope))
+                return self._arithmetic(op, self.value(left, scope), self.value(right, scope))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return constants.compare(op, self.value(left, scope), self.value(right, scope))
             case ast.BoolOp(op=op, values=values):
@@ -169,8 +169,15 @@ class _Reader:
 
     def _sum(self, left: object, right: object) -> object:
         if isinstance(left, list) and isinstance(right, list):
+            if len(left) + len(right) > MOST_STEPS:
+                raise _Unknown("it takes too long")
             return left + right
-        return constants.binary(ast.Add(), left, right)
+        return self._arithmetic(ast.Add(), left, right)
+
+    def _arithmetic(self, op: ast.operator, left: object, right: object) -> object:
+        if isinstance(left, list | dict | range) or isinstance(right, list | dict | range):
+            raise _Unknown("arithmetic of lists")
+        return constants.binary(op, left, right)
 
     def _all(self, nodes: Sequence[ast.expr], scope: Mapping[str, object]) -> Iterator[object]:
         return (self.value(node, scope) for node in nodes)

@@ -54,6 +54,12 @@ def test_as_python_reads_them(before: str, configs: str) -> None:
         ("def made(n):\n    return []\n", "made(3)", "made"),
         ("LOOP = LOOP\n", "LOOP", "LOOP"),
         ("", "[triton.Config({'B': a}) for a in range(10 ** 9)]", "too long"),
+        ("", "[triton.Config({'B': 1})] * 10 ** 9", "arithmetic of lists"),
+        (
+            "A = [triton.Config({'B': 1})]\n" + "".join(f"A{i + 1} = A{i or ''} + A{i or ''}\n" for i in range(40)),
+            "A40",
+            "",
+        ),
         ("", "3", "no list"),
         ("", "[1, 2]", "no Config"),
     ],
