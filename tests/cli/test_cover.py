@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,19 @@ TIMES = {1000: {256: 10.0, 1024: 20.0}, 100_000: {1024: 30.0, 4096: 30.5}, 1_000
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """A journal of the built-in vector_add with times in us."""
+    """A journal of the built-in vector_add."""
+    return write_journal(tmp_path, TIMES)
+
+
+def write_journal(folder: Path, times: Mapping[int, Mapping[int, float]]) -> Path:
+    """Times in us by size and block."""
     lines = [JournalHeader(1, "some job"), JobStarted("vector_add_kernel", "cpu/some", "random", 3, 9, None)]
-    for size, row in TIMES.items():
+    for size, row in times.items():
         for block, time in row.items():
             value = Interval(time * 1e3, time * 1e3, time * 1e3, 5)
             trial = Trial(len(lines), {"BLOCK_SIZE": block}, "ok", "screen", value)
             lines.append(TrialFinished({"n": size}, "f32", trial, None))
-    path = tmp_path / "journal.jsonl"
+    path = folder / "journal.jsonl"
     path.write_text("".join(json.dumps(line.to_json()) + "\n" for line in lines))
     return path
 
@@ -57,12 +62,13 @@ def test_one_configuration(run: Run, journal: Path) -> None:
     assert told["worst_loss"] == pytest.approx(1.0)
 
 
-def test_missing_pairs_are_measured(run: Run, journal: Path) -> None:
+def test_missing_pairs_are_measured(run: Run, tmp_path: Path) -> None:
     """On this machine, checked; afterwards every pair of the shapes' best ones is known."""
+    journal = write_journal(tmp_path, {1000: {256: 10.0, 1024: 20.0}, 2000: {1024: 30.0}})
     ran = run("cover", "vector_add", "--from", journal, "--measure", "cpu", "--format", "json")
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["missing"] == []
-    assert "configurations at n=1000" in ran.err
+    assert "configurations at n=2000" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Split:
+class SizeSplit:
     """``below`` where ``dim <= most``, else ``above``."""
 
     dim: str
@@ -30,7 +30,7 @@ class Split:
     above: Branch
 
 
-Branch: TypeAlias = Leaf | Split
+Branch: TypeAlias = Leaf | SizeSplit
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class DispatchRule:
         node = self.tree
         if node is None:
             return min(self.nearest, key=lambda known: _distance(known[0], shape))[1]
-        while isinstance(node, Split):
+        while isinstance(node, SizeSplit):
             node = node.below if shape[node.dim] <= node.most else node.above
         return node.config
 
@@ -122,7 +122,7 @@ def _grow(
     below = [shape for shape in shapes if cover.table.shapes[shape][dim] <= low]
     above = [shape for shape in shapes if cover.table.shapes[shape][dim] > low]
     between = min(max(math.isqrt(low * high), low), high - 1)
-    return Split(dim, between, _grow(cover, below, allowed, places), _grow(cover, above, allowed, places))
+    return SizeSplit(dim, between, _grow(cover, below, allowed, places), _grow(cover, above, allowed, places))
 
 
 def _agreed(shapes: Sequence[int], allowed: Mapping[int, frozenset[int]]) -> int:

@@ -103,12 +103,12 @@ def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device
     rows: list[dict[int, float]] = []
     for log in chosen.values():
         row: dict[int, float] = {}
-        for known in log.known:
-            key = config_key(known.config)
+        for one in log.known:
+            key = config_key(one.config)
             if key not in places:
                 places[key] = len(configs)
-                configs.append(dict(known.config))
-            row[places[key]] = known.time_ns
+                configs.append(dict(one.config))
+            row[places[key]] = one.time_ns
         rows.append(row)
     shapes = tuple(dict(log.shape) for log in chosen.values())
     return TimeTable(shapes, tuple(configs), tuple(rows), (1.0,) * len(shapes))
