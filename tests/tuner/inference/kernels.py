@@ -69,3 +69,16 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, P: tl.constexpr, Q: tl.constexpr, R: tl
         total = tl.dot(a, b, total)
     inside = (rows[:, None] < M) & (columns[None, :] < N)
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16), mask=inside)
+
+
+@triton.jit
+def skip(x_ptr, y_ptr, n, BLOCK: tl.constexpr, GROUP: tl.constexpr):
+    at = tl.program_id(0) * (BLOCK * GROUP) + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def rows_of_heads(x_ptr, y_ptr, n, BLOCK_D: tl.constexpr, ROWS: tl.constexpr):
+    rows = tl.arange(0, ROWS)
+    at = tl.program_id(0) * BLOCK_D * n + rows[:, None] * BLOCK_D + tl.arange(0, BLOCK_D)[None, :]
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=rows[:, None] < n), mask=rows[:, None] < n)

@@ -113,6 +113,7 @@ def test_the_authors_configurations_are_candidates() -> None:
     for config in subject.configs:
         assert space.contains({n: config.get(n, found_default(found, n)) for n in space.names})
     assert all("own" in c.reason for c in found.constraints if " or (" in c.text and "num_warps == 1" not in c.text)
+    assert any("own" in c.reason for c in found.constraints)
     plain = infer_space(subject_of_kernel(kernel("matmul"), ARCH), H200)
     assert 1024 not in values(plain)["P"]
 
@@ -123,14 +124,14 @@ def found_default(found: InferredSpace, name: str) -> object:
 
 def test_results_decide_where_the_launch_is_known() -> None:
     """The rows of a tile may vary, the width of a head may not; a factor is none of both."""
-    for text, searched in (("heads", {"ROWS"}), ("scale", {"BLOCK"})):
+    for text, searched in (("heads", {"ROWS"}), ("scale", {"BLOCK"}), ("skip", {"BLOCK"})):
         names = [a.name for a in kernel(text).arguments if a.constexpr]
         spec = infer_workload(
             kernel(text),
             dims=("n",),
             tensors={"x_ptr": ("n * 32",), "y_ptr": ("n * 2:output",)},
             grid=(f"cdiv(n, {'ROWS' if 'ROWS' in names else 'BLOCK'})",),
-            choices={name: (16 if name in ("ROWS", "BLOCK") else 32,) for name in names},
+            choices={name: ({"ROWS": 16, "BLOCK": 16, "GROUP": 1}.get(name, 32),) for name in names},
         )
         found = infer_space(subject_of_problem(Problem(spec, {"n": 96}, "f32"), "cpu", HOST, given={}), CPU)
         assert set(values(found)) == searched

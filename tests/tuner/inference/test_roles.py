@@ -37,6 +37,8 @@ def roles(text: str, target: str = "cpu", **values: object) -> dict[str, str]:
         ("copy", {"FLAVOUR": 1}, {"FLAVOUR": "tile"}),
         ("row_loop", {"WIDTH": 256}, {"WIDTH": "tile"}),
         ("whole_row", {"BLOCK_SIZE": 256}, {"BLOCK_SIZE": "extent"}),
+        ("skip", {"BLOCK": 64, "GROUP": 1}, {"BLOCK": "tile", "GROUP": "order"}),
+        ("rows_of_heads", {"BLOCK_D": 64, "ROWS": 16}, {"BLOCK_D": "extent", "ROWS": "extent"}),
         ("heads", {"BLOCK_D": 64, "ROWS": 16}, {"BLOCK_D": "extent", "ROWS": "tile"}),
         (
             "flags",
