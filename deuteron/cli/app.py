@@ -12,6 +12,7 @@ from . import (
     bench,
     cache,
     compile,
+    cover,
     database,
     demo,
     devices,
@@ -20,6 +21,7 @@ from . import (
     replay,
     sanitize,
     serve,
+    space,
     submit,
     token,
     tune,
@@ -56,6 +58,7 @@ def options(
 for name, function in (
     ("demo", demo.demo),
     ("tune", tune.tune),
+    ("space", space.space),
     ("compile", compile.compile_kernel),
     ("explain", explain.explain),
     ("serve", serve.serve),
@@ -65,6 +68,7 @@ for name, function in (
     ("watch", watching.watch),
     ("cancel", jobs.cancel),
     ("devices", devices.devices),
+    ("cover", cover.cover),
     ("replay", replay.replay),
     ("bench", bench.bench),
 ):

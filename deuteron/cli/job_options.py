@@ -183,12 +183,17 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
         tensors={n: tuple(split_outside(v)) for n, v in _one_each(options.tensor, "--tensor").items()},
         scalars=parse_pairs(options.scalar, "--scalar"),
         grid=tuple(options.grid.split(";")) if options.grid else None,
-        choices={
-            name: tuple(parse_value(part) for part in split_outside(value))
-            for name, value in _one_each(options.search, "--search").items()
-        },
+        choices=choices_of(options.search),
         constexprs=parse_pairs(options.constexpr, "--constexpr"),
     )
+
+
+def choices_of(search: Sequence[str]) -> dict[str, tuple[object, ...]]:
+    """The values of each --search; raises CommandError."""
+    return {
+        name: tuple(parse_value(part) for part in split_outside(value))
+        for name, value in _one_each(search, "--search").items()
+    }
 
 
 def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:

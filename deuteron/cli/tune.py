@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .inferred_job import with_space_of_kernel
 from .job_options import (
     ConstexprOption,
     Description,
@@ -61,6 +62,12 @@ def tune(
             "http:// address of a service. May be repeated.",
         ),
     ] = None,
+    infer: Annotated[
+        bool,
+        typer.Option(
+            "--infer-space", help="Search the space that `deuteron space` shows for the first shape and dtype."
+        ),
+    ] = False,
     save: Annotated[
         Path | None,
         typer.Option("--save-workload", help="Write the workload as JSON and do not tune."),
@@ -78,6 +85,7 @@ def tune(
 
     A kernel of your own: `deuteron tune examples/vector_add.py:add_kernel --shape n_elements=1048576`
     """
+    kernel = KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ())
     job = make_job(
         workload,
         shapes=shape or (),
@@ -87,8 +95,10 @@ def tune(
         seconds=seconds,
         strategy=strategy,
         seed=seed,
-        kernel=KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ()),
+        kernel=kernel,
     )
+    if infer:
+        job = with_space_of_kernel(job, workload, kernel)
     if save is not None:
         save_workload(job.workload, save)
         typer.echo(f"workload: {save}")

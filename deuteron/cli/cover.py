@@ -1,0 +1,203 @@
+"""``deuteron cover``: few configurations for many shapes, and the rule that picks one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import CommandError
+from .exports.cover import cover_json, cover_python
+from .job_options import KernelOptions, read_workload
+from .output import console, format_config, make_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deuteron.tuner.cover import Cover, DispatchRule, TimeTable
+    from deuteron.tuner.experience import SearchLog
+
+
+class CoverFormat(StrEnum):
+    """How the answer is written."""
+
+    table = "table"
+    json = "json"
+    python = "python"
+
+
+class RuleKind(StrEnum):
+    """How a launch finds its configuration."""
+
+    tree = "tree"
+    nearest = "nearest"
+
+
+def cover(
+    kernel: Annotated[
+        str,
+        typer.Argument(metavar="KERNEL", help="The name of a kernel; with --measure a workload, as for tune."),
+    ],
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="A folder or journal of `deuteron tune`, a bundle, or the http:// address of a service. Repeatable.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(metavar="PERCENT", help="Most loss to the best, at every shape. Default: 3.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--k", min=1, help="In place of --tolerance: so many configurations, least loss.")
+    ] = None,
+    weight: Annotated[
+        list[str] | None, typer.Option(metavar="M=1,N=2:WEIGHT", help="What a shape counts in means. Default: 1.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Where searches of several are known.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The key of a device, where searches on several are known.")
+    ] = None,
+    rule: Annotated[
+        RuleKind, typer.Option(help="tree: comparisons of sizes; nearest: the measured shape that is nearest.")
+    ] = RuleKind.tree,
+    measure: Annotated[
+        str | None,
+        typer.Option("--measure", metavar="DEVICE", help="Measure missing pairs first, on cpu or cuda:0."),
+    ] = None,
+    form: Annotated[
+        CoverFormat, typer.Option("--format", help="python: a module with config_for(sizes); json: all of it.")
+    ] = CoverFormat.table,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
+) -> None:
+    """Choose the fewest configurations that serve all measured shapes of a kernel, and say which serves which.
+
+    A configuration that was not measured at a shape is not taken for it; such pairs are named. --measure
+    measures those of configurations that are the best of some shape, checked and raced against the best.
+
+    Example: `deuteron cover matmul_kernel --from runs/matmul --tolerance 3 --format python -o configs.py`
+    """
+    from deuteron.tuner.cover import cover_with, cover_within, dispatch_nearest, dispatch_tree  # lazy: help without it
+
+    if tolerance is not None and count is not None:
+        raise CommandError("--tolerance and --k are two questions", hint="give one of them")
+    name = read_workload(kernel, dims=(), kernel=KernelOptions()).kernel.name if measure is not None else kernel
+    table = _table(_logs(sources or (), name), dtype, device, weight or ())
+    if measure is not None:
+        table = _measured(table, kernel, measure, dtype, sources or (), name)
+    percent = 3.0 if tolerance is None else tolerance
+    found = cover_within(table, percent / 100) if count is None else cover_with(table, count)
+    made = dispatch_tree(found) if rule is RuleKind.tree else dispatch_nearest(found)
+    if form is CoverFormat.table:
+        _print(found, made)
+        return
+    text = cover_python(name, found, made) if form is CoverFormat.python else cover_json(name, found, made)
+    _say_missing(found)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"cannot write {output}: {error.strerror}") from None
+
+
+def _logs(sources: Sequence[str], name: str) -> list[SearchLog]:
+    from deuteron.tuner.experience.sources import read_logs  # lazy: help starts without the tuner
+
+    if not sources:
+        raise CommandError("nothing says where times are", hint="--from FOLDER, a journal, a bundle or a service")
+    logs = [log for source in sources for log in read_logs(source, name, token=_token(source))]
+    if not logs:
+        raise CommandError(
+            f"no search of {name!r} is in {', '.join(sources)}", hint="the name of the kernel's function"
+        )
+    return logs
+
+
+def _token(source: str) -> str:
+    """That of DEUTERON_TOKEN, for a service."""
+    if "://" not in source:
+        return ""
+    from deuteron.server import Settings  # lazy: files need none of it
+
+    return Settings.from_environment().token
+
+
+def _table(logs: Sequence[SearchLog], dtype: str | None, device: str | None, weights: Sequence[str]) -> TimeTable:
+    from deuteron.tuner.cover import table_of_logs  # lazy: help starts without the tuner
+
+    return table_of_logs(logs, dtype=dtype, device=device).weighted(dict(_weight(text) for text in weights))
+
+
+def _weight(text: str) -> tuple[str, float]:
+    from deuteron.tuner.job import parse_shape, shape_key  # lazy: help starts without the tuner
+
+    shape, colon, number = text.rpartition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not colon or not 0 < value < float("inf"):
+        raise CommandError(f"--weight {text!r} is no shape with a weight above 0", hint="--weight M=1,N=4096:10")
+    return shape_key(parse_shape(shape)), value
+
+
+def _measured(
+    table: TimeTable, workload: str, device: str, dtype: str | None, sources: Sequence[str], name: str
+) -> TimeTable:
+    """The table with the missing pairs of all configurations that are some shape's best."""
+    from deuteron.compiler import get_device  # lazy: help starts without the compiler
+    from deuteron.tuner.cover import measure_missing  # lazy: help starts without the tuner
+
+    spec = read_workload(workload, dims=(), kernel=KernelOptions())
+    chosen = dtype or next(log.dtype for log in _logs(sources, name) if log.known)
+    pairs = table.missing(table.winners())
+    return measure_missing(table, pairs, workload=spec, dtype=chosen, device=get_device(device), tell=say)
+
+
+def _print(found: Cover, rule: DispatchRule) -> None:
+    from deuteron.tuner.job import shape_key  # lazy: help starts without the tuner
+
+    table = make_table("shape", "best", "chosen", ">loss")
+    losses = rule.losses(found)
+    for served, loss in zip(found.served, losses, strict=True):
+        shape = found.table.shapes[served.shape]
+        best = format_config(found.table.configs[served.best])
+        table.add_row(shape_key(shape), best, f"#{rule.pick(shape)}", f"{loss:.2%}")
+    console().print(table)
+    for place, config in enumerate(rule.configs):
+        typer.echo(f"#{place}  {format_config(config)}")
+    typer.echo("")
+    for line in _rule_lines(rule):
+        typer.echo(line)
+    size = len(found.configs)
+    why = "no fewer do" if size == found.least else f"at least {found.least} are needed: fewer may do"
+    typer.echo(
+        f"\n{size} configurations for {len(found.served)} shapes ({why}); worst loss by this rule {max(losses):.2%}; "
+        f"mean loss with the best of them {found.mean:.2%}{'' if found.proven else ', perhaps not the least'}"
+    )
+    _say_missing(found)
+
+
+def _rule_lines(rule: DispatchRule) -> list[str]:
+    from deuteron.tuner.cover.dispatch import describe_tree  # lazy: help starts without the tuner
+
+    if rule.tree is None:
+        return ["the configuration of the nearest measured shape, by log2 of the sizes"]
+    return describe_tree(rule.tree)
+
+
+def _say_missing(found: Cover) -> None:
+    from deuteron.tuner.job import shape_key  # lazy: help starts without the tuner
+
+    if not found.missing:
+        return
+    say(f"{len(found.missing)} pairs were not measured, and count as outside the tolerance (--measure measures them):")
+    for shape, config in found.missing[:10]:
+        say(f"  {shape_key(found.table.shapes[shape])}  {format_config(found.table.configs[config])}")
+    if len(found.missing) > 10:
+        say(f"  and {len(found.missing) - 10} more")

@@ -1,0 +1,83 @@
+"""A dispatch rule as JSON, and as a Python function that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deuteron.tuner.cover import Cover, DispatchRule
+    from deuteron.tuner.cover.dispatch import Branch
+
+_NEAREST = '''
+_NEAREST = [
+%s]
+
+
+def config_for(%s):
+    """The configuration of the measured shape that is nearest: by the squares of log2 ratios of the sizes."""
+    wanted = {%s}
+    return CONFIGS[min(_NEAREST, key=lambda known: _distance(known[0], wanted))[1]]
+
+
+def _distance(known, wanted):
+    return sum(math.log2(known[dim] / wanted[dim]) ** 2 for dim in known)
+'''
+
+
+def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
+    """A module with ``CONFIGS`` and ``config_for(dims)``."""
+    shapes = len(cover.table.shapes)
+    head = (
+        f'"""Configurations of {kernel} that deuteron chose for {shapes} shapes.\n\n'
+        f'At each of them the worst loss to the best one measured is {cover.tolerance:.2%} at most.\n"""\n'
+    )
+    configs = "".join(f"    {dict(config)!r},\n" for config in rule.configs)
+    body = f"CONFIGS = [\n{configs}]\n"
+    dims = ", ".join(rule.dims)
+    if rule.tree is None:
+        known = "".join(f"    ({dict(shape)!r}, {config}),\n" for shape, config in rule.nearest)
+        names = ", ".join(f'"{dim}": {dim}' for dim in rule.dims)
+        return f"{head}\nimport math\n\n{body}" + _NEAREST % (known, dims, names)
+    tree = "\n".join(_lines(rule.tree, "    "))
+    return (
+        f'{head}\n{body}\n\ndef config_for({dims}):\n    """The configuration for a launch of these sizes."""\n{tree}\n'
+    )
+
+
+def _lines(node: Branch, indent: str) -> list[str]:
+    from deuteron.tuner.cover.dispatch import Leaf  # lazy: help starts without the tuner
+
+    if isinstance(node, Leaf):
+        return [f"{indent}return CONFIGS[{node.config}]"]
+    below, above = _lines(node.below, indent + "    "), _lines(node.above, indent)
+    return [f"{indent}if {node.dim} <= {node.most}:", *below, *above]
+
+
+def cover_json(kernel: str, cover: Cover, rule: DispatchRule) -> str:
+    """The rule (:meth:`DispatchRule.to_json`), what each shape gets, and what was not measured."""
+    table, losses = cover.table, rule.losses(cover)
+    found = {
+        "kernel": kernel,
+        "tolerance": cover.tolerance,
+        "at_least": cover.least,
+        "smallest": len(cover.configs) == cover.least,
+        "worst_loss": max(losses),
+        "mean_loss_with_the_best": cover.mean,
+        "rule": rule.to_json(),
+        "shapes": [
+            {
+                "shape": dict(table.shapes[served.shape]),
+                "weight": table.weights[served.shape],
+                "best": dict(table.configs[served.best]),
+                "dispatched": rule.pick(table.shapes[served.shape]),
+                "loss": loss,
+            }
+            for served, loss in zip(cover.served, losses, strict=True)
+        ],
+        "missing": [
+            {"shape": dict(table.shapes[shape]), "config": dict(table.configs[config])}
+            for shape, config in cover.missing
+        ],
+    }
+    return json.dumps(found, indent=2) + "\n"

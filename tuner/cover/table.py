@@ -1,0 +1,114 @@
+"""Shapes, configurations, and the times that were measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ..errors import TunerError
+from ..experience import SearchLog
+from ..job import shape_key
+from ..space import Configuration, config_key
+
+Shape = Mapping[str, int]
+
+
+class CoverError(TunerError):
+    """No set of configurations can be chosen: nothing was measured, or what is asked for is impossible."""
+
+
+@dataclass(frozen=True)
+class TimeTable:
+    """``times[s][c]``: the median time in ns of configuration ``c`` at shape ``s``, for the pairs that were measured.
+
+    Times of one shape were taken alike and are compared with each other, never with those of another shape.
+    ``weights``: what a shape's loss counts in means, positive. All shapes have one dtype, and one device.
+    """
+
+    shapes: tuple[Shape, ...]
+    configs: tuple[Configuration, ...]
+    times: tuple[Mapping[int, float], ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.shapes or any(not row for row in self.times):
+            raise CoverError("there is a shape that nothing was measured at" if self.shapes else "there is no shape")
+        if len({shape_key(shape) for shape in self.shapes}) < len(self.shapes):
+            raise CoverError("a shape is there twice")
+        if any(time <= 0 for row in self.times for time in row.values()) or any(not w > 0 for w in self.weights):
+            raise CoverError("times and weights are positive")
+
+    def loss(self, shape: int, config: int) -> float | None:
+        """How much slower than the best one measured a configuration is at a shape, 0.03 for 3 %; None where the pair
+        was not measured."""
+        return self.losses[shape].get(config)
+
+    @cached_property
+    def losses(self) -> tuple[Mapping[int, float], ...]:
+        """:meth:`loss` of every pair that was measured, by shape."""
+        best = [min(row.values()) for row in self.times]
+        return tuple({c: t / least - 1 for c, t in row.items()} for row, least in zip(self.times, best, strict=True))
+
+    def best(self, shape: int) -> int:
+        """The fastest configuration at a shape; of equal ones the first."""
+        return min(self.times[shape], key=lambda config: (self.times[shape][config], config))
+
+    def winners(self) -> tuple[int, ...]:
+        """The configurations that are the best of a shape, in order."""
+        return tuple(sorted({self.best(shape) for shape in range(len(self.shapes))}))
+
+    def missing(self, configs: Iterable[int]) -> list[tuple[int, int]]:
+        """Pairs of a shape and one of ``configs`` that were not measured."""
+        chosen = list(configs)
+        return [(s, c) for s, row in enumerate(self.times) for c in chosen if c not in row]
+
+    def weighted(self, weights: Mapping[str, float]) -> TimeTable:
+        """The table with weights by :func:`~..job.shape_key`; raises CoverError for a shape that it does not have."""
+        keys = [shape_key(shape) for shape in self.shapes]
+        for key in weights:
+            if key not in keys:
+                raise CoverError(f"no shape {key} was measured", hint=f"measured: {', '.join(keys)}")
+        return replace(self, weights=tuple(weights.get(key, w) for key, w in zip(keys, self.weights, strict=True)))
+
+    def with_times(self, shape: int, times: Mapping[int, float]) -> TimeTable:
+        """The table with more times of one shape, taken as its others were."""
+        rows = [{**row, **times} if index == shape else row for index, row in enumerate(self.times)]
+        return replace(self, times=tuple(rows))
+
+
+def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device: str | None = None) -> TimeTable:
+    """The table of the searches of one kernel, in one dtype on one device. Of several searches of a shape the one that
+    measured most counts: times of different searches are not compared.
+
+    Raises:
+        CoverError: there are none of these, or of several dtypes, devices or dims.
+    """
+    kept = [log for log in logs if log.known and dtype in (None, log.dtype) and device in (None, log.device)]
+    if not kept:
+        known = ", ".join(sorted({f"{log.dtype} on {log.device}" for log in logs})) or "nothing"
+        raise CoverError("no shape was measured", hint=f"known: {known}")
+    for what, found in (("dtype", {log.dtype for log in kept}), ("device", {log.device for log in kept})):
+        if len(found) > 1:
+            raise CoverError(f"there are several {what}s: {', '.join(sorted(found))}", hint=f"--{what} names one")
+    if len({frozenset(log.shape) for log in kept}) > 1 or len({log.kernel_hash for log in kept if log.kernel_hash}) > 1:
+        raise CoverError("these are searches of different kernels of one name", hint="name a journal of one of them")
+    chosen: dict[str, SearchLog] = {}
+    for log in kept:
+        held = chosen.get(shape_key(log.shape))
+        if held is None or len(log.known) > len(held.known):
+            chosen[shape_key(log.shape)] = log
+    places: dict[str, int] = {}
+    configs: list[Configuration] = []
+    rows: list[dict[int, float]] = []
+    for log in chosen.values():
+        row: dict[int, float] = {}
+        for one in log.known:
+            key = config_key(one.config)
+            if key not in places:
+                places[key] = len(configs)
+                configs.append(dict(one.config))
+            row[places[key]] = one.time_ns
+        rows.append(row)
+    shapes = tuple(dict(log.shape) for log in chosen.values())
+    return TimeTable(shapes, tuple(configs), tuple(rows), (1.0,) * len(shapes))
