@@ -7,7 +7,6 @@ unless ``propagate_env`` is false. Settings without a counterpart are AttributeE
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,21 +54,16 @@ class Setting:
 
     def __delete__(self, group: object) -> None:
         before = _before.get(self.knob.name)
-        self.put_back(_State((), self.variables() if before is None else before, None))
-
-    def variables(self) -> dict[str, str]:
-        """The environment's variables of this setting."""
-        return {name: os.environ[name] for name in self.knob.names if name in os.environ}
+        self.put_back(_State((), self.knob.variables() if before is None else before, None))
 
     def state(self) -> _State:
         """Everything that assigning changes."""
-        return _State(self.knob.assigned, self.variables(), _before.get(self.knob.name))
+        return _State(self.knob.assigned, self.knob.variables(), _before.get(self.knob.name))
 
     def put_back(self, state: _State) -> None:
         """Have what :meth:`state` said before."""
         self.knob.assign(*state.assigned)
-        for name in self.knob.names:
-            _put(name, state.variables.get(name))
+        self.knob.put_variables(state.variables)
         if state.before is None:
             _before.pop(self.knob.name, None)
         else:
@@ -90,17 +84,9 @@ _before: dict[str, Mapping[str, str]] = {}
 
 def _tell(knob: own.Knob[Any], value: object) -> None:
     """Put an assigned value into the environment, under all of the knob's names; None is a variable that is not set."""
-    _before.setdefault(knob.name, {name: os.environ[name] for name in knob.names if name in os.environ})
+    _before.setdefault(knob.name, knob.variables())
     text = None if value is None else str(int(value)) if isinstance(value, bool) else str(value)
-    for name in knob.names:
-        _put(name, text)
-
-
-def _put(name: str, text: str | None) -> None:
-    if text is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = text
+    knob.put_variables({} if text is None else dict.fromkeys(knob.names, text))
 
 
 class KnobGroup:
