@@ -27,7 +27,7 @@ process a file, one test at a time:
 
 ```
 python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu --sample 8 --out cpu.json
-python benchmarks/compat/tables.py cpu.json interpreter.json flash-linear-attention.json attorch.json > docs/compatibility.md
+python benchmarks/compat/tables.py cpu.json interpreter.json LIBRARY.json ... > docs/compatibility.md
 ```
 
 This page is what the second command writes. **Decided** are the cases that ran and were not skipped by the test itself;
