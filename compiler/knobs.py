@@ -8,7 +8,7 @@ has a variable that means the same, its name works too; the DEUTERON name wins w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, cast
@@ -116,6 +116,19 @@ class Knob(Generic[T]):
         wins over it, and it wins over the environment."""
         self._assigned[:] = value[:1]
         epoch.value += 1
+
+    def variables(self) -> dict[str, str]:
+        """The variables of this knob that the environment has."""
+        return {name: os.environ[name] for name in self.names if name in os.environ}
+
+    def put_variables(self, variables: Mapping[str, str]) -> None:
+        """Have these of the knob's variables in the environment and none of its others; processes that are started from
+        now on read them."""
+        for name in self.names:
+            if name in variables:
+                os.environ[name] = variables[name]
+            else:
+                os.environ.pop(name, None)
 
     def __repr__(self) -> str:
         return f"<Knob {self.name} = {_show(self.get())}>"

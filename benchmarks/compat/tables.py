@@ -1,6 +1,8 @@
 """docs/compatibility.md from what triton_suite.py measured.
 
 python benchmarks/compat/tables.py RESULT.json ... > docs/compatibility.md
+
+Results of library_suite.py become a section of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ process a file, one test at a time:
 
 ```
 python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu --sample 8 --out cpu.json
-python benchmarks/compat/tables.py cpu.json interpreter.json > docs/compatibility.md
+python benchmarks/compat/tables.py cpu.json interpreter.json LIBRARY.json ... > docs/compatibility.md
 ```
 
 This page is what the second command writes. **Decided** are the cases that ran and were not skipped by the test itself;
@@ -35,14 +37,24 @@ own selection* counts only cases that Triton itself runs there: those that it ma
 interpreter. Files that a run did not come to are not in its tables; `benchmarks/results/README.md` says which.
 """
 
+LIBRARIES = """\
+The tests of the libraries themselves, by `library_suite.py`: of each test function the smallest case, by the product of
+the whole numbers among its parameters, and of autotuned kernels one configuration. **Decided** are the cases that ran
+and were not skipped; a time-out counts as failed. These are first runs, as they came, before anything that they show
+was mended, except that casts with a rounding mode were mended before that of flash-linear-attention.
+"""
+
 
 def main() -> int:
     """Print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=Path)
-    results = [json.loads(path.read_text()) for path in parser.parse_args().results]
+    given = [json.loads(path.read_text()) for path in parser.parse_args().results]
+    results = [result for result in given if "library" not in result]
     print(HEAD)
     print("\n".join(overview(results)))
+    if found := [result for result in given if "library" in result]:
+        print("\n".join(["", "## Tests of libraries, on the CPU", "", LIBRARIES, *libraries(found)]))
     for result in results:
         print("\n".join(["", f"## Files: {result['target']}", "", *files(result)]))
         print("\n".join(["", f"## What fails: {result['target']}", "", *failures(result)]))
@@ -95,6 +107,24 @@ def overview(results: list[dict[str, Any]]) -> list[str]:
         lines.append(
             f"| {result['target']} | {count} | {share(good, count)} | {share(*weighed(result))} "
             f"| {share(mine, marked)} of {marked} | {sample} | {result['seed']} |"
+        )
+    return lines
+
+
+def libraries(results: list[dict[str, Any]]) -> list[str]:
+    """A row for each library: what passes, and why the rest fails."""
+    lines = [
+        "| library | commit | files | decided | pass | skipped | limit | fail |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        good, count = passed(cases(result))
+        skipped = sum(len(file["cases"]) for file in result["files"]) - count
+        reasons = Counter(cause(case) for case in cases(result) if case["outcome"] != "passed")
+        text = "; ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+        lines.append(
+            f"| {result['library']} | {result['library_revision'][:10]} | {len(result['files'])} | {count} | {good} "
+            f"| {skipped} | {result['limit_s']:g} s | {text} |"
         )
     return lines
 

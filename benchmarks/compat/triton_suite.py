@@ -23,6 +23,7 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,14 +75,18 @@ class FileResult:
         return Counter(case.outcome for case in self.cases)
 
 
-def run_file(path: str, options: argparse.Namespace, scratch: Path) -> FileResult:
+#: What runs a file's tests: arguments, environment and working folder.
+Command = Callable[[str, argparse.Namespace, Path], tuple[list[str], dict[str, str], Path]]
+
+
+def run_file(path: str, options: argparse.Namespace, scratch: Path, command: Command) -> FileResult:
     """Run one file to its end, in as many processes as it takes."""
     journal = scratch / f"{path.replace('/', '-')}.jsonl"
     journal.unlink(missing_ok=True)
     start = time.monotonic()
     while True:
         left = options.file_limit - (time.monotonic() - start)
-        unfinished, ended = run_process(path, options, journal, left)
+        unfinished, ended = run_process(command(path, options, journal), options.limit, journal, left)
         if unfinished is not None:
             with journal.open("a") as file:
                 file.write(json.dumps({"event": "outcome", "case": unfinished, **ended}) + "\n")
@@ -96,11 +101,9 @@ def run_file(path: str, options: argparse.Namespace, scratch: Path) -> FileResul
     return result
 
 
-def run_process(
-    path: str, options: argparse.Namespace, journal: Path, seconds: float
-) -> tuple[str | None, dict[str, object]]:
-    """Run pytest on what is left of the file: the case that was not finished, if any, and what it came to."""
-    command = [
+def suite_command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list[str], dict[str, str], Path]:
+    """What runs a file of Triton's tests, its environment and its folder."""
+    arguments = [
         sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
         "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
@@ -109,15 +112,21 @@ def run_process(
     ]  # fmt: skip
     paths = os.pathsep.join([str(journal.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, **TARGETS[options.target], "PYTHONPATH": paths}
+    return arguments, environment, options.checkout / "python/test"
+
+
+def run_process(
+    command: tuple[list[str], dict[str, str], Path], limit: float, journal: Path, seconds: float
+) -> tuple[str | None, dict[str, object]]:
+    """Run pytest on what is left of the file: the case that was not finished, if any, and what it came to."""
+    arguments, environment, folder = command
     with journal.with_suffix(".log").open("ab") as log:
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=options.checkout / "python/test"
-        )
+        process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         end = time.monotonic() + seconds
         stuck = False
         while process.poll() is None:
             time.sleep(0.5)
-            stuck = overdue(journal, options.limit + GRACE)
+            stuck = overdue(journal, limit + GRACE)
             if stuck or time.monotonic() > end:
                 process.kill()
                 process.wait()
@@ -210,7 +219,7 @@ def main() -> int:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         for_children(Path(scratch), options.checkout)
         for path in paths:
-            results.append(run_file(path, options, Path(scratch)))
+            results.append(run_file(path, options, Path(scratch), suite_command))
             print(summary(results[-1]), flush=True)
             options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
     return 0

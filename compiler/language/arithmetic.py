@@ -150,13 +150,16 @@ def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bit
     """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
     The shape stays. Floats become integers by truncation (out of range: undefined), integers wrap, int1 is x != 0.
-    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float only. Raises TypeMismatch for
-    another use of it, and for a bitcast between types of different widths.
+    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float, or to the type that ``x``
+    has, which rounds nothing. Raises TypeMismatch for another use of it, and for a bitcast between types of different
+    widths.
     """
     type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
     x = as_tensor(x)
+    if x.dtype == type:
+        return x
     if bitcast:
-        return x if x.dtype == type else emit(ew.Bitcast(x.value, type))
+        return emit(ew.Bitcast(x.value, type))
     if fp_downcast_rounding is not None and not (x.type.is_float and _is_narrower_float(type, scalar_of(x))):
         raise TypeMismatch(
             f"fp_downcast_rounding is for a cast to a narrower float, not from {x.dtype} to {type}",

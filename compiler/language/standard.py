@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from numbers import Number
+
 from .arithmetic import where
 from .builtin import builtin
 from .constexpr import constexpr
@@ -11,17 +13,18 @@ from .inline import library
 from .maths import abs, exp, minimum
 from .reductions import max as largest
 from .reductions import sum as total
-from .tensor import Operand, tensor
+from .tensor import Operand
 
 
 @builtin
 def cdiv(x: Operand, div: Operand) -> object:
-    """x / div rounded up, for non-negative integers; of two Python numbers a Python int, known at compile time."""
+    """x / div rounded up, for non-negative integers; of two Python numbers a Python int, known at compile time. Outside
+    of kernels arrays of other libraries are divided element by element."""
     if type(x) is int and type(div) is int:
         return -(x // -div)
-    if isinstance(x, tensor) or isinstance(div, tensor):
-        return (x + (div - 1)) // div  # type: ignore[operator]
-    return -(int(x) // -int(div))
+    if isinstance(x, Number | constexpr) and isinstance(div, Number | constexpr):
+        return -(int(x) // -int(div))  # type: ignore[arg-type, call-overload]
+    return (x + (div - 1)) // div  # type: ignore[operator]
 
 
 @builtin

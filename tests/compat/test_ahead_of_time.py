@@ -79,3 +79,57 @@ assert active.get_benchmarker()(lambda: None, warmup=1, rep=1, quantiles=(0.5,))
 triton.runtime.driver.set_active(triton.runtime.driver.active)
 """
     )
+
+
+def test_names_of_the_backend_for_nvidia(program):
+    program(
+        """
+import dataclasses, stat, triton, deuteron
+from pathlib import Path
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import compiler, driver
+assert {"num_warps", "num_stages", "maxnreg"} <= {f.name for f in dataclasses.fields(compiler.CUDAOptions)}
+backend = compiler.CUDABackend(GPUTarget("cuda", 90, 32))
+assert backend.parse_options({"num_warps": 8}) == compiler.CUDAOptions(num_warps=8)
+assert backend.hash() == triton.compiler.make_backend(GPUTarget("cuda", 90, 32)).hash()
+assert not compiler.CUDABackend.supports_target(GPUTarget("hip", "gfx942", 64))
+assert compiler.PTXASError is triton.runtime.errors.PTXASError
+for wrong in (GPUTarget("cpu", 0, 1), GPUTarget("hip", "gfx942", 64)):
+    try:
+        compiler.CUDABackend(wrong)
+    except triton.TritonError as error:
+        assert wrong.backend in str(error)
+    else:
+        raise AssertionError(wrong)
+
+tool = Path(__file__).with_name("ptxas")
+triton.knobs.propagate_env = False
+import deuteron.compiler.knobs as knobs
+for said, found in (("Cuda compilation tools, release 13.1, V13.1.80", "13.1"), ("no version", None)):
+    tool.write_text(f"#!/bin/sh\\necho '{said}'\\n")
+    tool.chmod(0o755)
+    with knobs.ptxas_path.scope(tool):
+        try:
+            assert compiler.get_ptxas(90) == compiler.NvidiaTool(str(tool), found)
+        except triton.TritonError:
+            assert found is None
+try:
+    driver.CudaUtils()
+except triton.TritonError:  # no GPU here
+    pass
+else:
+    assert driver.CudaUtils().get_device_properties(0)["warpSize"] == 32
+"""
+    )
+
+
+def test_what_is_inlinable_is_a_jit_callable(program):
+    program(
+        KERNEL
+        + """
+from triton.runtime.jit import JITCallable
+assert isinstance(add, JITCallable) and isinstance(tl.sigmoid, JITCallable)
+assert isinstance(triton.constexpr_function(lambda x: x), JITCallable)
+assert not isinstance(add.fn, JITCallable) and not isinstance(triton.autotune([], [])(add), JITCallable)
+"""
+    )

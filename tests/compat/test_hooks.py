@@ -145,3 +145,42 @@ assert not FileCacheManager("another key").has_file("code.bin")
 assert sorted(p.name for p in Path(cache.cache_dir).iterdir()) == ["__grp__all", "code.bin"]
 """
     )
+
+
+def test_assigned_settings_reach_processes_that_the_program_starts(program):
+    """The environment has the value under both names while it is assigned, and what it had before afterwards."""
+    program(
+        """
+import os, subprocess, sys
+from triton import knobs
+from deuteron.compiler import knobs as own
+
+CHILD = "from deuteron.compiler import knobs; print(knobs.print_autotuning.get(), knobs.disable_ptxas_opt.get())"
+def child():
+    return subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True).stdout.split()
+
+assert knobs.propagate_env is True
+os.environ["DISABLE_PTXAS_OPT"] = "0"
+knobs.autotuning.print = True
+knobs.nvidia.disable_ptxas_opt = True
+assert os.environ["TRITON_PRINT_AUTOTUNING"] == os.environ["DISABLE_PTXAS_OPT"] == "1"
+assert child() == ["True", "True"]
+with knobs.autotuning.scope(), knobs.nvidia.scope():
+    knobs.autotuning.print = False
+    del knobs.nvidia.disable_ptxas_opt
+    assert os.environ["DISABLE_PTXAS_OPT"] == "0" and child() == ["False", "False"]
+assert child() == ["True", "True"] and own.disable_ptxas_opt.get()
+knobs.autotuning.reset()
+assert "TRITON_PRINT_AUTOTUNING" not in os.environ and "DEUTERON_PRINT_AUTOTUNING" not in os.environ
+knobs.nvidia.reset()
+assert os.environ["DISABLE_PTXAS_OPT"] == "0" and "DEUTERON_DISABLE_PTXAS_OPT" not in os.environ
+with knobs.runtime.scope():
+    knobs.runtime.override_arch = "sm80"
+    knobs.runtime.override_arch = None
+    assert "TRITON_OVERRIDE_ARCH" not in os.environ
+knobs.propagate_env = False
+knobs.autotuning.print = True
+assert own.print_autotuning.get() and "TRITON_PRINT_AUTOTUNING" not in os.environ
+knobs.autotuning.reset()
+"""
+    )

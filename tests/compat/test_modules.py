@@ -10,11 +10,13 @@ USED = {
     "testing tools",
     "triton.backends": "backends",
     "triton.backends.compiler": "GPUTarget",
-    "triton.compiler": "ASTSource CompiledKernel compile CompilationError make_backend",
+    "triton.backends.nvidia.compiler": "CUDABackend CUDAOptions PTXASError get_ptxas",
+    "triton.backends.nvidia.driver": "CudaDriver CudaUtils",
+    "triton.compiler": "ASTSource IRSource CompiledKernel compile CompilationError make_backend",
     "triton.compiler.compiler": "ASTSource CompiledKernel make_backend",
     "triton.compiler.errors": "CompilationError",
     "triton.errors": "TritonError",
-    "triton.knobs": "HookChain autotuning cache compilation language nvidia proton runtime",
+    "triton.knobs": "HookChain autotuning cache compilation language nvidia propagate_env proton runtime",
     "triton.language.core": "CONSTEXPR_0 _unwrap_if_constexpr dtype tensor view",
     "triton.language.extra": "libdevice cuda",
     "triton.language.extra.cuda": "libdevice",
@@ -30,7 +32,7 @@ USED = {
     "triton.runtime.cache": "FileCacheManager get_cache_manager knobs triton_key",
     "triton.runtime.driver": "driver",
     "triton.runtime.errors": "InterpreterError OutOfResources PTXASError",
-    "triton.runtime.jit": "ConstexprFunction constexpr_function jit JITFunction KernelInterface "
+    "triton.runtime.jit": "ConstexprFunction constexpr_function jit JITCallable JITFunction KernelInterface "
     "reinterpret TensorWrapper",
     "triton.testing": "assert_close Benchmark do_bench get_dram_gbps get_max_simd_tflops get_max_tensorcore_tflops "
     "nvsmi perf_report",
@@ -93,6 +95,7 @@ MISSING = {
     "triton.runtime.driver.set_active(object())": "DEUTERON_DEVICE",
     "triton.Config({}, ir_override='k.ttgir')": "from their source only",
     "triton.compile('kernel.ttir')": "pass ASTSource",
+    "triton.compiler.IRSource('kernel.ttir', None, None)": "does not read Triton's IR",
     "triton.runtime.cache.FileCacheManager('k', override=True)": "from their source only",
     "triton.compiler.make_backend(triton.backends.compiler.GPUTarget('hip', 'gfx942', 64))": "use cuda or cpu",
 }

@@ -56,7 +56,8 @@ def dot(low: CpuLowering, op: matmul.Dot) -> None:
     """
     if not low.live.uses.get(op.result):
         return
-    source = dot_source(op.a)
+    # A transposed operand that another reader had stored let go of what is behind it.
+    source = op.a if op.a in low.stored else dot_source(op.a)
     left, right = low.store(source), low.stored[op.b]
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)

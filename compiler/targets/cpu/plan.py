@@ -107,6 +107,11 @@ def dot_source(a: Value) -> Value:
     return a.op.x if isinstance(a.op, shape.Permute) else a
 
 
+def _read_transposed(op: Op, operand: Value) -> bool:
+    """Whether a product reads what is behind this transposed operand in its place."""
+    return isinstance(op, matmul.Dot) and operand is op.a and dot_source(operand) is not operand
+
+
 @dataclass(slots=True)
 class Plan:
     """The decisions: ``kept`` values go to scratch at their first read, ``at_once`` ones where they are defined.
@@ -141,7 +146,7 @@ def make_plan(function: Function) -> Plan:
                     plan.kept.add(result)
                 keeps = keeps or result in plan.kept
         for operand in op.operands:
-            if not operand.type.rank:
+            if not operand.type.rank or _read_transposed(op, operand):
                 continue
             mine: set[object] = roots.setdefault(operand, set())
             if not lazy or keeps:

@@ -1,7 +1,8 @@
 """``triton.knobs``: settings as attributes, and hooks around compilations and launches.
 
 A setting that deuteron has is its own knob (``deuteron.compiler.knobs``): assigned here it holds for the process, wins
-over the environment, and ``scope()`` takes it back. Settings without a counterpart are AttributeErrors that say so.
+over the environment, and ``scope()`` takes it back. Processes that the program starts have it in their environment,
+unless ``propagate_env`` is false. Settings without a counterpart are AttributeErrors that say so.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from deuteron.compat.triton.hooks import Bridge, CompilationListener, CompileTimes, HookChain, JitHook
 from deuteron.compiler import knobs as own
@@ -22,9 +23,13 @@ __all__ = [
     "compilation",
     "language",
     "nvidia",
+    "propagate_env",
     "proton",
     "runtime",
 ]
+
+#: Whether what is assigned to settings is put into the environment, too, for processes that the program starts.
+propagate_env: bool = True
 
 
 class Setting:
@@ -44,9 +49,44 @@ class Setting:
 
     def __set__(self, group: object, value: Any) -> None:
         self.knob.assign(self._taken(value))
+        if propagate_env:
+            _tell(self.knob, self.knob.assigned[0])
 
     def __delete__(self, group: object) -> None:
-        self.knob.assign()
+        before = _before.get(self.knob.name)
+        self.put_back(_State((), self.knob.variables() if before is None else before, None))
+
+    def state(self) -> _State:
+        """Everything that assigning changes."""
+        return _State(self.knob.assigned, self.knob.variables(), _before.get(self.knob.name))
+
+    def put_back(self, state: _State) -> None:
+        """Have what :meth:`state` said before."""
+        self.knob.assign(*state.assigned)
+        self.knob.put_variables(state.variables)
+        if state.before is None:
+            _before.pop(self.knob.name, None)
+        else:
+            _before[self.knob.name] = state.before
+
+
+class _State(NamedTuple):
+    """Of a setting: the value that was assigned, if any, the variables of the environment, and those before that."""
+
+    assigned: tuple[Any, ...]
+    variables: Mapping[str, str]
+    before: Mapping[str, str] | None
+
+
+#: By knob: the variables as they were before the program assigned the setting for the first time.
+_before: dict[str, Mapping[str, str]] = {}
+
+
+def _tell(knob: own.Knob[Any], value: object) -> None:
+    """Put an assigned value into the environment, under all of the knob's names; None is a variable that is not set."""
+    _before.setdefault(knob.name, knob.variables())
+    text = None if value is None else str(int(value)) if isinstance(value, bool) else str(value)
+    knob.put_variables({} if text is None else dict.fromkeys(knob.names, text))
 
 
 class KnobGroup:
@@ -72,19 +112,19 @@ class KnobGroup:
     def reset(self) -> KnobGroup:
         """Forget what the program assigned to settings."""
         for setting in self._settings().values():
-            setting.knob.assign()
+            setting.__delete__(self)
         return self
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is assigned inside a ``with`` block, hooks too, is taken back at its end."""
-        settings = [(setting.knob, setting.knob.assigned) for setting in self._settings().values()]
+        states = [(setting, setting.state()) for setting in self._settings().values()]
         attributes = dict(vars(self))
         try:
             yield
         finally:
-            for knob, assigned in settings:
-                knob.assign(*assigned)
+            for setting, state in states:
+                setting.put_back(state)
             for name in {*vars(self), *attributes}:
                 if name in attributes:
                     setattr(self, name, attributes[name])

@@ -77,6 +77,15 @@ def test_a_rounding_mode_is_for_narrower_floats_only(reference, source, to):
         reference.kernel([text], {"x": source}, [to], 16)
 
 
+@pytest.mark.parametrize("type", ["f32", "bf16", "i32"])
+def test_a_rounding_mode_changes_nothing_where_the_type_stays(reference, run_on_target, type):
+    """Kernels cast to the element type of what they store to, whichever that is."""
+    x = reference.values(type, SIZE, np.random.default_rng(0))
+    case = reference.Case(x=(type, x))
+    case.expect(f"x.to(tl.{reference.SPELLED[type]}, fp_downcast_rounding='rtne')", x, type)
+    assert not case.run(run_on_target)
+
+
 @pytest.mark.parametrize("type", FLOATS)
 def test_folded_casts_are_the_same(reference, run_on_target, type):
     """Constants are converted by the compiler itself."""

@@ -85,6 +85,23 @@ def same_right_operand(a_ptr, b_ptr, c_ptr, steps, K: tl.constexpr, BRANCH: tl.c
     tl.store(c_ptr + here, acc)
 
 
+@deuteron.jit
+def read_before_the_loop(x_ptr, b_ptr, c_ptr, t_ptr, steps, K: tl.constexpr, N: tl.constexpr, KEPT: tl.constexpr):
+    """c[step] = (y + y.T) @ b[step], where y = |x| + 1 as x was before the loop, which overwrites x."""
+    here = tl.arange(0, K)[:, None] * K + tl.arange(0, K)[None, :]
+    wide = tl.arange(0, K)[:, None] * N + tl.arange(0, N)[None, :]
+    y = (tl.abs(tl.load(x_ptr + here)) + 1).to(tl.float16)
+    transposed = tl.trans(y)
+    for step in range(steps):
+        b = tl.load(b_ptr + step * K * N + wide)
+        c = tl.dot(y, b)
+        c += tl.dot(transposed, b)
+        tl.store(c_ptr + step * K * N + wide, c)
+        tl.store(x_ptr + here, step)
+        if KEPT:
+            tl.store(t_ptr + step * K * K + here, transposed)
+
+
 def function_of(kernel: deuteron.JITFunction, types: str, **constexprs: object) -> Function:
     names = [a.name for a in kernel.source.arguments if not a.constexpr]
     return optimize(lower(kernel.source, dict(zip(names, types.split(), strict=True)), constexprs))
@@ -187,6 +204,22 @@ def test_an_operand_from_outside_of_a_loop_is_packed_before_it(dtype, branch):
     launch(function, HOST, (1, 1, 1), [a, b, c, 5])
     taken = a[::2] if branch else a
     np.testing.assert_array_equal(c, taken.astype(np.float32).sum(0) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("processor", [PLAIN, HOST], ids=str)
+def test_a_transposed_operand_from_outside_of_a_loop_is_computed_before_it(processor, kept):
+    """Its memory may hold something else by then."""
+    rng, (steps, k, n) = np.random.default_rng(0), (3, 16, 32)
+    x = rng.integers(-9, 9, (k, k)).astype(np.float32)
+    b = rng.integers(-9, 9, (steps, k, n)).astype(np.float16)
+    c, t = np.zeros((steps, k, n), np.float32), np.zeros((steps, k, k), np.float16)
+    y = np.abs(x) + 1
+    wanted = (y + y.T) @ b.astype(np.float32)
+    function = function_of(read_before_the_loop, "*fp32 *fp16 *fp32 *fp16 i32", K=k, N=n, KEPT=kept)
+    launch(function, processor, (1, 1, 1), [x, b, c, t, steps])
+    np.testing.assert_array_equal(c, wanted)
+    np.testing.assert_array_equal(t, np.broadcast_to(y.T if kept else 0, t.shape))
 
 
 @given(block, block, st.sampled_from([4, 8]), st.sampled_from(PROCESSORS))

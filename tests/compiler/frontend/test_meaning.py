@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+import deuteron
+import deuteron.language as tl
 from deuteron.compiler.errors import TypeMismatch, UnsupportedSyntax
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.targets.interpreter import run
@@ -42,6 +44,17 @@ def test_of_equal_values_the_first_index_wins(dtype) -> None:
     body = "v = tl.load(x + i); tl.store(out, tl.argmax(v, 0)); tl.store(out + 1, tl.argmin(v, 0))"
     found = execute(body, NUMBERS.astype(dtype), np.zeros(2, np.int32))
     assert found.tolist() == [NUMBERS.argmax(), NUMBERS.argmin()]
+
+
+def test_cdiv_divides_arrays_element_by_element() -> None:
+    """Libraries count the blocks of many sequences at once; an array of one length stays an array."""
+    lengths = np.array([0, 1, 16, 17], np.int64)
+    found = deuteron.cdiv(lengths, 16)
+    assert isinstance(found, np.ndarray) and found.tolist() == [0, 1, 1, 2]
+    one = deuteron.cdiv(lengths[3:], 16)
+    assert isinstance(one, np.ndarray) and one.tolist() == [2]
+    assert deuteron.cdiv(100, np.array([7, 30])).tolist() == [15, 4]
+    assert type(deuteron.cdiv(np.int32(17), 16)) is int and deuteron.cdiv(tl.constexpr(17), 16) == 2
 
 
 def test_cdiv_of_run_time_numbers_rounds_up() -> None:

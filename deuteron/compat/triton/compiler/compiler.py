@@ -69,6 +69,20 @@ class ASTSource:
         return {".".join([names[place[0]], *map(str, place[1:])]): value for place, value in self.constants.items()}
 
 
+class IRSource:
+    """A file of Triton's IR. There is none: what deuteron compiles is kernels.
+
+    Raises:
+        SignatureError: always.
+    """
+
+    def __init__(self, path: object, *_: object) -> None:
+        raise SignatureError(
+            f"IRSource({str(path)!r}): deuteron does not read Triton's IR, which is a dialect of MLIR",
+            hint="pass ASTSource(kernel, signature, constexprs)",
+        )
+
+
 def compile(
     src: ASTSource, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None
 ) -> CompiledKernel:

@@ -2,12 +2,14 @@
 
 from deuteron.compiler import JITFunction, constexpr_function, jit, reinterpret
 from deuteron.compiler.language.inline import ConstexprFunction
+from deuteron.compiler.language.inline import Inlinable as JITCallable
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted as TensorWrapper
 from deuteron.compiler.runtime.launch.description import DeclaredParameter as KernelParam
 from deuteron.compiler.runtime.launch.interface import KernelInterface
 
 __all__ = [
     "ConstexprFunction",
+    "JITCallable",
     "JITFunction",
     "KernelInterface",
     "KernelParam",

@@ -1,0 +1,134 @@
+"""A pytest plugin that runs a library's tests with deuteron under Triton's name and arrays of PyTorch on the CPU.
+
+library_suite.py starts it. The journal is that of suite_plugin.py.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from suite_plugin import Journal, Suite
+
+from deuteron.compat.triton import Autotuner, install
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What library_suite.py says of a run."""
+    group = parser.getgroup("library")
+    group.addoption("--suite-tests", type=Path, help="folder that cases are named from")
+    group.addoption("--suite-journal", type=Path, help="file that a line is added to for every event")
+    group.addoption("--suite-sample", type=int, default=0, help="cases of a test function; 0: all")
+    group.addoption("--suite-smallest", action="store_true", help="take the smallest cases, not random ones")
+    group.addoption("--suite-seed", type=int, default=0)
+    group.addoption("--suite-cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
+    group.addoption("--suite-first-config", action="store_true", help="autotuned kernels have one configuration")
+    group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Put the alias in place before any test, or a conftest, is imported."""
+    install()
+    sys.meta_path.insert(0, Prepared({"fla.utils._device": fla_on_cpu}))
+    options = early_config.known_args_namespace
+    if options.suite_first_config:
+        Autotuner.prune = lambda self, args, kwargs: self.configs[:1]  # type: ignore[method-assign]
+    if options.suite_cuda_on_cpu:
+        from cuda_on_cpu import CudaOnCpu, autocast_on_cpu  # PyTorch, which takes a second, before every test
+
+        autocast_on_cpu()
+        CudaOnCpu().__enter__()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the journal."""
+    journal = Journal(config.getoption("--suite-journal"))
+    journal.write(event="begin", stand_ins=[])
+    config.pluginmanager.register(LibrarySuite(config, journal), "suite")
+
+
+def fla_on_cpu(module: Any) -> None:
+    """flash-linear-attention asks Triton for the device, and takes cuda where the answer is cpu; some of its functions
+    assert that their arrays are on a GPU."""
+    torch = sys.modules["torch"]
+    torch.Tensor.is_cuda = property(lambda array: True)  # type: ignore[attr-defined]
+    module.device, module.device_torch_lib = "cpu", torch.cpu
+    module.autocast_custom_fwd = partial(torch.amp.custom_fwd, device_type="cpu")
+    module.autocast_custom_bwd = partial(torch.amp.custom_bwd, device_type="cpu")
+
+
+class Prepared(MetaPathFinder):
+    """Calls a function with a module as soon as its text has run."""
+
+    def __init__(self, steps: Mapping[str, Callable[[Any], None]]) -> None:
+        self._steps = steps
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """How to load a module that has a step; None for others."""
+        step = self._steps.get(fullname)
+        spec = PathFinder.find_spec(fullname, path, target) if step else None
+        if step is not None and spec is not None and spec.loader is not None:
+            spec.loader = _PreparingLoader(spec.loader, step)
+        return spec
+
+
+class _PreparingLoader(Loader):
+    def __init__(self, loader: Loader, step: Callable[[Any], None]) -> None:
+        self._loader, self._step = loader, step
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._step(module)
+
+
+class LibrarySuite(Suite):
+    """Chooses the cases of a file, by size if asked."""
+
+    def __init__(self, config: pytest.Config, journal: Journal) -> None:
+        self.journal, self.tests = journal, config.getoption("--suite-tests")
+        self.sample: int = config.getoption("--suite-sample")
+        self.seed: int = config.getoption("--suite-seed")
+        self.limit: float = config.getoption("--suite-limit")
+        self.smallest: bool = config.getoption("--suite-smallest")
+        self.left_out = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Sample by function, and pass over what an earlier process decided."""
+        decided, by_function = self.journal.decided(), defaultdict(list)
+        for item in items:
+            by_function[self.function(item)].append(item)
+        chosen: set[str] = set()
+        for function, cases in by_function.items():
+            self.journal.write(event="collected", function=function, cases=len(cases), left_out=None)
+            count = min(self.sample or len(cases), len(cases))
+            if self.smallest:
+                picks = sorted(cases, key=size)[:count]
+            else:
+                picks = random.Random(f"{self.seed} {function}").sample(cases, count)
+            chosen.update(item.nodeid for item in picks)
+        items[:] = [item for item in items if item.nodeid in chosen and self.case(item) not in decided]
+
+
+def size(item: pytest.Item) -> float:
+    """The product of the whole numbers among a case's parameters, those in lists and shapes included."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    text = " ".join(str(value) for value in parameters.values() if not isinstance(value, bool | float))
+    return math.prod(max(1, int(number)) for number in re.findall(r"(?<![\w.])\d+(?![\w.])", text))

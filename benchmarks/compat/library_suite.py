@@ -1,0 +1,95 @@
+"""A library's own tests, with deuteron under Triton's name and PyTorch's arrays on the CPU.
+
+python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests/ops --out FILE.json
+    [--sample N] [--smallest] [--cuda-on-cpu] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
+
+FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all. As in triton_suite.py
+each file runs in a process of its own, one test at a time, and a case that ends the process is written down as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from triton_suite import HERE, FileResult, run_file, summary
+
+#: Options that are handed on to the plugin.
+FLAGS = ("smallest", "cuda_on_cpu", "first_config")
+
+
+def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list[str], dict[str, str], Path]:
+    """What runs a file's tests, its environment and its folder."""
+    arguments = [
+        sys.executable, "-P", "-m", "pytest", "-q", "-p", "library_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
+        "--tb=long", "--no-header", "-W", "ignore", f"--suite-tests={options.tests}", f"--suite-journal={journal}",
+        f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
+        *(f"--suite-{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag)), str(options.tests / path),
+    ]  # fmt: skip
+    given = filter(None, [os.environ.get("PYTHONPATH")])
+    paths = os.pathsep.join([str(HERE), str(options.checkout), *given])
+    return arguments, {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}, options.checkout
+
+
+def main() -> int:
+    """Run the files and write the result after each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", type=Path, required=True)
+    parser.add_argument("--tests", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--smallest", action="store_true")
+    parser.add_argument("--cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
+    parser.add_argument("--first-config", action="store_true", help="autotuned kernels have one configuration")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=60.0)
+    parser.add_argument("--file-limit", type=float, default=3600.0)
+    parser.add_argument("--scratch", type=Path, help="keep the journals and the tests' output here")
+    parser.add_argument("files", nargs="*")
+    options = parser.parse_args()
+    options.checkout, options.tests = options.checkout.resolve(), options.tests.resolve()
+    if not options.tests.is_dir():
+        print(f"error: there is no folder {options.tests}", file=sys.stderr)
+        return 2
+    paths = options.files or sorted(str(path.relative_to(options.tests)) for path in options.tests.rglob("test_*.py"))
+    results: list[FileResult] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch = options.scratch or Path(temporary)
+        os.environ.setdefault("TRITON_CACHE_DIR", str(Path(temporary) / "cache"))
+        for path in paths:
+            results.append(run_file(path, options, scratch, command))
+            print(summary(results[-1]), flush=True)
+            options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
+    return 0
+
+
+def document(results: list[FileResult], options: argparse.Namespace) -> dict[str, object]:
+    """What is written: the run, and the files that ran."""
+    return {
+        "library": options.checkout.name,
+        "library_revision": revision(options.checkout),
+        "target": "cpu",
+        "sample": options.sample,
+        **{flag: getattr(options, flag) for flag in FLAGS},
+        "seed": options.seed,
+        "limit_s": options.limit,
+        "revision": revision(HERE),
+        "python": sys.version.partition(" ")[0],
+        "files": [asdict(result) for result in results],
+    }
+
+
+def revision(folder: Path) -> str:
+    """The commit of a checkout."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
+    return asked.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
