@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import F8E4M3, F8E5M2, F32, U8, Scalar
+from ..ir.types import F32, U8, Scalar
 from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
 from .builtin import builtin
 from .promotion import scalar_type
+from .storage import FNUZ, NAN
 from .tensor import Operand, emit, tensor
 
 
@@ -167,10 +168,15 @@ def trunc(x: Operand) -> tensor:
 def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
     """|x| in the type and shape of ``x``; the most negative integer stays as it is."""
     x = as_tensor(x)
-    if x.dtype not in (F8E4M3, F8E5M2):
+    if not isinstance(x.dtype, Scalar) or not x.dtype.is_float or x.dtype.bits != 8:
         return emit(ew.Abs(x.value))
     bits = emit(ew.Bitcast(x.value, U8))  # nobody computes in eight bits, but their highest is the sign
-    return emit(ew.Bitcast(emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value)).value, x.dtype))
+    made = emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value))
+    if x.dtype in FNUZ:
+        nan = constant(NAN, U8, x.shape)  # alone it is no sign
+        is_nan = emit(ew.Compare(bits.value, nan.value, "eq"))
+        made = emit(ew.Select(is_nan.value, nan.value, made.value))
+    return emit(ew.Bitcast(made.value, x.dtype))
 
 
 @builtin
