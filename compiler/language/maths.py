@@ -27,6 +27,14 @@ def _float(x: Operand, what: str) -> tensor:
     raise TypeMismatch(f"{what} takes numbers, got {x.type}")
 
 
+def _floats(x: Operand, y: Operand, what: str) -> tuple[tensor, tensor]:
+    """Both in their common float type. A number beside a tensor takes its type, and is never rounded to f32 before."""
+    if not isinstance(x, tensor) and not isinstance(y, tensor):
+        x = _float(x, what)
+    a, b = (_float(v, what) if isinstance(v, tensor) else v for v in (x, y))
+    return meet(a, b)
+
+
 def _unary(op: type[ew.FloatUnary], x: Operand) -> tensor:
     return emit(op(_float(x, f"tl.{op.mnemonic}").value))
 
@@ -97,7 +105,7 @@ def atan(x: Operand) -> tensor:
 @builtin
 def atan2(y: Operand, x: Operand) -> tensor:
     """The angle of the point (x, y), in [-pi, pi], in the common float type and shape (integers: f32)."""
-    a, b = meet(_float(y, "atan2"), _float(x, "atan2"))
+    a, b = _floats(y, x, "atan2")
     return emit(ew.Atan2(a.value, b.value))
 
 
@@ -194,7 +202,7 @@ def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False) -> tensor:
 
     ``ieee_rounding`` asks for the correctly rounded quotient. Unlike the operator /, f16 stays f16.
     """
-    a, b = meet(_float(x, "tl.fdiv"), _float(y, "tl.fdiv"))
+    a, b = _floats(x, y, "tl.fdiv")
     return emit(ew.Div(a.value, b.value, ieee_rounding))
 
 
