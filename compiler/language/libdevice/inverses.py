@@ -1,7 +1,7 @@
 """Inverses of the error function and of the normal distribution, in f64; narrower types are computed in f64.
 
-A first guess (Winitzki's formula) is mended by Newton's rule on the logarithm of erfc, which is nearly a parabola, in the
-tails; between them, where |erf| is below 1/2, two terms of the series by Halley's rule on erf.
+A first guess (Winitzki's formula) is mended by Newton's rule on the logarithm of erfc, which is nearly a parabola, in
+the tails; between them, where |erf| is below 1/2, two terms of the series are mended by Halley's rule on erf.
 """
 
 from __future__ import annotations
