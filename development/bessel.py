@@ -7,12 +7,14 @@ written in powers of t, which goes from -1 to 1: near, x**2 = 32 (t + 1); far, (
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mpmath as mp  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 mp.mp.dps = 50
 
-Real = Callable[[object], object]
+#: mpmath's numbers have no types.
+Real = Callable[[Any], Any]
 
 
 def powers(function: Real, points: int = 34, smallest: float = 2e-18) -> list[float]:
@@ -49,8 +51,8 @@ def far(function: Real) -> Real:
 def modulus(order: int, of_sine: bool) -> Real:
     """What the cosine (or the sine) of x - (2 order + 1) pi / 4 is multiplied by in sqrt(pi x / 2) J(x)."""
 
-    def compute(x: object) -> object:
-        angle = x - (2 * order + 1) * mp.pi / 4  # type: ignore[operator]
+    def compute(x: Any) -> Any:
+        angle = x - (2 * order + 1) * mp.pi / 4
         j, y = mp.besselj(order, x), mp.bessely(order, x)
         turned = y * mp.cos(angle) - j * mp.sin(angle) if of_sine else j * mp.cos(angle) + y * mp.sin(angle)
         return mp.sqrt(mp.pi * x / 2) * turned * (x if of_sine else 1)
@@ -61,8 +63,8 @@ def modulus(order: int, of_sine: bool) -> Real:
 def damped(order: int) -> Real:
     """I(x) exp(-x) sqrt(x) of x = 16 / (t + 1)."""
 
-    def compute(t: object) -> object:
-        x = 16 / (t + 1)  # type: ignore[operator]
+    def compute(t: Any) -> Any:
+        x = 16 / (t + 1)
         return mp.besseli(order, x) * mp.exp(-x) * mp.sqrt(x)
 
     return compute
@@ -70,9 +72,13 @@ def damped(order: int) -> Real:
 
 def _regular(order: int) -> Real:
     """Y(x) without its logarithm and its pole, which is even in x once that of order 1 is divided by x."""
-    pole = lambda x: 1 / x if order else mp.mpf(0)  # noqa: E731
-    rest = lambda x: mp.bessely(order, x) - 2 / mp.pi * (mp.log(x) * mp.besselj(order, x) - pole(x))  # noqa: E731
-    return lambda x: rest(x) / x**order  # type: ignore[operator]
+
+    def compute(x: Any) -> Any:
+        pole = 1 / x if order else 0
+        singular = 2 / mp.pi * (mp.log(x) * mp.besselj(order, x) - pole)
+        return (mp.bessely(order, x) - singular) / x**order
+
+    return compute
 
 
 TABLES: dict[str, Real] = {
