@@ -33,7 +33,9 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.num_warps not in (1, 2, 4, 8, 16, 32):
-            raise ImpossibleOption(f"num_warps = {self.num_warps}: it must be a power of 2, at most 32")
+            raise ImpossibleOption(
+                f"num_warps = {self.num_warps}: it must be a power of 2", hint="use 1, 2, 4, 8, 16 or 32"
+            )
         if not 1 <= self.num_stages <= 16:
             raise DeuteronError(f"num_stages = {self.num_stages} is not possible", hint="use 1 to 16")
         if self.num_ctas != 1:
