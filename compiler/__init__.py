@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .errors import OutOfResources as OutOfResources
     from .language import cdiv as cdiv
     from .language import next_power_of_2 as next_power_of_2
+    from .language.aggregate import aggregate as aggregate
     from .language.inline import constexpr_function as constexpr_function
     from .language.inline import must_use_result as must_use_result
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
@@ -48,6 +49,7 @@ _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
     "source.kernel": "Argument KernelSource",
     "language": "cdiv next_power_of_2",
+    "language.aggregate": "aggregate",
     "language.inline": "constexpr_function must_use_result",
     "options": "SCHEDULE_OPTIONS Schedule",
     "runtime.arrays.reinterpret": "reinterpret",

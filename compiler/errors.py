@@ -46,6 +46,10 @@ class Location:
         return f"{self.file}:{self.line}:{self.column + 1}"
 
 
+#: How many calls a message of the compiler names at most.
+MAX_CALLS = 8
+
+
 class CompilationError(DeuteronError):
     """A kernel cannot be compiled. Shows the source line with a caret under the offending expression."""
 
@@ -63,6 +67,9 @@ class CompilationError(DeuteronError):
         super().__init__(message, hint=hint)
         self.location = location
         self.source_line = source_line
+        #: The function of the kernel language that it was found in, and where that was called, innermost first.
+        self.function: object = None
+        self.calls: tuple[str, ...] = ()
 
     @property
     def error_message(self) -> str:
@@ -76,12 +83,23 @@ class CompilationError(DeuteronError):
         if self.__cause__ is None and self.has_bare_cause:
             self.__cause__ = ValueError(self.message)
 
+    def called(self, function: object, where: str) -> CompilationError:
+        """The same error as ``function`` has it, which calls at ``where`` what the error is in; this one becomes its
+        cause."""
+        made = type(self).__new__(type(self))
+        Exception.__init__(made, *self.args)
+        made.__dict__.update(self.__dict__, function=function, calls=(*self.calls, where))
+        made.__dict__.pop("__notes__", None)
+        made.__cause__ = self
+        return made
+
     def __str__(self) -> str:
         if self.location is None:
             return super().__str__()
         parts = [f"{self.location}: {self.message}"]
         if self.source_line is not None:
             parts += [self.source_line, " " * self.location.column + "^"]
+        parts += [f"called {where}" for where in self.calls[:MAX_CALLS]]
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
@@ -89,6 +107,22 @@ class CompilationError(DeuteronError):
 
 class UnsupportedSyntax(CompilationError):
     """The kernel uses a Python construct that the kernel language does not have."""
+
+
+class NotComputable(UnsupportedSyntax):
+    """Python itself refuses an operation on compile-time values."""
+
+    has_bare_cause = False
+
+
+class UnusedResult(UnsupportedSyntax):
+    """A kernel drops the result of a function whose result has to be used. The message comes last, as in Triton."""
+
+    def __str__(self) -> str:
+        if self.location is None or self.source_line is None:
+            return super().__str__()
+        caret = " " * self.location.column + "^"
+        return "\n".join([f"{self.location}:", self.source_line, caret, self.message])
 
 
 class UnknownName(CompilationError):
@@ -107,6 +141,10 @@ class CompileTimeAssertionFailure(CompilationError):
 
 class SignatureError(DeuteronError):
     """The signature, constexprs or schedule given to ``compile`` do not fit the kernel."""
+
+
+class ImpossibleOption(DeuteronError, AssertionError):
+    """A schedule option has a value that no kernel can have. Programs for Triton expect an AssertionError."""
 
 
 class IllegalSchedule(SignatureError):

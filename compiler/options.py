@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from .errors import DeuteronError
+from .errors import DeuteronError, ImpossibleOption
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,13 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.num_warps not in (1, 2, 4, 8, 16, 32):
-            raise DeuteronError(f"num_warps = {self.num_warps} is not possible", hint="use 1, 2, 4, 8, 16 or 32")
+            raise ImpossibleOption(
+                f"num_warps = {self.num_warps}: it must be a power of 2", hint="use 1, 2, 4, 8, 16 or 32"
+            )
         if not 1 <= self.num_stages <= 16:
             raise DeuteronError(f"num_stages = {self.num_stages} is not possible", hint="use 1 to 16")
         if self.num_ctas != 1:
-            raise DeuteronError(f"num_ctas = {self.num_ctas}", hint="clusters are not supported yet: use 1")
+            raise ImpossibleOption(f"num_ctas = {self.num_ctas}: there are no clusters of programs", hint="use 1")
         if self.maxnreg is not None and not 16 <= self.maxnreg <= 255:
             raise DeuteronError(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 255, or None")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deuteron.compiler import JITFunction as JITFunction
     from deuteron.compiler import KernelSource as KernelSource
     from deuteron.compiler import OutOfResources as OutOfResources
+    from deuteron.compiler import aggregate as aggregate
     from deuteron.compiler import autotune as autotune
     from deuteron.compiler import cdiv as cdiv
     from deuteron.compiler import compile as compile
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
-    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources autotune cdiv "
-    "compile constexpr_function get_device heuristics jit list_devices must_use_result next_power_of_2 reinterpret"
+    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources aggregate autotune "
+    "cdiv compile constexpr_function get_device heuristics jit list_devices must_use_result next_power_of_2 reinterpret"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
 _WHERE |= {

@@ -10,6 +10,8 @@ import importlib
 import sys
 from types import ModuleType
 
+from kernel_parser import run_parser
+
 
 class Missing:
     """Stands for an object that the alias lacks: it can be imported, and nothing else."""
@@ -58,7 +60,7 @@ WANTED = {
 _SHORT = {f"{kind}{bits}": f"{kind[0]}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _SHORT |= {"bool": "i1", "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16"}
 _SHORT |= {"float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}
-_MADE = {"triton.runtime.jit.type_canonicalisation_dict": _SHORT}
+_MADE = {"triton.runtime.jit.type_canonicalisation_dict": _SHORT, "triton._filecheck.run_parser": run_parser}
 
 
 def supply() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..language.aggregate import Aggregate
 from ..language.tensor import tensor
 from .frame import Frame
 
@@ -25,9 +26,21 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
                 raise frame.error(target, f"cannot unpack {shown} into {len(targets)} names")
             for part, item in zip(targets, value, strict=True):
                 assign(frame, part, item)
+        case ast.Attribute(value=ast.Name(id=name), attr=field) if isinstance(frame.scope.get(name), Aggregate):
+            _set_field(frame, target, name, field, value)
         case _:
             raise frame.error(
                 target,
                 "only names can be assigned",
                 "write to memory with tl.store(pointer, value)",
             )
+
+
+def _set_field(frame: Frame, target: ast.expr, name: str, field: str, value: object) -> None:
+    """``self.field = value``, which an ``__init__`` may do with the instance that it makes."""
+    held = frame.scope[name]
+    assert isinstance(held, Aggregate)  # noqa: S101 -- the caller looked
+    if not frame.source.makes(name):
+        held = held.closed()
+    with frame.at(target):
+        frame.scope[name] = held.with_field(field, value)

@@ -6,7 +6,8 @@ from ..errors import UnknownName
 from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic
-from ..language.compile_time import constexpr_type
+from ..language.aggregate import AggregateType
+from ..language.compile_time import type_of
 from ..language.named import field_names
 from ..language.structure import Membered
 from ..language.tensor import tensor
@@ -25,6 +26,8 @@ def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
     if isinstance(value, LanguageModule | HelperModule | Membered):
         return value.member(name)
+    if isinstance(value, AggregateType):
+        return value.function(name)
     if isinstance(value, tuple) and name in field_names(value):
         return value[field_names(value).index(name)]
     if isinstance(value, tensor):
@@ -43,7 +46,7 @@ def read_attribute(value: object, name: str) -> object:
     if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
     if name == "type" and isinstance(value, int | float | str | tuple):
-        return constexpr_type(value)
+        return type_of(value)
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
     if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):

@@ -8,6 +8,7 @@ import types
 
 from ..errors import UnsupportedSyntax
 from ..ir.types import Pointer, Scalar, Tile
+from ..language.aggregate import AggregateType, BoundMethod, construct
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr
 from ..language.context import current
@@ -30,6 +31,13 @@ def call(
     """The result of a call; raises UnsupportedSyntax for callees that kernels do not have."""
     if is_named_tuple(function):
         return make(function, args, kwargs)
+    if isinstance(function, AggregateType):
+        try:
+            return construct(function, args, kwargs)
+        except TypeError as error:
+            raise UnsupportedSyntax(str(error)) from error
+    if isinstance(function, BoundMethod):
+        return function(*args, **kwargs)
     if isinstance(function, Inlinable):
         return current().call(function, args, kwargs)
     if _may_call(function):

@@ -6,6 +6,7 @@ import ast
 
 from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
+from ..language.aggregate import OPERATORS, Aggregate
 from ..language.structure import Structure
 from ..language.tensor import tensor
 from ..source import constants
@@ -81,11 +82,24 @@ _BINARY = {
 }
 
 
+#: Methods of aggregates behind operators.
+_METHODS: dict[type[ast.operator], str] = {
+    kind: f"__{name}__"
+    for kind, name in zip(
+        (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
+        + (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.MatMult),
+        OPERATORS,
+        strict=True,
+    )
+}
+
 _SIGNS: dict[type[ast.operator], str] = {ast.Pow: "**", ast.MatMult: "@"}
 
 
 def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs: object) -> object:
     """``lhs op rhs`` for any mix of tensors and compile-time values."""
+    if isinstance(lhs, Aggregate):
+        return lhs.operate(_METHODS[type(op)], rhs)
     for side in (lhs, rhs):
         if isinstance(side, Structure):
             raise frame.error(
@@ -202,6 +216,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
     with frame.at(node):
         if isinstance(value, tensor):
             return shapes.index(value, key)
+        if isinstance(value, Aggregate):
+            return value.operate("__getitem__", key)
         if isinstance(value, tuple | str) and isinstance(key, int | slice):
             try:
                 return value[key]

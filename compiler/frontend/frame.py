@@ -108,7 +108,8 @@ class Frame:
             if node.id in PYTHON_BUILTINS:
                 return PYTHON_BUILTINS[node.id]
         except CompilationError as error:
-            raise self.located(error, node) from None
+            placed = self.located(error, node)
+            raise placed from placed.__cause__
         known = {*self.scope, *PYTHON_BUILTINS} - {node.id}
         raise self.located(
             UnknownName(
@@ -120,11 +121,12 @@ class Frame:
         )
 
     def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
-        """``error`` with the place of ``node``, unless it already points somewhere."""
+        """``error`` with the place of ``node``; one that points into a function which is called here says so."""
         if error.location is None:
-            location = self.source.locate(node)
-            error.place(location, self.source.line(location))
-        return error
+            return self.source.placed(error, node)
+        if error.function is self.source or error.function is None:
+            return error
+        return error.called(self.source, f"{self.source.counted(node)}, {self.source.locate(node)}")
 
     def error(self, node: ast.AST, message: str, hint: str | None = None) -> UnsupportedSyntax:
         """An UnsupportedSyntax at ``node``."""
@@ -145,6 +147,7 @@ class Frame:
         try:
             yield
         except CompilationError as error:
-            raise self.located(error, node) from error.__cause__
+            placed = self.located(error, node)
+            raise placed from placed.__cause__
         finally:
             self.builder.location = outer

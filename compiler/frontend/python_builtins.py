@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from ..errors import TypeMismatch, UnknownName
@@ -34,8 +35,19 @@ def _fold(
         if isinstance(result, tensor) or isinstance(value, tensor):
             result = dynamic(result, value)  # type: ignore[arg-type]
         else:
+            _check_order(result, value)
             result = static(result, value)  # type: ignore[arg-type]
     return result
+
+
+def _check_order(*values: object) -> None:
+    """Refuse numbers of which Python's min and max and those of tensors give different results."""
+    for value in values:
+        if isinstance(value, float) and (math.isnan(value) or (value == 0 and math.copysign(1.0, value) < 0)):
+            raise TypeMismatch(
+                f"min and max of numbers known at compile time do not take {value}",
+                hint="tl.minimum and tl.maximum say what they make of NaN",
+            )
 
 
 @builtin
@@ -69,8 +81,8 @@ def _len(value: object) -> int:
 @builtin
 def _print(*values: object, **options: object) -> None:
     """print() is tl.device_print with an optional leading text."""
-    text = values[0] if values and isinstance(values[0], str) else ""
-    rest = values[1:] if text else values
+    has_text = bool(values) and isinstance(values[0], str)
+    text, rest = (values[0], values[1:]) if has_text else ("", values)
     debugging.device_print(text, *rest)  # type: ignore[arg-type]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from ..errors import UnusedResult
 from ..ir.types import Scalar
 from ..language import arithmetic, debugging
+from ..language.constexpr import constexpr
 from ..language.inline import Inlinable
 from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
@@ -52,7 +54,8 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
         function = evaluate(frame, node.value.func)
         if isinstance(function, Inlinable) and function.unused is not None:
             name = ast.unparse(node.value.func)
-            raise frame.error(node, f"The result of {name} is not being used. {function.unused}".rstrip())
+            message = f"The result of {name} is not being used. {function.unused}".rstrip()
+            raise frame.source.placed(UnusedResult(message), node)
 
 
 @statement(ast.Assign)
@@ -64,9 +67,12 @@ def _assign(frame: Frame, node: ast.Assign) -> None:
 
 @statement(ast.AnnAssign)
 def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
-    if node.value is None:
-        raise frame.error(node, "a declaration needs a value")
-    value, annotation = evaluate(frame, node.value), evaluate(frame, node.annotation)
+    annotation = evaluate(frame, node.annotation)
+    if node.value is None:  # y: tl.constexpr; what is known while compiling stays known without it
+        if annotation is not constexpr:
+            raise frame.error(node, "a declaration needs a value")
+        return
+    value = evaluate(frame, node.value)
     if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
         with frame.at(node):
             value = arithmetic.cast_to(arithmetic.as_tensor(value), annotation)

@@ -212,7 +212,7 @@ class Tile(TileQuestions):
 
 @lru_cache(maxsize=4096)
 def _check_shape(shape: tuple[int, ...]) -> None:
-    for n in shape:
+    for dim, n in enumerate(shape):
         if n <= 0 or n & (n - 1):
             below, above = 1 << max(0, n.bit_length() - 1), 1 << max(0, n).bit_length()
             raise TypeMismatch(
@@ -220,7 +220,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
                 hint=f"use {below} or {above}, and mask the elements that are not wanted"
                 if n > 0
                 else "use a positive power of two",
-            )
+            ) from ValueError(f"Shape element {dim} must be a power of 2")  # what programs for Triton look for
     if _product(shape) > MAX_TILE_ELEMENTS:
         raise TypeMismatch(
             f"a tile of shape {list(shape)} has {_product(shape)} elements, the limit is {MAX_TILE_ELEMENTS}",

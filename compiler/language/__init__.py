@@ -23,10 +23,11 @@ from ..ir.types import (
     U64,
 )
 from . import members
+from .aggregate import aggregate_replace
 from .arithmetic import add, cast, mul, sub, to_tensor, where
 from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
-from .compile_time import constexpr_type
+from .compile_time import constexpr_type, tuple_type
 from .constexpr import const, constexpr
 from .control import condition, range, static_range
 from .debugging import (
@@ -155,6 +156,7 @@ __all__ = [
     "abs",
     "add",
     "advance",
+    "aggregate_replace",
     "arange",
     "argmax",
     "argmin",
@@ -276,6 +278,7 @@ __all__ = [
     "topk",
     "trans",
     "tuple",
+    "tuple_type",
     "uint16",
     "uint32",
     "uint64",

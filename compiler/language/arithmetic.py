@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
@@ -382,9 +384,9 @@ def logical_not(x: Operand) -> tensor:
 def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     """x where condition, else y, in the common type and shape of the three.
 
-    A condition that is not int1 means condition != 0. Both sides are evaluated; mask the pointers, not the result, to
-    avoid a load. Raises TypeMismatch where shapes do not broadcast, and for two pointer types or a pointer and a
-    number.
+    A condition that is not int1 means condition != 0, with a UserWarning. Both sides are evaluated; mask the pointers,
+    not the result, to avoid a load. Raises TypeMismatch where shapes do not broadcast, and for two pointer types or a
+    pointer and a number.
     """
     if _is_pointer(x) or _is_pointer(y):
         a, b = as_tensor(x), as_tensor(y)
@@ -392,6 +394,8 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
             raise TypeMismatch(f"where cannot mix {a.type} and {b.type}")
     else:
         a, b = meet(x, y)
+    if isinstance(condition, tensor) and condition.dtype != I1:
+        warnings.warn(f"tl.where takes an int1 as condition, got {condition.type}: write x != 0", stacklevel=3)
     c, a, b = broadcast_all(as_condition(condition), a, b)
     return emit(ew.Select(c.value, a.value, b.value))
 

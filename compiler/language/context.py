@@ -78,6 +78,11 @@ def current() -> Context:
     return _state.context
 
 
+def active() -> Context | None:
+    """The active context; None outside a kernel."""
+    return _state.context
+
+
 @contextmanager
 def activate(context: Context) -> Iterator[Context]:
     """Make ``context`` the active one in this thread."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import F8E4M3, F8E5M2, F32, U8, Scalar
+from ..ir.types import F32, U8, Scalar
 from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
 from .builtin import builtin
 from .promotion import scalar_type
+from .storage import FNUZ, NAN
 from .tensor import Operand, emit, tensor
 
 
@@ -24,6 +25,14 @@ def _float(x: Operand, what: str) -> tensor:
     if isinstance(x.dtype, Scalar):
         return x if x.dtype.is_float else cast_to(x, F32)
     raise TypeMismatch(f"{what} takes numbers, got {x.type}")
+
+
+def _floats(x: Operand, y: Operand, what: str) -> tuple[tensor, tensor]:
+    """Both in their common float type. A number beside a tensor takes its type, and is never rounded to f32 before."""
+    if not isinstance(x, tensor) and not isinstance(y, tensor):
+        x = _float(x, what)
+    a, b = (_float(v, what) if isinstance(v, tensor) else v for v in (x, y))
+    return meet(a, b)
 
 
 def _unary(op: type[ew.FloatUnary], x: Operand) -> tensor:
@@ -96,7 +105,7 @@ def atan(x: Operand) -> tensor:
 @builtin
 def atan2(y: Operand, x: Operand) -> tensor:
     """The angle of the point (x, y), in [-pi, pi], in the common float type and shape (integers: f32)."""
-    a, b = meet(_float(y, "atan2"), _float(x, "atan2"))
+    a, b = _floats(y, x, "atan2")
     return emit(ew.Atan2(a.value, b.value))
 
 
@@ -167,10 +176,15 @@ def trunc(x: Operand) -> tensor:
 def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
     """|x| in the type and shape of ``x``; the most negative integer stays as it is."""
     x = as_tensor(x)
-    if x.dtype not in (F8E4M3, F8E5M2):
+    if not isinstance(x.dtype, Scalar) or not x.dtype.is_float or x.dtype.bits != 8:
         return emit(ew.Abs(x.value))
     bits = emit(ew.Bitcast(x.value, U8))  # nobody computes in eight bits, but their highest is the sign
-    return emit(ew.Bitcast(emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value)).value, x.dtype))
+    made = emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value))
+    if x.dtype in FNUZ:
+        nan = constant(NAN, U8, x.shape)  # alone it is no sign
+        is_nan = emit(ew.Compare(bits.value, nan.value, "eq"))
+        made = emit(ew.Select(is_nan.value, nan.value, made.value))
+    return emit(ew.Bitcast(made.value, x.dtype))
 
 
 @builtin
@@ -188,7 +202,7 @@ def fdiv(x: Operand, y: Operand, ieee_rounding: bool = False) -> tensor:
 
     ``ieee_rounding`` asks for the correctly rounded quotient. Unlike the operator /, f16 stays f16.
     """
-    a, b = meet(_float(x, "tl.fdiv"), _float(y, "tl.fdiv"))
+    a, b = _floats(x, y, "tl.fdiv")
     return emit(ew.Div(a.value, b.value, ieee_rounding))
 
 

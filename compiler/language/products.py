@@ -30,13 +30,14 @@ def dot(
 
     The result has the type of ``acc``. Without ``acc`` floats accumulate in ``out_dtype`` (float32, or float16), f64 in
     f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32" (default, see the knob
-    DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc`` has no
-    effect.
+    DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc``, at most K
+    for 8-bit floats, has no effect.
 
     Raises TypeMismatch: ranks, shapes or element types of the operands that do not fit, or an accumulator of another
     shape or of a type that cannot hold such products.
     """
     _check_operands(input, other)
+    _check_imprecision(input, max_num_imprecise_acc)
     input, other = (_computable(x) for x in (input, other))
     if len(input.shape) > 3:
         options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
@@ -78,6 +79,12 @@ def _check_operands(input: object, other: object) -> None:
     a, b = cast(tensor, input), cast(tensor, other)
     if len(a.shape) != len(b.shape) or a.shape[:-2] != b.shape[:-2]:
         raise TypeMismatch(f"tl.dot of {a.type} and {b.type}: ranks or batches differ")
+
+
+def _check_imprecision(input: tensor, limit: int | None) -> None:
+    k, element = input.shape[-1], input.dtype
+    if isinstance(element, Scalar) and element.is_float and element.bits == 8 and limit is not None and limit > k:
+        raise TypeMismatch(f"max_num_imprecise_acc ({limit}) must be <= K ({k})")
 
 
 def _one_batch(x: tensor) -> tensor:

@@ -24,7 +24,9 @@ class _Format:
 
 
 _FORMATS = {F8E4B8: _Format(3, 8), F8E5B16: _Format(2, 16)}
-_NAN = 0x80  # of FNUZ formats
+#: The formats in which the code of minus zero is NaN, and that code.
+FNUZ = frozenset(_FORMATS)
+NAN = 0x80
 #: The bits of 1.75 in f16, the largest number that is written as float8e4b15.
 _LARGEST_E4B15 = 0x3F00
 _F16_INFINITY = 0x7C00
@@ -61,7 +63,7 @@ def _widened(x: tensor, f: _Format) -> tensor:
     tiny = emit(ew.Mul(_cast(magnitude, F32).value, unit.value))
     value = _select(_compare(magnitude, 1 << f.mantissa, "lt"), tiny, normal)
     signed = _bitcast(emit(ew.Or(_bitcast(value, I32).value, _shl(_and(bits, 0x80), 24).value)), F32)
-    return _select(_compare(bits, _NAN, "eq"), _number(float("nan"), signed), signed)
+    return _select(_compare(bits, NAN, "eq"), _number(float("nan"), signed), signed)
 
 
 def _narrowed(x: tensor, to: Scalar, rounding: str) -> tensor:
@@ -86,7 +88,7 @@ def _narrowed(x: tensor, to: Scalar, rounding: str) -> tensor:
     code = _smaller(_select(is_tiny, tiny, normal), f.largest)
     negative = emit(ew.And(_compare(bits, 0, "lt").value, _compare(code, 0, "ne").value))  # there is no -0
     code = _select(negative, _add(code, 0x80), code)
-    code = _select(_compare(magnitude, _F32_INFINITY, "gt"), _number(_NAN, code), code)
+    code = _select(_compare(magnitude, _F32_INFINITY, "gt"), _number(NAN, code), code)
     return _bitcast(_cast(code, U8), to)
 
 

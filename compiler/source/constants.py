@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 
-from ..errors import UnsupportedSyntax
+from ..errors import NotComputable, UnsupportedSyntax
 
 #: Integers beyond this many bits are refused; the widest type of the language has 64.
 MAX_BITS = 256
@@ -50,12 +50,12 @@ UNARY: dict[type[ast.unaryop], Callable[[object], object]] = {
 
 
 def binary(op: ast.operator, lhs: object, rhs: object) -> object:
-    """``lhs op rhs`` of compile-time values; raises UnsupportedSyntax with what Python said, or past the limits."""
+    """``lhs op rhs`` of compile-time values; raises NotComputable with what Python said, or past the limits."""
     _guard(op, lhs, rhs)
     try:
         return bounded(BINARY[type(op)](lhs, rhs))
     except (TypeError, ValueError, ArithmeticError, KeyError) as error:
-        raise UnsupportedSyntax(f"{lhs!r} and {rhs!r} at compile time: {error}") from error
+        raise NotComputable(f"{lhs!r} and {rhs!r} at compile time: {error}") from None
 
 
 def bounded(value: object) -> object:
@@ -94,7 +94,7 @@ def unary(op: ast.unaryop, value: object) -> object:
     try:
         return UNARY[type(op)](value)
     except TypeError as error:
-        raise UnsupportedSyntax(f"{value!r} at compile time: {error}") from error
+        raise NotComputable(f"{value!r} at compile time: {error}") from None
 
 
 def compare(op: ast.cmpop, lhs: object, rhs: object) -> bool:
@@ -102,4 +102,4 @@ def compare(op: ast.cmpop, lhs: object, rhs: object) -> bool:
     try:
         return COMPARE[type(op)](lhs, rhs)
     except TypeError as error:
-        raise UnsupportedSyntax(f"{lhs!r} and {rhs!r} at compile time: {error}") from error
+        raise NotComputable(f"{lhs!r} and {rhs!r} at compile time: {error}") from None

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
 import textwrap
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
+from ..language.aggregate import AggregateType, Initializer
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.named import field_names
 from .modules import LanguageModule, suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
+
+CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
 MAX_SOURCE_BYTES = 256 * 1024
@@ -49,6 +54,12 @@ class KernelSource:
     lines: tuple[str, ...]
     first_line: int = 1
     indent: int = 0
+    #: The parameter whose fields it fills, of what makes an aggregate.
+    made: str | None = None
+
+    def makes(self, name: str) -> bool:
+        """Whether ``name`` is an aggregate whose fields this function fills."""
+        return name == self.made
 
     @staticmethod
     def from_text(text: str, name: str, filename: str = "<kernel>") -> KernelSource:
@@ -198,13 +209,13 @@ class KernelSource:
             yield f"{number}: {source.text}"
             for name, value in source.captured():
                 known.add(name.partition(".")[0])
-                if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
-                    callee = source_of(value)
+                for path, function in functions_of(name, value):
+                    callee = source_of(function)
                     if callee not in numbers:
                         numbers[callee] = len(numbers)
                         waiting.append(callee)
-                    yield f"{number}: {name} = function {numbers[callee]}"
-                else:
+                    yield f"{number}: {path} = function {numbers[callee]}"
+                if not isinstance(value, Inlinable) or isinstance(value, LibraryFunction):
                     yield f"{number}: {name} = {_meaning(value)}"
             for name in sorted(source._free_names - known):
                 yield f"{number}: {name} is unknown"
@@ -255,8 +266,20 @@ class KernelSource:
 
     def error(self, message: str, node: ast.AST, hint: str | None = None) -> UnsupportedSyntax:
         """An UnsupportedSyntax at ``node``."""
+        return self.placed(UnsupportedSyntax(message, hint=hint), node)
+
+    def placed(self, error: CompilationErrorT, node: ast.AST) -> CompilationErrorT:
+        """``error``, found at ``node``. Its note counts lines from the function's first, as Triton's messages do."""
         where = self.locate(node)
-        return UnsupportedSyntax(message, location=where, source_line=self.line(where), hint=hint)
+        error.place(where, self.line(where))
+        error.function = self
+        error.add_note(self.counted(node))
+        return error
+
+    def counted(self, node: ast.AST) -> str:
+        """The place of ``node`` counted from the line of ``def``: ``at 2:4: in kernel``."""
+        line = getattr(node, "lineno", 1) - self.node.lineno + 1
+        return f"at {line}:{getattr(node, 'col_offset', 0)}: in {self.name}"
 
 
 class Sourced(Inlinable):
@@ -280,6 +303,17 @@ class TextFunction(Sourced):
         return self._source
 
 
+def functions_of(name: str, value: object) -> Iterator[tuple[str, Inlinable]]:
+    """The functions with text that a captured name brings: itself, or those of an aggregate and of its fields."""
+    if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+        yield name, value
+    classes = [value] if isinstance(value, AggregateType) else []
+    for found in classes:
+        classes += [k for k in found.fields.values() if isinstance(k, AggregateType) and k not in classes]
+        for table in (found.methods, found.properties):
+            yield from ((f"{name}.{found.__name__}.{key}", function) for key, function in table.items())
+
+
 def _meaning(value: object) -> str:
     """What a captured name stands for, the same in every process."""
     if isinstance(value, LanguageModule):
@@ -288,6 +322,9 @@ def _meaning(value: object) -> str:
         return f"{type(value).__name__} ({', '.join(map(_meaning, value))}) of {', '.join(field_names(value))}"
     if isinstance(value, type) and (fields := field_names(value)):
         return f"{value.__name__} of {', '.join(fields)} by default {value.__dict__.get('_field_defaults')!r}"
+    if isinstance(value, AggregateType):
+        kinds = ", ".join(f"{name}: {_meaning(kind)}" for name, kind in value.fields.items())
+        return f"aggregate {value.__name__} of {kinds} by default {dict(value.defaults)!r}"
     if isinstance(value, LibraryFunction) or not callable(value):
         return f"{type(value).__name__} {value!r}"
     return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
@@ -297,10 +334,22 @@ def source_of(function: Inlinable) -> KernelSource:
     """The text of a function of the kernel language; raises CompilationError where there is none."""
     if isinstance(function, Sourced):
         return function.source
+    if isinstance(function, Initializer):
+        return _making(source_of(function.body))
     python = function.python()
     if python is None:
         raise CompilationError(f"{function!r} has neither text nor a Python function")
     return _parsed(python)
+
+
+@cache
+def _making(source: KernelSource) -> KernelSource:
+    """An ``__init__`` whose result is its first argument, with the fields that it got."""
+    made = source.arguments[0].name
+    last = ast.Return(ast.Name(made, ast.Load()))
+    node = copy.copy(source.node)
+    node.body = [*node.body, ast.fix_missing_locations(ast.copy_location(last, node.body[-1]))]
+    return replace(source, node=node, made=made)
 
 
 @cache

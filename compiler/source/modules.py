@@ -12,7 +12,7 @@ from .. import language
 from ..errors import UnknownName
 from ..language import cuda as cuda_registers
 from ..language import libdevice, records
-from ..language.compile_time import constexpr_type
+from ..language.compile_time import constexpr_type, tuple_type
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
 from ..language.descriptors import tensor_descriptor
@@ -109,7 +109,7 @@ def language_module(name: str) -> LanguageModule | None:
 
 _TYPES = (
     *(constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan),
-    *(dtype, pointer_type, block_type, constexpr_type, records.scope),
+    *(dtype, pointer_type, block_type, constexpr_type, tuple_type, records.scope),
 )
 
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ..errors import UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
+from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
@@ -41,14 +42,14 @@ def admit(name: str, value: object) -> object:
     if isinstance(value, types.ModuleType):
         return language_module(value.__name__) or HelperModule(value)
     if isinstance(value, type) or callable(value):
-        if value in LANGUAGE_TYPES or is_named_tuple(value):
+        if value in LANGUAGE_TYPES or is_named_tuple(value) or isinstance(value, AggregateType):
             return value
         raise UnknownName(
             f"{name!r} is Python, not a function of the kernel language",
             hint="decorate it with @deuteron.jit to call it from a kernel",
         )
     raise UnknownName(
-        f"the global {name!r} is not known at compile time",
+        f"Cannot access global variable {name!r}: it is not known at compile time",
         hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
     )
 
@@ -103,7 +104,7 @@ class LiveNamespace:
 
 
 class TextNamespace:
-    """The imports, constants and jit functions at the top level of a source text."""
+    """The imports, constants, jit functions and aggregates at the top level of a source text."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class TextNamespace:
     ) -> None:
         self._make_function = make_function
         self._known: dict[str, object] = {}
-        self._pending: dict[str, ast.FunctionDef | ast.expr] = {}
+        self._pending: dict[str, ast.FunctionDef | ast.ClassDef | ast.expr] = {}
         for statement in tree.body:
             self._declare(statement)
 
@@ -126,6 +127,8 @@ class TextNamespace:
             case ast.ImportFrom(module=str(parent), names=names):
                 self._import_from(parent, names)
             case ast.FunctionDef(name=name) if any(_is_jit(d) for d in statement.decorator_list):
+                self._pending[name] = statement
+            case ast.ClassDef(name=name) if any(map(_is_aggregate, statement.decorator_list)):
                 self._pending[name] = statement
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._pending[name] = value
@@ -152,15 +155,46 @@ class TextNamespace:
             pending = self._pending.pop(name)  # KeyError: unknown; popped first, so a cycle is unknown too
             if isinstance(pending, ast.FunctionDef):
                 self._known[name] = self._make_function(pending)
+            elif isinstance(pending, ast.ClassDef):
+                self._known[name] = self._make_class(pending)
             else:
                 self._known[name] = unwrap(evaluate_constant(pending, self))
         return self._known[name]
 
+    def _make_class(self, node: ast.ClassDef) -> AggregateType:
+        """The aggregate of a class statement; raises UnsupportedSyntax for what aggregates do not have."""
+        annotations: dict[str, object] = {}
+        body: dict[str, object] = {"__module__": __name__, "__annotations__": annotations}
+        for statement in node.body:
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
+                    annotations[name] = evaluate_constant(kind, self)
+                    if value is not None:
+                        body[name] = evaluate_constant(value, self)
+                case ast.FunctionDef(name=name):
+                    function = self._make_function(statement)
+                    is_property = any(_decorator(d) == "property" for d in statement.decorator_list)
+                    body[name] = property(function) if is_property else function  # type: ignore[arg-type]
+                case _:
+                    pass  # as at the top level, anything else is host code
+        try:
+            bases = [self.lookup(ast.unparse(base)) for base in node.bases]
+            return AggregateType(node.name, tuple(bases) or (Aggregate,), body)  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
+            raise UnsupportedSyntax(f"the aggregate {node.name}: {error}") from error
+
 
 def _is_jit(decorator: ast.expr) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-    return name in ("jit", "constexpr_function")
+    return _decorator(decorator) in ("jit", "constexpr_function")
+
+
+def _is_aggregate(decorator: ast.expr) -> bool:
+    return _decorator(decorator) in ("aggregate", "_aggregate")
+
+
+def _decorator(node: ast.expr) -> str:
+    target = node.func if isinstance(node, ast.Call) else node
+    return target.attr if isinstance(target, ast.Attribute) else str(getattr(target, "id", ""))
 
 
 def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:

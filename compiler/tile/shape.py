@@ -20,7 +20,7 @@ class Arange(Op, mnemonic="arange"):
                 f"arange({self.start}, {self.end}) has {size} elements, which is not a power of two",
                 hint=f"use arange({self.start}, {self.start + (1 << max(0, size - 1).bit_length())})"
                 " and mask the elements that are not wanted",
-            )
+            ) from ValueError("arange's range must be a power of 2")  # what programs for Triton look for
         return (Tile(I32, (size,)),)
 
 

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import linecache
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
 from ...language.arithmetic import as_tensor
+from ...language.compile_time import constexpr_type
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
 from ...language.inline import Inlinable
@@ -86,8 +87,13 @@ def _located(filename: str) -> Iterator[None]:
 
 
 class _Known:
-    """An argument that is known before the kernel runs, such as one that is 1: it can be asked for what a tensor has.
-    What is computed from it is a plain number."""
+    """A number that is known before the kernel runs, a literal or an argument such as one that is 1: it can be asked
+    for what a tensor has, and so can what is computed of such numbers."""
+
+    @property
+    def type(self) -> constexpr_type:
+        """That of a compile-time value, which is equal to that of a tensor."""
+        return constexpr_type(self)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or not hasattr(tensor, name):
@@ -101,6 +107,21 @@ class _KnownInt(_Known, int):
 
 class _KnownFloat(_Known, float):
     pass
+
+
+def _keeping(operator: str) -> Callable[..., object]:
+    def compute(self: int | float, *others: object) -> object:
+        return _known(getattr(type(self).__mro__[2], operator)(self, *others))
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
+    for _kind in (_KnownInt, _KnownFloat):
+        for _operator in (f"__{_name}__", f"__r{_name}__"):
+            setattr(_kind, _operator, _keeping(_operator))
+for _kind in (_KnownInt, _KnownFloat):
+    _kind.__neg__ = _keeping("__neg__")  # type: ignore[method-assign, assignment]
 
 
 def _known(value: object) -> object:
@@ -142,7 +163,10 @@ def _with_plain_globals(function: FunctionType) -> FunctionType:
     names |= {name: unwrap(value) for name, value in function.__globals__.items()}
     cells = [_plain_cell(cell) for cell in function.__closure__ or ()]
     defaults = tuple(unwrap(d) for d in function.__defaults__ or ())
-    made = FunctionType(function.__code__, names, function.__name__, defaults, tuple(cells) or None)
+    # Numbers in the text can be asked for their types. Python 3.14 has small ones in its instructions: those cannot.
+    constants = tuple(map(_known, function.__code__.co_consts))
+    code = function.__code__.replace(co_consts=constants)
+    made = FunctionType(code, names, function.__name__, defaults, tuple(cells) or None)
     made.__kwdefaults__ = {n: unwrap(d) for n, d in (function.__kwdefaults__ or {}).items()}
     return made
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from ... import knobs
-from ...errors import CompilationError, LaunchError, SignatureError
+from ...errors import CompilationError, LaunchError
 from ...language.constexpr import unwrap
 from ...language.context import current
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
@@ -134,8 +134,8 @@ class JITFunction(DescribedKernel):
             dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
             if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
-                raise SignatureError(
-                    f"{self.__name__}: the parameter {name!r} is a constexpr and listed in do_not_specialize",
+                raise CompilationError(
+                    f"{self.__name__}: {name} marked as constexpr and listed in do_not_specialize",
                     hint="every value of a constexpr is a variant of its own: remove one of the two",
                 )
             made.append(

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from ...errors import LaunchError
 from ...ir.types import Pointer, Scalar
+from ...language.aggregate import Aggregate, AggregateType
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
-from ...source.kernel import source_of
+from ...source.kernel import functions_of, source_of
 from ..arrays.dtypes import canonical_dtype
 
 _PLAIN = (type(None), bool, int, float, str, Scalar, Pointer, constexpr)
@@ -82,6 +83,12 @@ def constant_text(value: object) -> str:
         return f"dtype {value}"
     if isinstance(value, Inlinable):
         return f"function {source_of(value).hash}"
+    if isinstance(value, AggregateType):
+        functions = (source_of(function).hash for _, function in functions_of(value.__name__, value))
+        return f"aggregate {value.__name__} {list(value.fields.items())!r} ({', '.join(functions)})"
+    if isinstance(value, Aggregate):
+        held = (constant_text(unwrap(value.member(name))) for name in type(value).fields)
+        return f"{constant_text(type(value))} of ({', '.join(held)})"
     return _foreign_text(value)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...tile.debug import index_text, label_text
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -32,15 +34,14 @@ class PrintRecord:
 def print_values(record: PrintRecord, program: tuple[int, int, int], table: int) -> None:
     """Print the values whose addresses stand at ``table``."""
     where = f"pid ({', '.join(map(str, program))})"
-    lines = [] if record.values else [f"{where} idx () {record.prefix}"]
+    lines = [] if record.values else [f"{where} {record.prefix}"]
     for number, (name, shape) in enumerate(record.values):
         address = ctypes.c_uint64.from_address(table + 8 * number).value
         array = _array(address, name, shape)
-        operand = f"(operand {number}) " if len(record.values) > 1 else ""
+        label = label_text(record.prefix, number, len(record.values))
         in_hex = record.hex or name.startswith("*")
         for index in _indices(shape):
-            place = f"idx ({', '.join(map(str, index))})"
-            lines.append(f"{where} {place} {record.prefix}: {operand}{_text(array[index], in_hex)}")
+            lines.append(f"{where} {index_text(index, shape)}{label}{_text(array[index], in_hex)}")
     print("\n".join(lines), flush=True)
 
 

@@ -53,13 +53,12 @@ def if_else(op: c.If, program: Program) -> Sequence[Held]:
 def print_values(op: d.Print, program: Program) -> Sequence[Array]:
     pid = ", ".join(map(str, program.program_id))
     if not op.values:
-        program.on_print(f"pid ({pid}) idx () {op.prefix}")
+        program.on_print(f"pid ({pid}) {op.prefix}")
     for number, value in enumerate(op.values):
-        which = f"(operand {number}) " if len(op.values) > 1 else ""
+        label = d.label_text(op.prefix, number, len(op.values))
         for index, element in np.ndenumerate(program.get(value)):
-            place = ", ".join(map(str, index))
-            text = _shown(element, value.type, op.hex)
-            program.on_print(f"pid ({pid}) idx ({place}) {op.prefix}: {which}{text}")
+            place = d.index_text(index, value.type.shape)
+            program.on_print(f"pid ({pid}) {place}{label}{_shown(element, value.type, op.hex)}")
     return ()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...ir.core import Value
+from collections.abc import Sequence
+
 from ...ir.types import F32, F64, Element, Scalar
-from ...tile.debug import Assert, Print
+from ...tile.debug import Assert, Print, index_text, label_text
 from .casts import convert
 from .lowering import Lowering, rule
 
@@ -12,12 +13,12 @@ from .lowering import Lowering, rule
 @rule(Print)
 def _print(state: Lowering, op: Print) -> None:
     if not op.values:
-        _when(state, state.only_thread(None), lambda: _printf(state, op.prefix, [], None))
-    for value in op.values:
+        _when(state, state.only_thread(None), lambda: _print_line(state, op.prefix))
+    for number, value in enumerate(op.values):
         registers = state.values[value]
         alone = state.only_thread(value.type.layout)
         names = [(i, registers[i]) for i in registers.unique()]
-        _when(state, alone, lambda v=value, n=names: _print_all(state, op, v, n))
+        _when(state, alone, lambda k=number, n=names: _print_all(state, op, k, n))
 
 
 def _when(state: Lowering, predicate: str | None, emit: object) -> None:
@@ -35,29 +36,29 @@ def _when(state: Lowering, predicate: str | None, emit: object) -> None:
     state.begin(after)
 
 
-def _print_all(state: Lowering, op: Print, value: Value, names: list[tuple[int, str]]) -> None:
-    layout = value.type.layout
+def _print_all(state: Lowering, op: Print, number: int, names: list[tuple[int, str]]) -> None:
+    value = op.values[number]
+    layout, label = value.type.layout, label_text(op.prefix, number, len(op.values))
     for i, name in names:
         index: list[str] = []
         if layout is not None:
             for axis, constant in enumerate(layout.register_coordinates()[i]):
                 thread = state.coordinate(layout, axis)
                 index.append(thread if not constant else state.text.op(f"xor i32 {thread}, {constant}"))
-        _printf(state, op.prefix, index, (value.type.elem, name, op.hex))
+        word, kind, shown = _argument(state, value.type.elem, name, op.hex)
+        place = index_text(["u"] * len(index), value.type.shape)
+        _print_line(state, place, label, word, [*(("i32", v) for v in index), (kind, shown)])
 
 
-def _printf(state: Lowering, prefix: str, index: list[str], shown: tuple[Element, str, bool] | None) -> None:
+def _print_line(
+    state: Lowering, place: str, label: str = "", word: str = "", fields: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Print the program, then ``place`` and ``word`` as printf's, with ``label`` as it is between them."""
     pid = [state.machine.program_id(state, axis) for axis in range(3)]
-    template = "pid (%u, %u, %u) "
-    if index:
-        template += f"idx ({', '.join(['%u'] * len(index))}) "
-    template += prefix.replace("%", "%%")
-    fields = [("i32", v) for v in (*pid, *index)]
-    if shown is not None:
-        word, *field = _argument(state, *shown)
-        template += (": " if prefix and not prefix.rstrip().endswith(":") else "") + word
-        fields.append((field[0], field[1]))
-    state.machine.print_line(state, template + "\n", fields)
+    if not word:
+        place = place.replace("%", "%%")
+    template = f"pid (%u, %u, %u) {place}{label.replace('%', '%%')}{word}\n"
+    state.machine.print_line(state, template, [*(("i32", v) for v in pid), *fields])
 
 
 def _argument(state: Lowering, elem: Element, name: str, hex: bool) -> tuple[str, str, str]:
@@ -72,11 +73,11 @@ def _argument(state: Lowering, elem: Element, name: str, hex: bool) -> tuple[str
         )
     long = "ll" if elem.bits == 64 else ""
     if elem.bits < 32:
-        extend = "sext" if elem.is_signed else "zext"
+        extend = "sext" if elem.is_signed and not hex else "zext"
         name = state.text.op(f"{extend} i{elem.bits} {name} to i32")
     letter = "x" if hex else "d" if elem.is_signed else "u"
     return (
-        f"%{'0' + str(elem.bits // 4) if hex else ''}{long}{letter}",
+        f"{f'0x%0{max(2, elem.bits // 4)}' if hex else '%'}{long}{letter}",
         "i64" if long else "i32",
         name,
     )

@@ -32,7 +32,7 @@ from deuteron.compat.triton.runtime import (
 )
 from deuteron.compat.triton.runtime.jit import constexpr_function, jit
 from deuteron.compat.triton.version import __version__ as __version__
-from deuteron.compiler import cdiv, must_use_result, next_power_of_2
+from deuteron.compiler import aggregate, cdiv, must_use_result, next_power_of_2
 from deuteron.tools import set_allocator
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "OutOfResources",
     "TensorWrapper",
     "TritonError",
+    "aggregate",
     "autotune",
     "cdiv",
     "compile",

@@ -111,7 +111,12 @@ def test_print_of_scalars_floats_hexadecimals_and_several_values(apply):
     apply.printed.clear()
     assert printed(apply, lambda build, b: d.Print((b,), "h", True), y) == ["pid (0, 0, 0) idx () h: 0xffff"]
     apply.printed.clear()
-    assert printed(apply, lambda build: d.Print((), "here")) == ["pid (0, 0, 0) idx () here"]
+    wide = np.zeros((16, 2), np.int32)
+    lines = printed(apply, lambda build, v: d.Print((v,), ""), wide)
+    assert lines[:3] == [f"pid (0, 0, 0) idx ( {i}, {j}): 0" for i, j in ((0, 0), (0, 1), (1, 0))]
+    assert lines[-1] == "pid (0, 0, 0) idx (15, 1): 0"
+    apply.printed.clear()
+    assert printed(apply, lambda build: d.Print((), "here")) == ["pid (0, 0, 0) here"]
 
 
 @pytest.mark.parametrize(("kind", "text"), [("assert", "device_assert failed: x is small"), ("assume", "tl.assume")])
