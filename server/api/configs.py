@@ -37,6 +37,12 @@ router = make_router("configs", "/v1/configs")
 
 ConfigId = Annotated[str, Path(max_length=36, description="The record's `id`.")]
 
+_SHAPE_QUERY = Query(
+    description="Dimensions as M=1024,N=781.",
+    examples=["M=1024,N=781"],
+    json_schema_extra={"pattern": r"^\w+=[0-9]{1,20}(,\w+=[0-9]{1,20})*$"},
+)
+
 # Lookups answer with JSONResponse: the tuner made the answer, and checking it against the schema again would
 # cost as much as finding it.
 
@@ -47,11 +53,14 @@ async def lookup_config(
     _reader: Reader,
     kernel: Annotated[str, Query(description="Kernel hash or name.", examples=["softmax"])],
     device: Annotated[str, Query(description="Device key or name.", examples=["NVIDIA H200"])],
-    shape: Annotated[str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])],
+    shape: Annotated[str, _SHAPE_QUERY],
     dtype: Annotated[str, Query(examples=["f32"])] = "f32",
     toolchain: Annotated[
         str | None,
-        Query(description="JSON object of what you compile with, as in a record; any if left out."),
+        Query(
+            description="JSON object of what you compile with, as in a record; any if left out.",
+            json_schema_extra={"contentMediaType": "application/json", "examples": ['{"target": "cuda:90a"}']},
+        ),
     ] = None,
     strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
 ) -> Response:
@@ -94,7 +103,7 @@ def list_configs(
 ) -> ConfigPage:
     with context.store.read() as tx:
         kernel_hash = resolve_kernel(tx, kernel) if kernel else None
-        after = decode_cursor(cursor) if cursor else ""
+        after = decode_cursor(cursor) if cursor is not None else ""
         configs = tx.configs.page(after=after, limit=limit + 1, kernel_hash=kernel_hash)
     following = encode_cursor(configs[limit - 1].id) if len(configs) > limit else None
     link_next(request, response, following)
