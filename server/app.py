@@ -27,6 +27,7 @@ from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
 from .settings import NO_DISPATCH, Settings
+from .shortcut import LookupShortcut
 from .signals import JobSignals
 from .store import ServiceStore
 
@@ -68,6 +69,7 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
         app.include_router(module.router)
     install_pages(app)
     # The last one added is the outermost.
+    app.add_middleware(LookupShortcut, context=context)
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
