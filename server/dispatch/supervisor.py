@@ -181,6 +181,7 @@ class DaskDispatcher:
             logger.debug("the scheduler does not tell its workers: %s", error)
             self._workers = []
         self._asked_at = time.monotonic()
+        self._guarded(engine.heal)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
