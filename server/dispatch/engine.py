@@ -72,11 +72,14 @@ class Dispatched:
         return bool(self._future.done())
 
     @property
+    def forgotten(self) -> bool:
+        """Whether nobody can say how the run ended, or whether it did: the connection to the scheduler was lost."""
+        return self._future.status not in ("finished", "error")
+
+    @property
     def failure(self) -> str | None:
-        """Why the engine gave up, None when the run returned."""
-        if self._future.status == "finished":
-            return None
-        return str(self._future.exception() if self._future.status == "error" else "cancelled")
+        """Why the engine gave up, None when the run returned; only once :attr:`done` and not :attr:`forgotten`."""
+        return None if self._future.status == "finished" else str(self._future.exception())
 
     def result(self) -> str:
         """How the run ended, in words for the log; only once :attr:`done`."""

@@ -244,7 +244,12 @@ class DaskDispatcher:
             jobs = [tx.jobs.get(job_id) for job_id in ended]
             cancelled = tx.jobs.never_started(self._dispatched.keys(), JobState.CANCELLED)
         for job in jobs:
-            self._end(job, self._dispatched.pop(job.id))
+            dispatched = self._dispatched.pop(job.id)
+            if dispatched.forgotten:
+                # A queued job is handed over again, a running one has its lease in which to report.
+                logger.warning("job %s: the scheduler that had it is gone", job.id)
+            else:
+                self._end(job, dispatched)
         for job_id in cancelled - set(ended):
             self._dispatched.pop(job_id).cancel()
 
