@@ -100,7 +100,8 @@ class DaskDispatcher:
             self._leads = self._takes_lock()
             if self._leads:
                 said = False
-                self._lead(server_url)
+                # This thread has to outlive whatever the database does: nobody would dispatch after it.
+                self._guarded(lambda: self._lead(server_url))
                 self._leads = False
                 self._lock.release()
             elif not said:
@@ -135,13 +136,16 @@ class DaskDispatcher:
 
     def _forget_engine(self, engine: Engine) -> None:
         if not self._closing.is_set():
-            with self._store.read() as tx:
-                running = tx.jobs.in_state(JobState.RUNNING)
-            self._excused = {job.claim_id for job in running if job.claim_id is not None}
+            self._guarded(self._excuse_running)
         self._dispatched.clear()
         self._workers, self._asked_at = [], float("-inf")
         self._engine = None
         engine.close()
+
+    def _excuse_running(self) -> None:
+        with self._store.read() as tx:
+            running = tx.jobs.in_state(JobState.RUNNING)
+        self._excused = {job.claim_id for job in running if job.claim_id is not None}
 
     def _open(self, server_url: str) -> Engine:
         from .engine import Engine  # lazy: dask takes half a second

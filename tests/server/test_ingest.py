@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
@@ -190,7 +191,7 @@ class _Future:
 def test_what_a_lost_scheduler_had_is_not_what_an_engine_gave_up(
     service: Any, status: str, waiting: JobState, running: JobState
 ) -> None:
-    """A scheduler that dies takes every future with it: a job that it had queued failed, one that it ran began again."""
+    """A dying scheduler takes all futures with it: a job that it had queued failed, one that it ran began again."""
     from deuteron.server.dispatch.engine import Dispatched
 
     context, queued = service
@@ -207,3 +208,33 @@ def test_what_a_lost_scheduler_had_is_not_what_an_engine_gave_up(
 
 def a_second(job: Any) -> NewJob:
     return NewJob(str(uuid.uuid4()), job.kernel_name, job.kernel_hash, job.device, job.spec, job.trials_total)
+
+
+def test_a_database_that_is_away_does_not_end_the_dispatcher(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL was killed and came back; the thread had died of the first read without it, and no job ever began."""
+    context, _ = service
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "")
+    closed: list[str] = []
+
+    class Engine:
+        def close(self) -> None:
+            closed.append("engine")
+
+    def away() -> None:
+        raise OperationalError("SELECT", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(context.store, "read", away)
+    dispatcher._forget_engine(Engine())  # type: ignore[arg-type]
+    assert closed == ["engine"]
+    led: list[str] = []
+
+    def lead(url: str) -> None:
+        led.append(url)
+        if len(led) == 2:
+            dispatcher._closing.set()
+        away()
+
+    monkeypatch.setattr(dispatcher, "_lead", lead)
+    monkeypatch.setattr("deuteron.server.dispatch.supervisor._STANDBY_S", 0.0)
+    dispatcher._run("http://here")
+    assert led == ["http://here"] * 2
