@@ -3,7 +3,7 @@
 Files and functions are those of Triton's Proton; :mod:`deuteron.profiler.viewer` prints them.
 """
 
-from . import context, data, mode, specs
+from . import context, data, language, mode, specs
 from .api import DEFAULT_PROFILE_NAME, activate, deactivate, finalize, profile, start
 from .errors import (
     CuptiError,
@@ -46,6 +46,7 @@ __all__ = [
     "exit_scope",
     "exit_state",
     "finalize",
+    "language",
     "metadata_state",
     "mode",
     "profile",

@@ -24,7 +24,7 @@ Hook = str | LaunchMetadata | LaunchHook
 
 _CONTEXTS = ("shadow", "python")
 _DATA = ("tree", "trace")
-_BACKENDS = (None, "cpu", "cupti")
+_BACKENDS = (None, "cpu", "cupti", "instrumentation")
 
 
 def start(
@@ -42,9 +42,9 @@ def start(
     and ``{pid}`` become the process id, ``%%`` a percent sign); a session of that name that exists already is activated
     again. A session that is never finalized is written when Python ends, or on SIGTERM. ``context``: "shadow" (scopes)
     or "python" (Python frames). ``data``: "tree" or "trace". ``backend``: None (CPU launches, and GPUs where there are
-    any), "cpu" or "cupti" (fail without a GPU). ``mode``: see :mod:`deuteron.profiler.mode`. ``hook``: "triton"
-    evaluates ``launch_metadata``; a :class:`LaunchMetadata` does so for chosen kernels; any launch hook is called on
-    launches.
+    any), "cpu", "cupti" (fail without a GPU) or "instrumentation" (cycles of scopes inside kernels, in place of times
+    of launches). ``mode``: see :mod:`deuteron.profiler.mode`. ``hook``: "triton" evaluates ``launch_metadata``; a
+    :class:`LaunchMetadata` does so for chosen kernels; any launch hook is called on launches.
 
     Raises UsageError, ProfileFileError (no such folder), CuptiError.
     """
@@ -64,7 +64,7 @@ def start_session(
 ) -> int:
     """As :func:`start`, also under the proton command."""
     _check(context, data, backend)
-    parsed = parse_mode(mode)
+    parsed = parse_mode(mode, backend)
     suffix_for(data, parsed.format)
     metadata = _metadata_hook(hook)
     pattern = DEFAULT_PROFILE_NAME if name is None else name
@@ -75,7 +75,8 @@ def start_session(
         if session is not None:
             activate(session.number)
             return session.number
-        if backend != "cpu":
+        _check_records(parsed)
+        if backend not in ("cpu", "instrumentation"):
             recorder.start_gpu(required=backend == "cupti")
         session = registry.create(pattern, context=context, data=data, mode=parsed, metadata_hook=metadata)
         ending.watch()
@@ -91,7 +92,17 @@ def _check(context: str, data: str, backend: str | None) -> None:
     if data not in _DATA:
         raise UsageError(f"unknown data {data!r}", hint=f"one of {', '.join(_DATA)}")
     if backend not in _BACKENDS:
-        raise UsageError(f"unknown backend {backend!r}", hint="leave it out, or 'cpu' or 'cupti'")
+        raise UsageError(f"unknown backend {backend!r}", hint="leave it out, or 'cpu', 'cupti' or 'instrumentation'")
+
+
+def _check_records(mode: Mode) -> None:
+    """Kernels record in one way at a time."""
+    for other in registry.sessions.values():
+        if mode.records is not None and other.mode.records not in (None, mode.records):
+            raise UsageError(
+                f"the session {other.name!r} records inside kernels with other options",
+                hint="finalize it first, or use the same mode",
+            )
 
 
 def _metadata_hook(hook: Hook | None) -> LaunchMetadata | None:

@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "-b",
         "--backend",
-        choices=("cpu", "cupti"),
-        help="default: CPU launches, and GPUs where there are any",
+        choices=("cpu", "cupti", "instrumentation"),
+        help="default: CPU launches, and GPUs where there are any; instrumentation: scopes inside kernels",
     )
     add(
         "-c",
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         default="shadow",
         help="what a path is made of",
     )
-    add("-m", "--mode", help="periodic_flushing[:format=...]")
+    add("-m", "--mode", help="periodic_flushing[:format=...]; with -b instrumentation default[:option=...]")
     add("-d", "--data", choices=("tree", "trace"), default="tree", help="a tree, or a chrome trace")
     add("-k", "--hook", choices=("triton",), help="evaluate the kernels' launch_metadata")
     add("target", nargs=argparse.REMAINDER, help="script.py or pytest, and its arguments")

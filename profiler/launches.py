@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 from .contexts import METADATA_SCOPE, ThreadState, here, shared, states
 from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
+from .kernel_scopes import add_to_trace, add_to_tree, warn_of_losses
 from .place import Place
 from .places import Places
 from .session import ProfileTarget, Session, registry
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.launch.hooks import LaunchEvent
+    from deuteron.compiler.runtime.launch.records import LaunchRecords
 
 
 class _Pending(threading.local):
@@ -68,6 +70,8 @@ class Launches:
         if not stack or stack[-1][0] is not event:
             return
         launch = stack.pop()[1]
+        if event.records is not None:
+            _book_records(launch, event, event.records)
         if event.start_ns is not None and event.end_ns is not None:
             _book(launch, event.start_ns, event.end_ns)
         elif self._recorder.gpu is not None and launch.parent is not None:
@@ -89,8 +93,21 @@ class Launches:
         return (name if isinstance(name, str) and name else event.name), metrics
 
 
+def _book_records(launch: Place, event: LaunchEvent, records: LaunchRecords) -> None:
+    name, _, index = event.device.name.partition(":")
+    for target in launch.targets:
+        phase = target.phase
+        if phase.in_kernels and phase.timeline is not None:
+            add_to_trace(phase.timeline, target, records, event.name, event.start_ns)
+        elif phase.in_kernels:
+            add_to_tree(target, records, name.upper(), int(index or 0))
+    warn_of_losses(event.name, records)
+
+
 def _book(launch: Place, start_ns: int, end_ns: int) -> None:
     for target in launch.targets:
+        if target.phase.in_kernels:
+            continue
         target.phase.profile.add_launches(
             target.node, count=1, time_ns=end_ns - start_ns, device_type="CPU", device_id=0
         )
@@ -104,7 +121,7 @@ def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -
     for session, here_ in zip(registry.active, place.targets, strict=False):
         if name is not None and _wants(session, kernel, name):
             targets.append(ProfileTarget(here_.phase, (*here_.path, name), is_launch=True))
-        elif on_cpu:
+        elif on_cpu or here_.phase.in_kernels:
             targets.append(ProfileTarget(here_.phase, (*here_.path, kernel), is_launch=True))
         else:
             targets.append(here_)

@@ -1,25 +1,27 @@
-"""Profiling modes: the default, and ``periodic_flushing`` (write and drop every completed phase)."""
+"""Profiling modes: the default, ``periodic_flushing`` (write and drop every completed phase), and those of in-kernel
+records (:mod:`.instrumentation`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import UsageError
+from deuteron.compiler.runtime.launch.records import RecordSettings
 
-_ELSEWHERE = {
-    "pcsampling": "sampling of program counters is not part of deuteron",
-    "default": "measuring inside kernels is not part of deuteron",
-    "mma": "measuring inside kernels is not part of deuteron",
-}
+from .errors import UsageError
+from .instrumentation import KERNEL_MODES, parse_kernel_options
+
 _FORMATS = ("hatchet", "hatchet_msgpack", "chrome_trace")
+_NAMES = "'' or 'periodic_flushing[:format=hatchet]'; with backend='instrumentation' 'default[:option=value...]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A parsed mode: ``""``, or ``periodic_flushing`` with the format of its files ("" is the data's default)."""
+    """A parsed mode: ``""``; ``periodic_flushing`` with the format of its files ("" is the data's default); or
+    ``default``, with how kernels record."""
 
     name: str = ""
     format: str = ""
+    records: RecordSettings | None = None
 
     def __str__(self) -> str:
         return f"{self.name}:format={self.format}" if self.format else self.name
@@ -30,17 +32,37 @@ def PeriodicFlushing(format: str = "hatchet") -> Mode:  # noqa: N802 - the name 
     return parse_mode(f"periodic_flushing:format={format}")
 
 
-def parse_mode(text: str | Mode | None) -> Mode:
-    """Parse ``""`` or ``periodic_flushing[:format=hatchet|hatchet_msgpack|chrome_trace]``. Raises UsageError."""
-    if isinstance(text, Mode):
-        return text
-    if not text:
-        return Mode()
+def Default(**options: object) -> Mode:  # noqa: N802 - the name Proton's users write
+    """The mode of ``backend="instrumentation"``; options as :func:`.instrumentation.parse_kernel_options`."""
+    texts = (f"{name}={value}" for name, value in options.items())
+    return parse_mode(":".join(["default", *texts]), "instrumentation")
+
+
+def parse_mode(text: str | Mode | None, backend: str | None = None) -> Mode:
+    """Parse ``""``, ``periodic_flushing[:format=hatchet|hatchet_msgpack|chrome_trace]``, or with the backend
+    "instrumentation" ``""`` or ``default[:option=value...]``. Raises UsageError."""
+    mode = text if isinstance(text, Mode) else _parse(text or "", backend)
+    if (mode.records is not None) != (backend == "instrumentation"):
+        raise UsageError(
+            f"the mode {str(mode) or 'without a name'!r} does not fit the backend {backend!r}",
+            hint="in-kernel records need backend='instrumentation' and the mode 'default'",
+        )
+    return mode
+
+
+def _parse(text: str, backend: str | None) -> Mode:
     name, *options = text.split(":")
-    if name in _ELSEWHERE:
-        raise UsageError(f"mode {name!r} is not supported: {_ELSEWHERE[name]}", hint="leave mode out")
+    if name == "pcsampling":
+        raise UsageError(
+            "mode 'pcsampling' is not supported: sampling of program counters is not part of deuteron",
+            hint="leave mode out",
+        )
+    if name in KERNEL_MODES or (not name and backend == "instrumentation"):
+        return Mode("default", records=parse_kernel_options(name or "default", options))
+    if not name and not options:
+        return Mode()
     if name != "periodic_flushing":
-        raise UsageError(f"unknown mode {name!r}", hint="'' or 'periodic_flushing[:format=hatchet]'")
+        raise UsageError(f"unknown mode {name!r}", hint=_NAMES)
     chosen = ""
     for option in options:
         key, _, value = option.partition("=")

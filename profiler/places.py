@@ -27,7 +27,8 @@ class Places:
         """Begin a new epoch: sessions, phases or the GPU profiler changed."""
         self._frames = any(session.context == "python" for session in registry.active)
         self.wants_metadata = any(session.metadata_hook is not None for session in registry.active)
-        self.of_launches = self._frames or self.wants_metadata
+        in_kernels = any(session.mode.records is not None for session in registry.active)
+        self.of_launches = self._frames or self.wants_metadata or in_kernels
         self._root = None
         self.epoch += 1
 

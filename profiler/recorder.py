@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.launch.recorded import record_launches
 
 from . import contexts
 from .contexts import METADATA_SCOPE, here
@@ -118,6 +119,8 @@ class Recorder:
         registry.refresh()
         self.places.forget()
         wanted = bool(registry.active)
+        settings = (session.mode.records for session in registry.active)
+        record_launches(next((found for found in settings if found is not None), None))
         if wanted != self._hooked:
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted

@@ -48,11 +48,12 @@ class ProfileTarget:
 
 @dataclass(eq=False, slots=True)
 class Phase:
-    """The data of one phase of a session."""
+    """The data of one phase of a session. ``in_kernels``: of what kernels record, and not of times of launches."""
 
     profile: Profile = field(default_factory=Profile)
     timeline: Timeline | None = None
     complete: bool = False
+    in_kernels: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +103,9 @@ class Session:
 
     def new_phase(self) -> Phase:
         """Empty data of this session's kind."""
-        return Phase(timeline=Timeline() if self.data == "trace" else None)
+        in_kernels = self.mode.records is not None
+        timeline = Timeline("ns" if in_kernels else "us") if self.data == "trace" else None
+        return Phase(timeline=timeline, in_kernels=in_kernels)
 
     def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:
         """The place at ``path`` in the current phase."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from .tree import ROOT
 
@@ -24,9 +25,10 @@ class Event:
 
 
 class Timeline:
-    """Events of one phase; adding is thread safe."""
+    """Events of one phase; adding is thread safe. ``shown_in``: the unit in which viewers should show times."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown_in: Literal["us", "ns"] = "us") -> None:
+        self._shown_in = shown_in
         self.events: list[Event] = []
         # perf_counter has no fixed zero; this moves it to the epoch, on which CUPTI's timestamps are.
         self.epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
@@ -71,16 +73,21 @@ class Timeline:
         """One JSON document for Perfetto and chrome://tracing; times in microseconds from the first event."""
         events = sorted(self.events, key=lambda event: (event.start_ns, -event.duration_ns))
         base = events[0].start_ns if events else 0
-        lanes = {lane: number for number, lane in enumerate(sorted({e.lane for e in events}))}
+        lanes = {lane: number for number, lane in enumerate(sorted({e.lane for e in events}, key=_natural))}
         document = {
             "baseTimeNanoseconds": base,
-            "displayTimeUnit": "us",
+            "displayTimeUnit": self._shown_in,
             "traceEvents": [
                 *(_lane_names(lanes) if events else []),
                 *(_chrome_event(event, base, lanes[event.lane]) for event in events),
             ],
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
+
+
+def _natural(lane: str) -> list[tuple[str, int]]:
+    """Orders lanes by the numbers in their names: 2 before 10."""
+    return [(word, 0) if not word.isdecimal() else ("", int(word)) for word in lane.split()]
 
 
 def _lane_names(lanes: Mapping[str, int]) -> list[dict[str, object]]:

@@ -83,7 +83,6 @@ _STATEMENT_WORDS: dict[type[ast.stmt], str] = {
     ast.ImportFrom: "an import",
     ast.FunctionDef: "a nested function",
     ast.ClassDef: "a class",
-    ast.With: "'with'",
     ast.Try: "'try'",
     ast.Raise: "'raise'",
     ast.Delete: "'del'",

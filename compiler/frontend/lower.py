@@ -18,6 +18,7 @@ from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argu
 from ..source.kernel import Argument, KernelSource, source_of
 from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
+from ..tile.passes.records import check_scopes
 from . import branches, comprehensions, expressions, loops, statements
 from .dispatch import evaluate, execute
 from .exits import close, goes_on, leave
@@ -48,7 +49,7 @@ def lower(
         CompilationError: with the place in the user's source.
     """
     function = Function(source.name)
-    compilation = Compilation(Builder(function.body), debug)
+    compilation = Compilation(Builder(function.body), debug, [source])
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
@@ -56,9 +57,20 @@ def lower(
         frame.scope[name] = given[name] if name in given else _default(source, argument)
     with activate(compilation):
         returned = run_body(frame)
+    _check_scopes(function, compilation)
     if returned is not None:
         raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
     return function
+
+
+def _check_scopes(function: Function, compilation: Compilation) -> None:
+    try:
+        check_scopes(function)
+    except CompilationError as error:
+        if error.location is not None:
+            lines = (source.line(error.location) for source in compilation.sources)
+            error.place(error.location, next((line for line in lines if line is not None), None))
+        raise
 
 
 def _run_time(function: Function, source: KernelSource, signature: Mapping[str, str]) -> dict[str, object]:
@@ -111,9 +123,11 @@ def _default(source: KernelSource, argument: Argument) -> object:
 class Compilation:
     """The context of one kernel that is being compiled (see language/context.py)."""
 
-    def __init__(self, builder: Builder, debug: bool) -> None:
+    def __init__(self, builder: Builder, debug: bool, sources: Sequence[KernelSource] = ()) -> None:
         self.builder = builder
         self.debug = debug
+        #: The kernel's, and those of the functions that were inlined.
+        self.sources = list(sources)
         self.depth = 0
         self.budget = StepBudget()
 
@@ -124,6 +138,7 @@ class Compilation:
         callee = source_of(function)
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
+        self.sources.append(callee)
         frame = Frame(callee, self.builder, self.budget, bind(callee, args, kwargs))
         self.depth += 1
         location = self.builder.location

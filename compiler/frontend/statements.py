@@ -7,9 +7,10 @@ import ast
 from ..ir.types import Scalar
 from ..language import arithmetic, debugging
 from ..language.inline import Inlinable
+from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
 from .assignment import assign
-from .dispatch import evaluate, statement
+from .dispatch import evaluate, execute, statement
 from .exits import leave
 from .expressions import apply_binary
 from .frame import Frame
@@ -81,6 +82,25 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     with frame.at(node):
         result = apply_binary(frame, node, node.op, current, value)
     assign(frame, node.target, result)
+
+
+@statement(ast.With)
+def _with(frame: Frame, node: ast.With) -> None:
+    scopes = [evaluate(frame, item.context_expr) for item in node.items]
+    for item, value in zip(node.items, scopes, strict=True):
+        if not isinstance(value, scope) or item.optional_vars is not None:
+            raise frame.error(
+                node,
+                "'with' is part of the kernel language for scopes of a profiler only",
+                'with pl.scope("name"): ..., where pl is deuteron.profiler.language',
+            )
+        with frame.at(item.context_expr):
+            enter_scope(value.name)
+    execute(frame, node.body)
+    for item, value in zip(reversed(node.items), reversed(scopes), strict=True):
+        if isinstance(value, scope):
+            with frame.at(item.context_expr):
+                exit_scope(value.name)
 
 
 @statement(ast.Assert)

@@ -13,6 +13,7 @@ from ..ir.core import Block, Effect, Function, Op, Value
 from ..options import Schedule
 from ..tile.memory import Barrier
 from ..tile.passes import dce
+from ..tile.records import Record
 from ..tile.shape import Permute
 from .arrays import READS, Arrays
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
@@ -23,6 +24,10 @@ from .streams import Group, Stream
 #: Warps of a group: what setmaxnreg and wgmma are made for.
 GROUP_WARPS = 4
 PRODUCER_REGISTERS = 24
+#: What a producer that records has besides: addresses, masks and the clock.
+RECORD_REGISTERS = 16
+#: What a producer does.
+COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance)
 #: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MOST_REGISTERS = 255
 
@@ -38,7 +43,10 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
         return 0
     memory = StreamMemory(readers=warps)
     rings = {ring.group: ring for stream in streams for ring in memory.of(stream)}
-    producer = _producer(function, streams, rings, memory)
+    # Scopes of the producer that depend on what is computed are left to the consumers.
+    producer = _producer(function, streams, rings, memory, (*COPYING, Record)) or _producer(
+        function, streams, rings, memory, COPYING
+    )
     if producer is None:
         return 0
     for stream in streams:
@@ -46,7 +54,12 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
     # One warp is enough to copy, and leaves room for more programs on a processor; but only a whole group can give its
     # registers to the consumers, as several groups of those need.
     added = GROUP_WARPS if warps > GROUP_WARPS else 1
-    registers = _registers(warps) if moves_registers and warps > GROUP_WARPS else (0, 0)
+    records = any(isinstance(op, Record) for op in producer.walk())
+    registers = (
+        _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records)
+        if moves_registers and warps > GROUP_WARPS
+        else (0, 0)
+    )
     roles = Roles(added, *registers, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added
@@ -59,25 +72,29 @@ def consumer_registers(schedule: Schedule) -> int:
     return min(schedule.maxnreg or _MOST_REGISTERS, shared_out)
 
 
-def _registers(warps: int) -> tuple[int, int]:
+def _registers(warps: int, producer: int = PRODUCER_REGISTERS) -> tuple[int, int]:
     """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
     threads = 32 * (warps + GROUP_WARPS)
     first = min(_MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
-    left = first * threads - PRODUCER_REGISTERS * 32 * GROUP_WARPS
-    return PRODUCER_REGISTERS, min(240, left // (32 * warps) // 8 * 8)
+    left = first * threads - producer * 32 * GROUP_WARPS
+    return producer, min(240, left // (32 * warps) // 8 * 8)
 
 
 def _producer(
-    function: Function, streams: Sequence[Stream], rings: dict[Group, Rings], memory: StreamMemory
+    function: Function,
+    streams: Sequence[Stream],
+    rings: dict[Group, Rings],
+    memory: StreamMemory,
+    effects: tuple[type[Op], ...],
 ) -> Block | None:
-    """A copy of the function that only fetches; None if that needs more than scalar code."""
+    """A copy of the function that only fetches, with no other ``effects``; None if that needs more than scalar code."""
     env: dict[Value, Value] = {}
     made = Function(function.name, function.parameters, function.body.clone(env), function.num_warps)
     arguments = made.body.args
     back = dict(zip(arguments, function.body.args, strict=True))
     for stream in streams:
         _fetch_instead(made.body, stream, rings, env)
-    _drop_effects(made.body)
+    _drop_effects(made.body, effects)
     shared = memory.ops
     made.body.ops[:0] = shared
     dce(made)
@@ -115,12 +132,12 @@ def _fetch_instead(body: Block, stream: Stream, rings: dict[Group, Rings], env: 
     block.ops = ops
 
 
-def _drop_effects(block: Block) -> None:
+def _drop_effects(block: Block, kept: tuple[type[Op], ...]) -> None:
     """Leave out what the consumers do for both."""
-    block.ops = [op for op in block.ops if op.effect is not Effect.WRITE or isinstance(op, Acquire | Fetch | Advance)]
+    block.ops = [op for op in block.ops if op.effect is not Effect.WRITE or isinstance(op, kept)]
     for op in block.ops:
         for nested in op.blocks:
-            _drop_effects(nested)
+            _drop_effects(nested, kept)
 
 
 def _is_whole(block: Block, visible: set[Value]) -> bool:

@@ -27,6 +27,7 @@ from ..options import Schedule
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.matmul import Dot
+from ..tile.records import Record
 from ..tile.shape import Permute
 from .asynchronous import Receive, Release, Slot
 from .roles import consumer_registers
@@ -87,6 +88,8 @@ def _find(loop: For, readers: dict[Value, list[Op]]) -> _Late | None:
     dots = [op for op in ops if isinstance(op, Dot)]
     end = loop.body.terminator
     if len(dots) != 2 or not isinstance(end, Yield) or readers.get(dots[1].result) != [end]:
+        return None
+    if any(isinstance(op, Record) for op in loop.body.walk()):  # the product would leave the scope that it is in
         return None
     first, last = dots
     around = _with_its_slot(last, ops, readers)

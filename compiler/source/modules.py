@@ -11,7 +11,7 @@ from functools import cache
 from .. import language
 from ..errors import UnknownName
 from ..language import cuda as cuda_registers
-from ..language import libdevice
+from ..language import libdevice, records
 from ..language.compile_time import constexpr_type
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
@@ -67,10 +67,13 @@ def _modules() -> dict[str, LanguageModule]:
     math = LanguageModule("deuteron.language.math", names)
     inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core}
     core = LanguageModule("deuteron.language", {**names, **inner})
+    scopes = LanguageModule("deuteron.profiler.language", _public(records))
+    profiler = LanguageModule("deuteron.profiler", {"language": scopes})
     root = LanguageModule(
         "deuteron",
         {
             "language": core,
+            "profiler": profiler,
             "cdiv": language.cdiv,
             "next_power_of_2": language.next_power_of_2,
         },
@@ -86,6 +89,8 @@ def _modules() -> dict[str, LanguageModule]:
         ".language.extra.cuda": cuda,
         ".language.extra.libdevice": device,
         ".language.extra.cuda.libdevice": device,
+        ".profiler": profiler,
+        ".profiler.language": scopes,
     }
     found = {root_name + path: m for root_name in _ROOTS for path, m in table.items()}
     found["deuteron.compiler.language"] = core
@@ -104,7 +109,7 @@ def language_module(name: str) -> LanguageModule | None:
 
 _TYPES = (
     *(constexpr, range, static_range, tensor, tensor_descriptor, tuple, PropagateNan),
-    *(dtype, pointer_type, block_type, constexpr_type),
+    *(dtype, pointer_type, block_type, constexpr_type, records.scope),
 )
 
 

@@ -1,6 +1,20 @@
 """Tile IR: the operations that kernels are made of, without layouts and without a target."""
 
-from . import assembly, blocks, control, debug, elementwise, map, matmul, memory, movement, program, reduction, shape
+from . import (
+    assembly,
+    blocks,
+    control,
+    debug,
+    elementwise,
+    map,
+    matmul,
+    memory,
+    movement,
+    program,
+    records,
+    reduction,
+    shape,
+)
 
 __all__ = [
     "assembly",
@@ -13,6 +27,7 @@ __all__ = [
     "memory",
     "movement",
     "program",
+    "records",
     "reduction",
     "shape",
 ]

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from deuteron.compiler.launch_recipe import Guard, HostExpression, TensorMap
+from deuteron.compiler.launch_recipe import Guard, HostExpression, LaunchRecipe, TensorMap
+from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, empty_buffer, read_buffer
 from deuteron.compiler.targets.nvptx import PtxProgram
+from deuteron.compiler.tile.records import RECORDS
 
 from .machine import Argument, simulate
 from .schedule import Order
 from .tensor_map import SimulatedTensorMap
-from .values import LANES, SimulationError
-
-#: Processors of the simulated GPU: fewer than the programs of most grids.
-PROCESSORS = 3
+from .values import LANES, PROCESSORS, SimulationError
 
 
 def simulate_launch(
@@ -28,24 +27,67 @@ def simulate_launch(
 
     Returns the program. Raises SimulationError for whatever :func:`~.machine.simulate` finds.
     """
+    program = _fitting(compiled, arguments)
+    _run(program, grid, arguments, [], order)
+    return program
+
+
+def simulate_recorded(
+    compiled: Callable[[frozenset[Guard]], PtxProgram],
+    scopes: Sequence[tuple[str, ...]],
+    grid: tuple[int, ...],
+    arguments: Sequence[np.ndarray | int | float],
+    settings: RecordSettings | None = None,
+    order: Order = range,
+) -> LaunchRecords:
+    """As :func:`simulate_launch`, for a program that records ``scopes``; returns what it recorded. One step of a warp
+    is a cycle, and a nanosecond."""
+    program = _fitting(compiled, arguments)
+    programs, warps = int(np.prod(_launched(program.recipe, grid))), program.recipe.threads // LANES
+    words = empty_buffer(settings or RecordSettings(), programs, warps)
+    _run(program, grid, arguments, [words], order)
+    return read_buffer(words, scopes, warps)
+
+
+def _fitting(
+    compiled: Callable[[frozenset[Guard]], PtxProgram], arguments: Sequence[np.ndarray | int | float]
+) -> PtxProgram:
+    """The program without the guards that ``arguments`` break."""
     denied: frozenset[Guard] = frozenset()
     while True:
         program = compiled(denied)
-        known = dict(zip(program.parameters, arguments, strict=True))
+        known = _named(program, arguments)
         broken = {guard for guard in program.recipe.guards if not guard.holds(int(known[guard.parameter]))}
         if not broken:
-            break
+            return program
         denied |= broken
-    recipe = program.recipe
-    passed: list[Argument] = [*arguments, *(_tensor_map(made, known) for made in recipe.descriptors)]
-    whole = (*grid, 1, 1, 1)[:3]
-    launched = whole
+
+
+def _named(program: PtxProgram, arguments: Sequence[np.ndarray | int | float]) -> dict[str, np.ndarray | int | float]:
+    names = [name for name in program.parameters if name != RECORDS]
+    return dict(zip(names, arguments, strict=True))
+
+
+def _launched(recipe: LaunchRecipe, grid: tuple[int, ...]) -> tuple[int, int, int]:
     if recipe.persistent:
-        launched = (min(int(np.prod(whole)), PROCESSORS * recipe.occupancy), 1, 1)
-        passed += list(whole)
-    warps = recipe.threads // LANES
+        return min(int(np.prod(grid)), PROCESSORS * recipe.occupancy), 1, 1
+    x, y, z, *_ = (*grid, 1, 1, 1)
+    return x, y, z
+
+
+def _run(
+    program: PtxProgram,
+    grid: tuple[int, ...],
+    arguments: Sequence[np.ndarray | int | float],
+    records: list[np.ndarray],
+    order: Order,
+) -> None:
+    recipe, known = program.recipe, _named(program, arguments)
+    passed: list[Argument] = [*arguments, *records, *(_tensor_map(made, known) for made in recipe.descriptors)]
+    if recipe.persistent:
+        passed += list((*grid, 1, 1, 1)[:3])
+    launched, warps = _launched(recipe, grid), recipe.threads // LANES
     simulate(program.llvm, launched, passed, warps, program.shared_bytes, order, recipe.cluster)
-    return program
 
 
 def _tensor_map(made: TensorMap, known: dict[str, np.ndarray | int | float]) -> SimulatedTensorMap:

@@ -83,6 +83,7 @@ def _run(kernel: Kernel, warp: Warp, label: str, stop: str, before: Origin) -> G
         if block.phis:
             _take_phis(warp, block, before)
         for step in block.steps:
+            warp.steps += 1
             wait = step(warp)
             if wait is not None:
                 yield wait

@@ -10,7 +10,7 @@ import numpy as np
 
 from .barriers import Wait
 from .parse import split_commas
-from .values import LANES, Array, Held, HeldOperand, SimulationError
+from .values import LANES, PROCESSORS, Array, Held, HeldOperand, SimulationError
 from .warp import Lanes, Warp
 
 Read = Callable[[Warp], Array]
@@ -20,6 +20,23 @@ _LABEL = re.compile(r"^[\w$]+(?:\$\{:uid\})?:(?=\s|$)")
 _PREDICATE = re.compile(r"^@(!?)(\S+)\s+")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
 _PLACE = re.compile(r"\[\s*([^\s+,\]]+)\s*(?:\+\s*(-?\d+)\s*)?\]")
+
+
+def _clock(warp: Warp) -> Array:
+    return np.full(LANES, warp.steps, np.int64)
+
+
+def _processor(warp: Warp) -> Array:
+    return np.full(LANES, warp.program.number % PROCESSORS, np.int32)
+
+
+#: Registers that tell when and where a warp runs. Time is what the warp has done: every step takes one cycle, and one
+#: nanosecond, so that the same launch always reads the same clock.
+SPECIAL_REGISTERS: dict[str, Callable[[Warp], Array]] = {
+    "%clock64": _clock,
+    "%globaltimer": _clock,
+    "%smid": _processor,
+}
 
 
 @dataclass
@@ -49,6 +66,9 @@ class Assembly:
             number = int(token, 0)
             made = np.full(LANES, number, np.int64)
             return lambda warp: made
+        if token in SPECIAL_REGISTERS:
+            special = SPECIAL_REGISTERS[token]
+            return lambda warp: special(warp)
         return lambda warp: warp.registers[token]
 
     def read(self, token: str) -> Read:

@@ -63,6 +63,8 @@ class Warp:
         self.memory = program.cluster.memory
         self.clocks = program.cluster.clocks
         self.ended = False
+        #: What it has done so far, which is the clock that it reads.
+        self.steps = 0
         #: Local registers of a block of assembly.
         self.registers: dict[str, Held] = {}
         self.register_budgets: list[str] = []
@@ -101,6 +103,7 @@ class Program:
         self.rank = rank
         self.ids = ids
         self.grid = grid
+        self.number = ids[0] + grid[0] * (ids[1] + grid[1] * ids[2])
         self.num_warps = warps
         self.shared = SimulatedMemory("shared memory", shared_bytes, initialised=False, clocks=cluster.clocks)
         self.shared.valid[:] = True

@@ -23,6 +23,7 @@ USED = {
     "triton.language.math": "rsqrt exp log2",
     "triton.language.standard": "_log2 sum zeros_like",
     "triton.profiler": "start finalize scope",
+    "triton.profiler.language": "enter_scope exit_scope scope",
     "triton.profiler.viewer": "main",
     "triton.runtime": "autotuner driver Autotuner Heuristics JITFunction OutOfResources",
     "triton.runtime.autotuner": "Autotuner autotune Config Heuristics OutOfResources PTXASError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,9 @@ from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
 from deuteron.compiler.tile.passes import optimize
 from simulator import simulate_launch
+
+# Beside this file: kernels that tests make up.
+sys.path.insert(0, str(Path(__file__).parent))
 
 ELEMENTS = {
     np.dtype(name): scalar

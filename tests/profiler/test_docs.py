@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "profiling.md"
 
 def test_the_page_works(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     text = PAGE.read_text()
-    program, functions = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (console,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    program, _, functions = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    console, _ = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     (tmp_path / "profile_add.py").write_text(program)
     subprocess.run([sys.executable, "profile_add.py"], cwd=tmp_path, check=True, timeout=120)
     command, *shown = console.splitlines()[1:]
@@ -31,6 +32,18 @@ def test_the_page_works(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out.strip() == proton_viewer.render("add.hatchet", ["time/ms", "gbyte/s"]).strip()
     assert proton_main(["-n", "again", "profile_add.py"]) == 0
     assert "add" in proton_viewer.render("again.hatchet", ["count"])
+
+
+def test_the_example_of_scopes_inside_a_kernel_works(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    text = PAGE.read_text()
+    _, program, _ = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    _, console = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "profile_inside.py").write_text(program)
+    runpy.run_path("profile_inside.py")
+    command, *shown = console.splitlines()[1:]
+    assert viewer_main(command.split()[2:]) == 0
+    printed = capsys.readouterr().out.strip().splitlines()
+    assert [re.sub(r"\d+\.\d+", "T", line) for line in printed] == [re.sub(r"\d+\.\d+", "T", line) for line in shown]
 
 
 def without_times(line: str) -> str:

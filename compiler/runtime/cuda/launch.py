@@ -16,11 +16,14 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
 from ...launch_recipe import Guard, LaunchRecipe
+from ...signature import parse_argument_type
 from ...target import Target
+from ...tile.records import RECORDS
 from ..device import Device
 from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent
@@ -42,6 +45,7 @@ from .packing import (
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _STREAMS_OF_A_BOUND_LAUNCH = 64
+_LANES = 32
 
 
 def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
@@ -89,7 +93,9 @@ class LoadedOnCuda:
         lib = cuda.library()
         if lib is None:
             raise DeviceError(f"{device.name} is not present: {cuda.why_no_cuda()}")
-        recipe, types = kernel.metadata.recipe, kernel.signature
+        recipe, types = kernel.metadata.recipe, dict(kernel.signature)
+        if recipe.scopes:
+            types[RECORDS] = parse_argument_type("*i64:16")
         self.device = device
         self._name = kernel.name
         self._types = types
@@ -212,6 +218,16 @@ class LoadedOnCuda:
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch; the event's times stay None, as the host cannot know them."""
         self.launch(event.grid, values, stream)
+
+    def tracks(self, grid: GridShape) -> tuple[int, int]:
+        """One for each warp of the programs that are launched, which of persistent ones are few."""
+        programs = prod(grid)
+        if self._recipe.persistent:
+            programs = min(programs, _programs_at_once(self._recipe, self.device))
+        return programs, self._recipe.threads // _LANES
+
+    def ticks_per_ns(self) -> None:
+        """None: each track has a timer beside the clock."""
 
     def stream(self, stream: int | None) -> int:
         """``stream``, or the current one for None."""

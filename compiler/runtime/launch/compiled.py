@@ -25,6 +25,7 @@ from .guards import Guards, broken_by, variant_without
 from .hooks import LaunchEvent, VariantLoad, VariantReady, installed, launch_with_hooks
 from .loaded import Loaded
 from .loading import load
+from .recorded import run_observed
 from .stand_in import run_on_host, standing
 
 #: Triton's names of stages: deuteron's own IR stands where Triton has MLIR.
@@ -177,11 +178,12 @@ class CompiledKernel:
         else:
             fitting = self
         kernel = fitting.loaded(where)
-        if not installed.hooks:
+        scopes = fitting.metadata.recipe.scopes
+        if not installed.hooks and not scopes:
             kernel.launch(shape, values, stream)
             return
         event = LaunchEvent(self.name, where, kernel.stream(stream), shape, fitting._metadata(shape, args))
-        launch_with_hooks(event, lambda: kernel.timed_launch(event, values, stream))
+        launch_with_hooks(event, lambda: run_observed(kernel, scopes, event, values, stream))
 
     def fitting(self, known: Mapping[str, object]) -> CompiledKernel:
         """This kernel, or the variant without the guards that arguments break, as far as they are ``known``: numbers

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..device import Device
     from ..variant.metadata import KernelMetadata
     from ..variant.variant import Variant
+    from .records import LaunchRecords
 
 
 @dataclass(slots=True)
@@ -24,7 +25,8 @@ class LaunchEvent:
 
     ``metadata`` evaluates the kernel's ``launch_metadata`` when called, and is empty for kernels without one.
     ``start_ns`` and ``end_ns`` are on ``time.perf_counter_ns``'s clock and set before ``exit`` on the CPU target, where
-    a launch has ended by then; on a GPU they stay None.
+    a launch has ended by then; on a GPU they stay None. ``records`` are those of an instrumented kernel,
+    set before ``exit``.
     """
 
     name: str
@@ -34,6 +36,7 @@ class LaunchEvent:
     metadata: Callable[[], dict[str, object]]
     start_ns: int | None = None
     end_ns: int | None = None
+    records: LaunchRecords | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, VariantRequest, installed, launch_with_hooks
 from .kernel import Kernel, Launch
 from .loaded import Direct
+from .recorded import run_observed
 
 
 def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) -> CompiledKernel:
@@ -57,7 +58,7 @@ class Launcher:
     """Launches one variant on one device. Called with the grid, the machine values of all parameters that are not
     ``tl.constexpr``, and the arguments as the user gave them. Only ``direct`` checks ``guards``."""
 
-    __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata")
+    __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata", "_scopes")
 
     def __init__(
         self,
@@ -74,7 +75,10 @@ class Launcher:
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
         count = len(kernel.run_time_names)
-        self.direct = self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
+        self._scopes = compiled.metadata.recipe.scopes
+        self.direct = (
+            None if self._scopes else self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
+        )
 
     def chosen(self, values: tuple[Any, ...]) -> Launcher:
         """The launcher for these values: this one."""
@@ -83,7 +87,7 @@ class Launcher:
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
         shape = grid_of(grid)
         if 0 not in shape:
-            if installed.hooks:
+            if installed.hooks or self._scopes:
                 self._observed(shape, self._pick(values) if self._pick else values, arguments)
             else:
                 pick = self._pick
@@ -96,13 +100,20 @@ class Launcher:
         if 0 in shape:
             return lambda: kernel
         passed = self._pick(values) if self._pick else values
-        run, hooks = self._loaded.bound(shape, passed), installed
+        hooks = installed
+
+        def observe() -> CompiledKernel:
+            self._observed(shape, passed, arguments)
+            return kernel
+
+        if self._scopes:
+            return observe
+        run = self._loaded.bound(shape, passed)
 
         def launch() -> CompiledKernel:
             if hooks.hooks:
-                self._observed(shape, passed, arguments)
-            else:
-                run(None)
+                return observe()
+            run(None)
             return kernel
 
         return launch
@@ -121,7 +132,7 @@ class Launcher:
             shape,
             functools.partial(self._describe, shape, arguments),
         )
-        launch_with_hooks(event, lambda: loaded.timed_launch(event, values, None))
+        launch_with_hooks(event, lambda: run_observed(loaded, self._scopes, event, values, None))
 
     def _describe(self, shape: tuple[int, int, int], arguments: tuple[object, ...]) -> dict[str, object]:
         if self._metadata is None:

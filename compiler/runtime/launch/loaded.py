@@ -60,7 +60,8 @@ class Loaded(Protocol):
         ...
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
-        """Run the kernel on machine values: addresses and numbers in signature order; the grid has no zero."""
+        """Run the kernel on machine values: addresses and numbers in signature order, of an instrumented kernel the
+        address of its buffer after them; the grid has no zero."""
         ...
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
@@ -81,6 +82,14 @@ class Loaded(Protocol):
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch for hooks: where a launch is synchronous, note when it began and ended."""
+        ...
+
+    def tracks(self, grid: GridShape) -> tuple[int, int]:
+        """Of an instrumented kernel: how many programs record in a launch, and how many tracks each of them has."""
+        ...
+
+    def ticks_per_ns(self) -> float | None:
+        """Of the clock that an instrumented kernel records; None where only its tracks can tell."""
         ...
 
     def stream(self, stream: int | None) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from ... import knobs
 from ...errors import DeviceError
 from ...launch_recipe import Guard
+from ...tile.records import RECORDS_TYPE
 from ..cpu.device import usable_cores
 from ..cuda.launch import load_on_cuda
 from ..device import Device
@@ -33,6 +35,10 @@ def grid_threads() -> int:
     return knobs.cpu_threads.get() or usable_cores()
 
 
+#: Clocks that are read one after the other are compared over a time that is long beside what reading them takes.
+_LEAST_NS_TO_COMPARE = 2_000_000
+
+
 class LoadedOnCpu:
     """A kernel in this process's memory; launches return when it has ended."""
 
@@ -42,6 +48,9 @@ class LoadedOnCpu:
         self.device = device
         self._kernel = cpu.load(kernel.code(), kernel.metadata.name)
         self._types = [kind.tile for kind in kernel.signature.values()]
+        if kernel.metadata.recipe.scopes:
+            self._types.append(RECORDS_TYPE)
+            self._anchor = time.perf_counter_ns(), self._kernel.clock()
         self._threads = grid_threads()
         self._epoch = knobs.epoch.value
 
@@ -67,6 +76,17 @@ class LoadedOnCpu:
             self.launch(event.grid, values, stream)
         finally:
             event.end_ns = time.perf_counter_ns()
+
+    def tracks(self, grid: GridShape) -> tuple[int, int]:
+        """Every program has one."""
+        return prod(grid), 1
+
+    def ticks_per_ns(self) -> float:
+        """What the counter and the host's clock counted since the kernel was loaded."""
+        begin_ns, begin_ticks = self._anchor
+        while (now := time.perf_counter_ns()) - begin_ns < _LEAST_NS_TO_COMPARE:
+            pass
+        return (self._kernel.clock() - begin_ticks) / (now - begin_ns)
 
     def stream(self, stream: int | None) -> int:
         """0: a CPU has no streams."""

@@ -16,6 +16,7 @@ from ..variant.constants import ConstantKey
 from ..variant.variant import Variant, make_schedule
 from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
+from .recorded import recording
 
 
 def specialize(
@@ -44,7 +45,8 @@ def specialize(
     device = _common_device(kernel, found)
     target = Target.parse(device.target)
     schedule = make_schedule({"debug": kernel.debug, **_meant_for(target, options)})
-    variant = Variant(kernel.source, found.types, found.constants, target, schedule)
+    records = recording.settings is not None
+    variant = Variant(kernel.source, found.types, found.constants, target, schedule, instrumented=records)
     return Launch(variant, device, tuple(found.passed), found.known)
 
 

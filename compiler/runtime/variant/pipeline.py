@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
@@ -34,10 +34,12 @@ EXPORTS: dict[str, tuple[str, ...]] = {"cpu": ("linalg",), "cuda": ()}
 @dataclass
 class Build:
     """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
-    launched, None before a stage has said it; then by all threads of the schedule's warps."""
+    launched, None before a stage has said it; then by all threads of the schedule's warps. ``scopes``: what records of
+    an instrumented kernel mean."""
 
     variant: Variant
     recipe: LaunchRecipe | None = None
+    scopes: tuple[tuple[str, ...], ...] = ()
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     facts: dict[str, int | None] = field(default_factory=dict)
     stage_ms: dict[str, float] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class Build:
             num_warps=schedule.num_warps,
             num_stages=schedule.num_stages,
             num_ctas=schedule.num_ctas,
-            recipe=self.recipe or LaunchRecipe(32 * schedule.num_warps),
+            recipe=replace(self.recipe or LaunchRecipe(32 * schedule.num_warps), scopes=self.scopes),
             maxnreg=schedule.maxnreg,
             total_ms=sum(self.stage_ms.values()),
             gpu_steps=self.gpu_steps,
@@ -130,13 +132,17 @@ def check_stage(variant: Variant, stage: str | None, step: str | None = None) ->
 def make_tile(work: Build) -> Function:
     """Source text to optimised tile IR."""
     from ...frontend import lower  # lazy: a launch from the cache compiles nothing
-    from ...tile.passes import PIPELINE  # lazy: as above
+    from ...tile.passes import PIPELINE, drop_records, number_scopes  # lazy: as above
 
     variant = work.variant
     with work.timed("frontend"):
         types = {name: str(kind) for name, kind in variant.signature.items()}
         function = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
     with work.timed("tile"):
+        if variant.instrumented:
+            work.scopes = number_scopes(function)
+        else:
+            drop_records(function)
         check = knobs.verify.get()
         for step in PIPELINE:
             function = step(function)

@@ -27,7 +27,7 @@ from .toolchain import toolchain
 class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
     (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
-    arguments that the code may not rely on."""
+    arguments that the code may not rely on; ``instrumented``: scopes inside the kernel are recorded."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -35,6 +35,7 @@ class Variant:
     target: Target
     schedule: Schedule
     denied: tuple[Guard, ...] = ()
+    instrumented: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -47,6 +48,7 @@ class Variant:
             *(f"{name} = {constant_text(value)}" for name, value in self.constants.items()),
             *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
             *(f"not {guard}" for guard in self.denied),
+            *(["instrumented"] if self.instrumented else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

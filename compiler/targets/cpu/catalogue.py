@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from ...tile import control as tile_control
 from ..rules import RuleSet
-from . import control, debug, elementwise, matmul, memory, movement, pack, program, reduction, views
+from . import control, debug, elementwise, matmul, memory, movement, pack, program, records, reduction, views
 from .lower import statements
 from .lower import views as view_rules
 
 #: The modules whose import fills the tables.
-RULE_MODULES = (control, debug, elementwise, matmul, memory, movement, pack, program, reduction, views)
+RULE_MODULES = (control, debug, elementwise, matmul, memory, movement, pack, program, records, reduction, views)
 
 
 def _collect() -> RuleSet[Callable[..., object]]:

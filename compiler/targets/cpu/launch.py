@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from ...errors import KernelAssertionError, LaunchError
@@ -18,6 +18,7 @@ from .debug import STATUS_BYTES
 from .pool import thread_pool
 from .printing import PrintRecord, print_values
 from .program import INFO_SYMBOL
+from .records import CLOCK_SYMBOL
 
 _ENTRY = ctypes.CFUNCTYPE(
     None,
@@ -52,11 +53,18 @@ class LoadedKernel:
     def __init__(self, object_code: bytes, name: str) -> None:
         self.name = name
         self._object = LoadedObject(object_code)
+        self._clock: Callable[[], int] | None = None
         self._entry = _ENTRY(self._object.address(name))
         info = json.loads(ctypes.string_at(self._object.data_address(INFO_SYMBOL)))
         self.scratch_bytes: int = info["scratch_bytes"]
         self.asserts: list[tuple[str, str]] = [(m, w) for m, w in info["asserts"]]
         self.prints = [PrintRecord.from_json(p) for p in info["prints"]]
+
+    def clock(self) -> int:
+        """The counter that an instrumented kernel records; raises TargetError for another one."""
+        if self._clock is None:
+            self._clock = ctypes.CFUNCTYPE(ctypes.c_int64)(self._object.address(CLOCK_SYMBOL))
+        return int(self._clock())
 
     def launch(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import prod
 
 from ...ir.core import Block, Effect, Op, Value
@@ -30,6 +31,16 @@ statements: RuleSet[Statement] = RuleSet("cpu")
 views: RuleSet[ViewRule] = RuleSet("cpu")
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramTrack:
+    """Where a program records (:mod:`...record_buffer`): its first word, the mask of its ring, and the variable that
+    counts its records."""
+
+    start: Typed
+    mask: Typed
+    count: Typed
+
+
 class CpuLowering:
     """The state of one function being lowered.
 
@@ -47,7 +58,7 @@ class CpuLowering:
         self.module = module
         self.function = function
         self.blocks = Blocks(function)
-        self.blocks.enter(self.blocks.here)
+        self.entry_lines = self.blocks.enter(self.blocks.here).lines
         self.e = Emitter(function, contract=schedule.enable_fp_fusion)
         self.plan = plan
         self.schedule = schedule
@@ -65,7 +76,15 @@ class CpuLowering:
         self.status = Typed("ptr", "%status")
         self.messages: list[tuple[str, str]] = []
         self.prints: list[Op] = []
+        #: Where a program records, if it does.
+        self.track: ProgramTrack | None = None
         self.exit_label = ""
+
+    def entry_variable(self, type: str) -> Typed:
+        """A variable of the whole function, which LLVM keeps in a register."""
+        name = f"%{self.function.fresh('variable')}"
+        self.entry_lines.insert(1, f"  {name} = alloca {type}")
+        return Typed("ptr", name)
 
     # Statements ------------------------------------------------------------------------------------------------
 

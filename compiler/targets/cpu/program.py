@@ -24,6 +24,7 @@ from .lower import CpuLowering, statements
 from .plan import make_plan
 from .prepare import prepare
 from .processor import Processor, host_processor
+from .records import begin_track, emit_clock, end_track
 
 INFO_SYMBOL = "deuteron_info"
 
@@ -61,6 +62,8 @@ def lower_to_llvm(function: Function, schedule: Schedule, processor: Processor |
     low = CpuLowering(module, text, make_plan(function), schedule, processor)
     _emit_entry(low, function)
     _emit_info(low)
+    if low.track is not None:
+        emit_clock(module)
     return CpuProgram(str(module), function.name, low.arena.size)
 
 
@@ -97,7 +100,9 @@ def _emit_entry(low: CpuLowering, function: Function) -> None:
     blocks.enter(head)
     low.program = blocks.fresh("i64", "program")
     low.program_ids = _program_ids(low)
+    low.track = begin_track(low, function)
     low.run(function.body)
+    end_track(low)
     following = e.binary("add nuw nsw", low.program, constant("i64", 1))
     again = e.compare("slt", following, Typed("i64", "%last"))
     blocks.branch(again, head, done)

@@ -12,6 +12,7 @@ from ...ir.types import Pointer, Tile
 from ...tile import control as c
 from ...tile import debug as d
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
+from ...tile.records import Record
 from .numbers import Array, dtype_of
 from .program import Held, Program, evaluates
 
@@ -68,6 +69,12 @@ def _shown(element: object, type: Tile, hexadecimal: bool) -> str:
         bits = array.view(f"uint{8 * array.dtype.itemsize}").item()
         return f"0x{bits:0{2 * array.dtype.itemsize}x}"
     return f"{float(array):f}" if type.is_float else str(int(array))
+
+
+@evaluates(Record)
+def no_record(op: Record, program: Program) -> Sequence[Array]:
+    """The time that NumPy takes says nothing about the kernel."""
+    return ()
 
 
 @evaluates(d.Assert)

@@ -67,10 +67,16 @@ class PtxMachine(simt.SimtTarget):
         return made + ([f"i32 %g{axis}" for axis in range(3)] if recipe.persistent else [])
 
     def begin(self, state: simt.Lowering) -> None:
-        """Fetch the descriptors: the first copy that uses one would wait for it (PTX ISA, "prefetch")."""
+        """Fetch the descriptors: the first copy that uses one would wait for it (PTX ISA, "prefetch"). A kernel that
+        records begins to."""
         for number in range(len(state.source.recipe.descriptors)):
             operands = [("ptr", f"%d{number}"), ("i1", state.text.op(f"icmp eq i32 {state.thread}, 0"))]
             state.text.asm([], "@$1 prefetch.tensormap [$0];", "l,b,~{memory}", operands)
+        simt.begin_track(state)
+
+    def end(self, state: simt.Lowering) -> None:
+        """A kernel that records says how much."""
+        simt.end_track(state)
 
     def thread_id(self, state: simt.Lowering) -> str:
         """``%tid.x``."""
@@ -217,6 +223,29 @@ class PtxMachine(simt.SimtTarget):
         """A predicated ``atom.cas``."""
         bits = op.value.type.elem.bits
         return _atom(state, op, f"cas.b{bits}", f"i{bits}", address, [expected, value], predicate)
+
+    # Records: special registers, read in their place among accesses and asynchronous operations -----------------
+
+    def clock(self, state: simt.Lowering) -> str:
+        """``%clock64`` (PTX ISA, "Special Registers: %clock64")."""
+        return state.text.asm(["i64"], "mov.u64 $0, %clock64;", "=l,~{memory}", [])[0]
+
+    def timer(self, state: simt.Lowering) -> str:
+        """``%globaltimer`` (PTX ISA, "Special Registers: %globaltimer"), which may tick once a microsecond or less."""
+        return state.text.asm(["i64"], "mov.u64 $0, %globaltimer;", "=l,~{memory}", [])[0]
+
+    def processor(self, state: simt.Lowering) -> str:
+        """``%smid`` (PTX ISA, "Special Registers: %smid")."""
+        return state.text.asm(["i32"], "mov.u32 $0, %smid;", "=r", [])[0]
+
+    def load_word(self, state: simt.Lowering, address: str) -> str:
+        """``ld.global``."""
+        return state.text.asm(["i64"], "ld.global.b64 $0, [$1];", "=l,l", [("i64", address)])[0]
+
+    def store_word(self, state: simt.Lowering, address: str, value: str, predicate: str) -> None:
+        """A predicated ``st.global``."""
+        operands = [("i64", address), ("i64", value), ("i1", predicate)]
+        state.text.asm([], "@$2 st.global.b64 [$0], $1;", "l,l,b,~{memory}", operands)
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 

@@ -13,11 +13,13 @@ from . import (  # noqa: F401  (each registers its rules)
     memory,
     movement,
     multiply_add,
+    records,
     reduction,
     scan,
     shape,
 )
 from .lowering import RULES, Lowering, lower_kernel
 from .machine import SimtTarget
+from .records import begin_track, end_track
 
-__all__ = ["RULES", "Lowering", "SimtTarget", "lower_kernel"]
+__all__ = ["RULES", "Lowering", "SimtTarget", "begin_track", "end_track", "lower_kernel"]

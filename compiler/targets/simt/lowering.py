@@ -7,6 +7,7 @@ through :data:`RULES`; those of elementwise operations are functions of one elem
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar, cast
 
@@ -69,6 +70,17 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
     state.define_lazily(op.result, operands, lambda i: element(state, op, [o[i] for o in operands]), equal)
 
 
+@dataclass(frozen=True, slots=True)
+class WarpTrack:
+    """Where a warp records (:mod:`...record_buffer`): the address of its first word (i64), the mask of its ring (i64),
+    a variable that counts its records, and whether this lane is the one that writes."""
+
+    start: str
+    mask: str
+    count: str
+    writes: str
+
+
 class Lowering:
     """One kernel on its way to LLVM text."""
 
@@ -93,6 +105,8 @@ class Lowering:
         self.words: dict[Value, dict[int, str]] = {}
         #: Which f32 was rounded to each f16 or bf16: pairs are rounded by one instruction.
         self.narrowed: dict[str, str] = {}
+        #: Where the warp records, in a kernel that does.
+        self.track: WarpTrack | None = None
         self.contract = "contract " if schedule.enable_fp_fusion else ""
         self.module = ModuleText(machine.triple)
         self.text = FunctionText(self.module, "")
@@ -317,6 +331,7 @@ def lower_kernel(
     )
     machine.begin(state)
     state.lower_block(function.body)
+    machine.end(state)
     state.text.do("ret void")
     if lines is not None:
         state.module.tail += lines.metadata()

@@ -49,6 +49,10 @@ class SimtTarget(ABC):
         """What a kernel does first; nothing, unless a target overrides it."""
         del state
 
+    def end(self, state: Lowering) -> None:
+        """What a kernel does last; nothing, unless a target overrides it."""
+        del state
+
     @abstractmethod
     def thread_id(self, state: Lowering) -> str:
         """The number of this thread in its program (i32); lanes are its lowest five bits, the warp the others."""
@@ -138,6 +142,28 @@ class SimtTarget(ABC):
         self, state: Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
     ) -> str:
         """The old value of a compare-and-swap; operands and result are integers of the element's width."""
+
+    # Records -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def clock(self, state: Lowering) -> str:
+        """The cycle counter of this warp's processor (i64), read where it stands."""
+
+    @abstractmethod
+    def timer(self, state: Lowering) -> str:
+        """Nanoseconds on a timer of the whole device (i64)."""
+
+    @abstractmethod
+    def processor(self, state: Lowering) -> str:
+        """The number of the processor that runs this program (i32)."""
+
+    @abstractmethod
+    def load_word(self, state: Lowering, address: str) -> str:
+        """The i64 in global memory at ``address`` (i64)."""
+
+    @abstractmethod
+    def store_word(self, state: Lowering, address: str, value: str, predicate: str) -> None:
+        """Store an i64 to global memory at ``address`` (i64) where ``predicate`` holds."""
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 

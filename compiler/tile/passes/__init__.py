@@ -17,6 +17,7 @@ from .expand_blocks import expand_blocks
 from .fold import fold
 from .induction import linearize_induction
 from .licm import licm
+from .records import check_scopes, drop_records, number_scopes
 from .unroll import unroll
 
 Pass = Callable[[Function], Function]
@@ -35,12 +36,15 @@ def optimize(function: Function) -> Function:
 __all__ = [
     "PIPELINE",
     "Pass",
+    "check_scopes",
     "cse",
     "dce",
+    "drop_records",
     "expand_blocks",
     "fold",
     "licm",
     "linearize_induction",
+    "number_scopes",
     "optimize",
     "structure_accesses",
     "unroll",

@@ -1,0 +1,142 @@
+"""Launches of instrumented kernels on a driver that runs nothing: the buffer that they pass, and what is read of it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_driver import FakeCode, FakeDriver, Launched, give_recipes
+
+import deuteron
+import deuteron.language as tl
+import deuteron.profiler.language as pl
+from deuteron.compiler.launch_recipe import LaunchRecipe
+from deuteron.compiler.record_buffer import COUNT, HEAD_WORDS, MASK, TRACK_WORDS, WARPS, record_tag
+from deuteron.compiler.runtime.cuda.launch import load_on_cuda
+from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.launch.recorded import record_launches
+from deuteron.compiler.runtime.launch.records import RecordSettings
+from deuteron.compiler.runtime.variant.metadata import KernelMetadata
+
+TYPES = {"x": "*f32:16", "n": "i32"}
+
+
+class DriverWithMemory(FakeDriver):
+    """Also copies between the host and what was allocated; every launch leaves two records in the first track."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        super().__init__(sizes=sizes)
+        self.memory: dict[int, bytearray] = {}
+        #: Of each buffer that a launch passed: its words, the mask of its rings, and the warps that record.
+        self.seen: list[tuple[int, int, int]] = []
+
+    def call(self, name: str, *arguments: Any) -> object:
+        handle = super().call(name, *arguments)
+        if name == "cuMemcpyHtoD":
+            address, source, size = arguments
+            self.memory[address] = bytearray(ctypes.string_at(source, size))
+        elif name == "cuMemcpyDtoH":
+            target, address, size = arguments
+            ctypes.memmove(target, bytes(self.memory[address]), size)
+        return handle
+
+    def cuLaunchKernelEx(self, *arguments: Any) -> int:  # noqa: N802
+        code = super().cuLaunchKernelEx(*arguments)
+        buffer = buffer_of(self.launches[-1])
+        if buffer in self.memory:
+            words = np.frombuffer(self.memory[buffer], np.int64)
+            self.seen.append((len(words), int(words[MASK]), int(words[WARPS])))
+            track = words[HEAD_WORDS:]
+            track[COUNT] = 2
+            track[TRACK_WORDS : TRACK_WORDS + 2] = record_tag(0, True) | 7, record_tag(0, False) | 19
+        return code
+
+
+def buffer_of(launch: Launched) -> int:
+    return int.from_bytes(launch.parameters[2], "little") if len(launch.parameters) > 2 else 0
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> DriverWithMemory:
+    made = DriverWithMemory([8, 4, 8])
+    made.install(monkeypatch)
+    return made
+
+
+class Listener:
+    def enter(self, event: LaunchEvent) -> None:
+        pass
+
+    def exit(self, event: LaunchEvent) -> None:
+        self.event = event
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener()
+    add_launch_hook(made)
+    yield made
+    remove_launch_hook(made)
+    record_launches(None)
+
+
+@deuteron.jit
+def scoped(x, n):
+    with pl.scope("all"):
+        tl.store(x + tl.arange(0, 32), 1.0, mask=tl.arange(0, 32) < n)
+
+
+def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> None:
+    recipe = LaunchRecipe(160)
+    give_recipes(monkeypatch, lambda denied: recipe)
+    x = deuteron.get_device("cuda:0").empty((32,), "f32")
+    record_launches(RecordSettings(8 * 8 * 5, (0, 4)))
+    scoped[(3, 2)](x, 7)
+    assert gpu.seen[-1] == (HEAD_WORDS + 30 * (TRACK_WORDS + 8), 7, 0b10001)
+    records = listener.event.records
+    assert (records.scopes, records.all_tracks, records.warps) == ((("all",),), 30, 5)
+    (track,) = records.tracks
+    assert [(mark.enter, mark.clock) for mark in track.marks] == [(True, 7), (False, 19)]
+    last = gpu.launches[-1]
+    assert gpu.calls.index("cuMemcpyHtoD") < gpu.calls.index("cuLaunchKernelEx") < gpu.calls.index("cuMemcpyDtoH")
+    assert (last.grid, last.block) == ((3, 2, 1), (160, 1, 1))
+    bound = scoped.bound((3, 2), x, 7)
+    bound()
+    assert len(gpu.seen) == 2 and buffer_of(gpu.launches[-1]) != buffer_of(last)
+    compiled = scoped[(1,)](x, 7)
+    compiled.run((1,), x, 7)
+    assert [seen[0] for seen in gpu.seen[2:]] == [HEAD_WORDS + 5 * (TRACK_WORDS + 8)] * 2
+
+
+def test_launches_after_that_pass_none(gpu, listener) -> None:
+    x = deuteron.get_device("cuda:0").empty((32,), "f32")
+    record_launches(RecordSettings())
+    scoped[(1,)](x, 7)
+    record_launches(None)
+    remove_launch_hook(listener)
+    gpu.sizes = [8, 4]
+    gpu.calls.clear()
+    scoped[(1,)](x, 9)
+    assert gpu.calls.count("cuLaunchKernelEx") == 1
+    assert not {"cuMemcpyHtoD", "cuMemcpyDtoH"} & set(gpu.calls)
+
+
+@pytest.mark.parametrize(("grid", "programs"), [((300, 1, 1), 132), ((3, 2, 1), 6)])
+def test_persistent_programs_have_as_many_tracks_as_run(driver, grid, programs) -> None:
+    recipe = LaunchRecipe(384, persistent=True, scopes=(("a",),))
+    loaded = load_on_cuda(FakeCode(TYPES, recipe), deuteron.get_device("cuda:0"))
+    assert loaded.tracks(grid) == (programs, 12)
+    driver.sizes = [8, 4, 8, 4, 4, 4]
+    loaded.launch(grid, (0x1000, 5, 0x7000), None)
+    values = [int.from_bytes(p, "little") for p in driver.launches[-1].parameters]
+    assert values == [0x1000, 5, 0x7000, *grid]
+
+
+def test_scopes_are_kept_with_a_variant() -> None:
+    recipe = LaunchRecipe(128, scopes=(("a",), ("a", "b")))
+    assert LaunchRecipe.from_json(recipe.to_json()) == recipe
+    metadata = KernelMetadata("k", "cuda:90a", "", 4, 3, 1, recipe)
+    assert KernelMetadata.from_json(metadata.to_json()).recipe == recipe
