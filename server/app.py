@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from anyio import to_thread
 from fastapi import FastAPI
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deuteron import __version__
 
-from . import problems
+from . import openapi, problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workloads
 from .bundles import Bundles
 from .context import ServiceContext
@@ -28,19 +27,11 @@ from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
 from .settings import NO_DISPATCH, Settings
+from .shortcut import LookupShortcut
 from .signals import JobSignals
 from .store import ServiceStore
 
 logger = logging.getLogger("deuteron.server")
-
-_DESCRIPTION = """\
-Tunes tile kernels and keeps the best configuration for every GPU and shape.
-
-Submit a job to `POST /v1/jobs`, follow it at `/v1/jobs/{id}/events`, ask `GET /v1/configs/lookup` for the
-configuration to launch with, or take everything home from `GET /v1/bundles/latest`.
-
-Every error is a problem document (RFC 9457): `detail` says what is wrong and where, `hint` what would work.
-"""
 
 
 def create_app(settings: Settings, *, store: ServiceStore | None = None) -> FastAPI:
@@ -65,36 +56,20 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app = FastAPI(
         title="deuteron",
         version=__version__,
-        description=_DESCRIPTION,
+        description=openapi.DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        responses={
-            "4XX": {
-                "description": "A problem document (RFC 9457).",
-                "content": {
-                    problems.MEDIA_TYPE: {
-                        "schema": {"type": "object"},
-                        "example": {
-                            "type": "urn:deuteron:problem:not-found",
-                            "title": "Not Found",
-                            "status": 404,
-                            "detail": "there is no job 1234",
-                            "hint": "GET /v1/jobs lists them",
-                        },
-                    }
-                },
-            }
-        },
+        responses=openapi.ERRORS,
     )
     app.state.context = context
-    if not settings.requires_tokens:
-        _describe_without_tokens(app)
+    openapi.describe(app, with_tokens=settings.requires_tokens)
     problems.install(app)
     for module in (workloads, jobs, events, kernels, searches, configs, bundles, devices, tokens, worker, health):
         app.include_router(module.router)
     install_pages(app)
     # The last one added is the outermost.
+    app.add_middleware(LookupShortcut, context=context)
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
@@ -102,21 +77,6 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(Timing, metrics=context.metrics)
     app.add_middleware(HeadAsGet)
     return app
-
-
-def _describe_without_tokens(app: FastAPI) -> None:
-    """A single-user service promises no 401, so its description names no token."""
-    described = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = described()
-        for operations in document["paths"].values():
-            for operation in operations.values():
-                operation.pop("security", None)
-        document.get("components", {}).pop("securitySchemes", None)
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation does
 
 
 def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:

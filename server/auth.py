@@ -79,27 +79,41 @@ def _cookie(request: Request) -> str | None:
 def needs(scope: str) -> Callable[..., Awaitable[Principal]]:
     """A dependency that admits callers with ``scope``."""
 
-    async def admit(
+    async def admitted(
         request: Request,
         context: ContextDep,
         credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
     ) -> Principal:
-        secret = credentials.credentials if credentials else None
-        if context.settings.requires_tokens:
-            principal = await to_thread.run_sync(identify, request, context, secret)
-        else:
-            principal = SINGLE_USER
-        if not principal.may(scope):
-            raise HttpProblem(
-                403,
-                "scope-missing",
-                f"the token {principal.name!r} has the scopes {', '.join(sorted(principal.scopes))}; "
-                f"this needs {scope!r}",
-                hint=f"deuteron token create --scope {scope}",
-            )
-        return principal
+        return await _admit(request, context, credentials, scope)
 
-    return admit
+    return admitted
+
+
+async def admit(request: Request, context: ServiceContext, scope: str) -> Principal:
+    """The caller of a request, which must have ``scope``.
+
+    Raises:
+        Problem: 401, no token where one is required; 403, one without the scope.
+        InvalidToken: the token is unknown, expired or revoked.
+    """
+    return await _admit(request, context, await _BEARER(request), scope)
+
+
+async def _admit(
+    request: Request, context: ServiceContext, credentials: HTTPAuthorizationCredentials | None, scope: str
+) -> Principal:
+    principal = SINGLE_USER
+    if context.settings.requires_tokens:
+        secret = credentials.credentials if credentials else None
+        principal = await to_thread.run_sync(identify, request, context, secret)
+    if not principal.may(scope):
+        raise HttpProblem(
+            403,
+            "scope-missing",
+            f"the token {principal.name!r} has the scopes {', '.join(sorted(principal.scopes))}; this needs {scope!r}",
+            hint=f"deuteron token create --scope {scope}",
+        )
+    return principal
 
 
 Reader = Annotated[Principal, Depends(needs("read"))]

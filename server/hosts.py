@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
@@ -13,6 +14,7 @@ from .settings import Settings
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
+@lru_cache(maxsize=1024)
 def split_address(text: str) -> SplitResult | None:
     """The parts of an address, None where it is not one (``http://[::1``, a port that is no number)."""
     try:

@@ -1,9 +1,10 @@
 """Answering "which config for this kernel, device, shape and dtype?" fast.
 
 The rules of the answer are the tuner's (:func:`deuteron.tuner.lookup`). Here is only what makes it quick: the
-records of one (kernel, device, dtype) are parsed once and kept, with the version counter of that group. One
-indexed read tells whether they are still current. What it said holds until this process writes, and for
-TRUST_SECONDS at most, since other processes write too.
+records of one (kernel, device, dtype) are parsed once and kept, with the version counter of that group. What the
+names in a question stand for is kept, too, with the counters of everything that a lookup reads. One indexed read of
+those tells whether all of it is still current. What it said holds until this process writes, and for TRUST_SECONDS at
+most, since other processes write too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -40,6 +42,8 @@ _HASH = re.compile(r"^[0-9a-f]{64}$")
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
 _MAX_CACHED_RECORDS = 100_000
 _MAX_RESOLVED = 10_000
+# Answers that are read one by one before all records of their group are.
+_ROWS_READ = 8
 # Shapes of a kernel that are looked at to learn its dims, which are the same in all but strange cases.
 _SHAPES_READ = 20
 
@@ -47,6 +51,7 @@ _SHAPES_READ = 20
 TRUST_SECONDS = 1.0
 
 Group = tuple[str, tuple[str, ...], str]
+Versions = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,20 @@ class _Cached:
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """What the kernel and device of a question stand for, and the versions of their group, as the store said."""
+    """What the kernel and device of a question stand for, and the versions of their group, as the store said at the
+    versions ``seen``."""
 
     group: Group
     device: DeviceFingerprint
     versions: tuple[int, ...]
+    seen: Versions
+
+
+@dataclass(frozen=True, slots=True)
+class _Trusted:
+    """The versions of everything that a lookup reads, and how long they may be believed to be the store's."""
+
+    seen: Versions
     generation: int
     until: float
 
@@ -86,8 +100,10 @@ class Lookups:
         self._metrics = metrics
         self._clock = clock
         self._resolved: OrderedDict[tuple[str, str, str], _Resolved] = OrderedDict()
+        self._trusted: _Trusted | None = None
         self._lock = threading.Lock()
         self._cache: OrderedDict[Group, _Cached] = OrderedDict()
+        self._rows_read: OrderedDict[Group, int] = OrderedDict()
         self._size = 0
 
     def answer(self, question: Question, *, strict: bool = False) -> Answer:
@@ -108,8 +124,12 @@ class Lookups:
 
         Raises:
             RecordNotFound: ``strict``, and there is no exact record.
+            ShapeMismatch: the kernel is tuned over other dims.
         """
-        resolved = self._recently_resolved(question)
+        trusted = self._trusted
+        if trusted is None or trusted.generation != self._store.generation or self._clock() >= trusted.until:
+            return None
+        resolved = self._resolved_at(question, trusted.seen)
         index = self._cached(resolved.group, resolved.versions) if resolved else None
         if resolved is None or index is None:
             return None
@@ -119,33 +139,41 @@ class Lookups:
 
     def _answer_from_store(self, question: Question, strict: bool) -> Answer:
         # Before reading, so that a write in between makes what is remembered old at once.
-        generation = self._store.generation
+        generation, until = self._store.generation, self._clock() + TRUST_SECONDS
         with self._store.read() as tx:
-            kernel_hash = resolve_kernel(tx, question.kernel)
-            device, keys = resolve_device(tx, question.device)
-            group = (kernel_hash, keys, question.dtype)
-            versions = tuple(tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys)
-            until = self._clock() + TRUST_SECONDS
-            resolved = _Resolved(group, device, versions, generation, until)
-            self._remember(question, resolved)
-            index = self._cached(group, versions)
+            seen = tx.versions()
+            self._trusted = _Trusted(seen, generation, until)
+            resolved = self._resolved_at(question, seen) or self._resolve(tx, question, seen)
+            index = self._cached(resolved.group, resolved.versions)
             # An empty group's version does not tell when the kernel is tuned elsewhere, which the answer names.
             if index is None or not len(index):
-                # An exact answer needs one row; only a nearest one needs the whole group.
-                row = _read(tx, group, shape_key(question.shape))
-                try:
-                    return _ask(row, question, resolved, strict=True)
-                except RecordNotFound:
-                    index = self._load(tx, group, versions)
+                # An exact answer needs one row; only a nearest one, or many exact ones, need the whole group.
+                if self._is_rarely_asked(resolved.group):
+                    row = _read(tx, resolved.group, shape_key(question.shape))
+                    with suppress(RecordNotFound):
+                        return _ask(row, question, resolved, strict=True)
+                index = self._load(tx, resolved.group, resolved.versions)
         return _ask(index, question, resolved, strict=strict)
 
-    def _recently_resolved(self, question: Question) -> _Resolved | None:
-        key = (question.kernel, question.device, question.dtype)
+    def _is_rarely_asked(self, group: Group) -> bool:
         with self._lock:
-            resolved = self._resolved.get(key)
-        if resolved is None or resolved.generation != self._store.generation:
-            return None
-        return resolved if self._clock() < resolved.until else None
+            self._rows_read[group] = self._rows_read.pop(group, 0) + 1
+            if len(self._rows_read) > _MAX_RESOLVED:
+                self._rows_read.popitem(last=False)
+            return self._rows_read[group] <= _ROWS_READ
+
+    def _resolved_at(self, question: Question, seen: Versions) -> _Resolved | None:
+        with self._lock:
+            resolved = self._resolved.get((question.kernel, question.device, question.dtype))
+        return resolved if resolved is not None and resolved.seen == seen else None
+
+    def _resolve(self, tx: Transaction, question: Question, seen: Versions) -> _Resolved:
+        kernel_hash = resolve_kernel(tx, question.kernel)
+        device, keys = resolve_device(tx, question.device)
+        versions = tuple(tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys)
+        resolved = _Resolved((kernel_hash, keys, question.dtype), device, versions, seen)
+        self._remember(question, resolved)
+        return resolved
 
     def _remember(self, question: Question, resolved: _Resolved) -> None:
         with self._lock:
@@ -166,6 +194,7 @@ class Lookups:
         if not len(index):
             _tell_what_is_known(tx, index, group[0])
         with self._lock:
+            self._rows_read.pop(group, None)
             self._forget(group)
             self._cache[group] = _Cached(versions, index)
             self._size += len(index)

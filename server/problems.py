@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import cast
 
@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match
 
 from deuteron.compiler.errors import CompilationError, DeuteronError
 from deuteron.tuner.errors import Fault, WorkloadError
@@ -23,6 +24,7 @@ logger = logging.getLogger("deuteron.server")
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:deuteron:problem:"
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _STATUS: dict[str, int] = {
     NotFound.__name__: 404,
@@ -102,15 +104,36 @@ async def _on_http(request: Request, error: Exception) -> Response:
         )
     slug = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     detail = str(error.detail)
-    hint = None
+    hint, headers = None, error.headers
     if error.status_code == 404:
         detail, hint = f"there is nothing at {request.url.path}", "GET /docs lists every address"
     elif error.status_code == 405:
+        allowed = ", ".join(_methods_at(request))
         detail = f"{request.url.path} does not accept {request.method}"
-        hint = f"allowed: {(error.headers or {}).get('Allow', 'see /docs')}"
+        hint, headers = f"allowed: {allowed}", {"Allow": allowed}
     elif error.status_code == 400:
         hint = "the body must be one JSON document"
-    return problem_response(error.status_code, slug, detail, hint=hint, headers=error.headers)
+    return problem_response(error.status_code, slug, detail, hint=hint, headers=headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """What the address accepts: of all routes that match it, while Starlette's own header names the first. An address
+    that the API spells out is not one of those with a parameter in that place."""
+    described = request.app.openapi()["paths"].get(request.url.path)
+    if described is not None:
+        return _with_head(method.upper() for method in described)
+    return _with_head(method for method in _METHODS if _accepts(request, method))
+
+
+def _accepts(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+
+def _with_head(methods: Iterable[str]) -> list[str]:
+    """With the method that :mod:`.head` adds."""
+    found = set(methods)
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 async def _on_validation(_request: Request, error: Exception) -> JSONResponse:

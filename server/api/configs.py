@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import Annotated
+from urllib.parse import parse_qsl
 
+import msgspec
 from anyio import to_thread
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from deuteron.tuner import Answer
 from deuteron.tuner.codec import decode
-from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
+from deuteron.tuner.errors import RecordNotFound, SchemaError, ShapeMismatch
 from deuteron.tuner.job import parse_shape
 
 from ..auth import Reader, Submitter
@@ -37,8 +40,19 @@ router = make_router("configs", "/v1/configs")
 
 ConfigId = Annotated[str, Path(max_length=36, description="The record's `id`.")]
 
-# Lookups answer with JSONResponse: the tuner made the answer, and checking it against the schema again would
-# cost as much as finding it.
+_SHAPE_QUERY = Query(
+    description="Dimensions as M=1024,N=781.",
+    examples=["M=1024,N=781"],
+    json_schema_extra={"pattern": r"^\w+=[0-9]{1,20}(,\w+=[0-9]{1,20})*$"},
+)
+
+#: The address of lookups, and the parameters that it knows.
+LOOKUP_PATH = "/v1/configs/lookup"
+_REQUIRED = frozenset({"kernel", "device", "shape"})
+_KNOWN = _REQUIRED | {"dtype", "toolchain", "strict"}
+_FLAGS = {"true": True, "false": False}
+
+# Lookups answer with what the tuner made: checking it against the schema again would cost as much as finding it.
 
 
 @router.get("/lookup", summary="Look a configuration up", response_model=LookupAnswer)
@@ -47,11 +61,14 @@ async def lookup_config(
     _reader: Reader,
     kernel: Annotated[str, Query(description="Kernel hash or name.", examples=["softmax"])],
     device: Annotated[str, Query(description="Device key or name.", examples=["NVIDIA H200"])],
-    shape: Annotated[str, Query(description="Dimensions as M=1024,N=781.", examples=["M=1024,N=781"])],
+    shape: Annotated[str, _SHAPE_QUERY],
     dtype: Annotated[str, Query(examples=["f32"])] = "f32",
     toolchain: Annotated[
         str | None,
-        Query(description="JSON object of what you compile with, as in a record; any if left out."),
+        Query(
+            description="JSON object of what you compile with, as in a record; any if left out.",
+            json_schema_extra={"contentMediaType": "application/json", "examples": ['{"target": "cuda:90a"}']},
+        ),
     ] = None,
     strict: Annotated[bool, Query(description="404 unless the answer is exact.")] = False,
 ) -> Response:
@@ -63,7 +80,29 @@ async def lookup_config(
     if answer is None:
         ask = partial(context.lookups.answer, question, strict=strict)
         answer = await to_thread.run_sync(ask)
-    return JSONResponse(answer.to_json())
+    return lookup_response(answer)
+
+
+def plain_question(query: bytes) -> tuple[Question, bool] | None:
+    """The question of a lookup's query string and whether it is strict, where :func:`lookup_config` would read the
+    same out of it; None for one that has to be refused, or is spelled in a way that only FastAPI reads."""
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    given = dict(pairs)
+    if len(given) != len(pairs) or not _REQUIRED <= given.keys() <= _KNOWN:
+        return None
+    strict = _FLAGS.get(given.get("strict", "false"))
+    if strict is None:
+        return None
+    try:
+        shape, toolchain = parse_shape(given["shape"]), _toolchain(given.get("toolchain"))
+    except SchemaError:
+        return None
+    return Question(given["kernel"], given["device"], shape, given.get("dtype", "f32"), toolchain), strict
+
+
+def lookup_response(answer: Answer) -> Response:
+    """An answer as JSON."""
+    return Response(msgspec.json.encode(answer), media_type="application/json")
 
 
 @router.post("/lookup", summary="Look many configurations up", response_model=LookupBatchAnswer)
@@ -94,7 +133,7 @@ def list_configs(
 ) -> ConfigPage:
     with context.store.read() as tx:
         kernel_hash = resolve_kernel(tx, kernel) if kernel else None
-        after = decode_cursor(cursor) if cursor else ""
+        after = decode_cursor(cursor) if cursor is not None else ""
         configs = tx.configs.page(after=after, limit=limit + 1, kernel_hash=kernel_hash)
     following = encode_cursor(configs[limit - 1].id) if len(configs) > limit else None
     link_next(request, response, following)

@@ -21,6 +21,8 @@ router = make_router("jobs", "/v1/jobs")
 # Another server process may write events without waking our streams.
 _POLL_S = 1.0
 _BATCH = 200
+#: Ids are 32-bit integers in the database.
+MOST_EVENTS = 2**31 - 1
 
 
 @router.get(
@@ -38,9 +40,13 @@ def follow(
     context: ContextDep,
     _reader: Reader,
     last_event_id: Annotated[
-        str | None, Header(description="Resume after this event; EventSource sends it by itself.")
+        str | None,
+        Header(
+            description="Resume after this event; EventSource sends it by itself.",
+            json_schema_extra={"pattern": r"^[0-9]{1,9}$"},
+        ),
     ] = None,
-    after: Annotated[int, Query(ge=0, description="Like Last-Event-ID, for the first request.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MOST_EVENTS, description="Like Last-Event-ID, for the first request.")] = 0,
 ) -> Response:
     """Every event of the job from the beginning (or after `Last-Event-ID`), then new ones as they happen.
 

@@ -35,7 +35,10 @@ def submit_job(
     response: Response,
     idempotency_key: Annotated[
         str | None,
-        Header(description="The same key with the same body answers with the same job for a day."),
+        Header(
+            description="The same key with the same body answers with the same job for a day.",
+            json_schema_extra={"pattern": _KEY.pattern},
+        ),
     ] = None,
 ) -> JobAnswer:
     """Stores the job and answers at once; `Location` is the job. A kernel in the workload is parsed here,
@@ -111,8 +114,21 @@ def list_trials(
     return TrialPage(trials=[trial_answer(trial) for trial in trials[:limit]], next=following)
 
 
-@router.get("/{job_id}/profile", summary="Download a job's profile", response_class=FileResponse)
-def get_profile(job_id: str, context: ContextDep, _reader: Reader, request: Request) -> Response:
+@router.get(
+    "/{job_id}/profile",
+    summary="Download a job's profile",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {"application/json": {}}, "description": "The profile."},
+        304: {"description": "`If-None-Match` names this profile: you have it."},
+    },
+)
+def get_profile(
+    job_id: str,
+    context: ContextDep,
+    _reader: Reader,
+    if_none_match: Annotated[str | None, Header(description="The `ETag` of the profile that you have.")] = None,
+) -> Response:
     """The search as a .hatchet file, for proton-viewer."""
     with context.store.read() as tx:
         job = tx.jobs.get(job_id)
@@ -125,7 +141,7 @@ def get_profile(job_id: str, context: ContextDep, _reader: Reader, request: Requ
             hint="the worker uploads the profile when the search is finished",
         )
     etag = f'"{job.profile_sha256}"'
-    if request.headers.get("if-none-match") == etag:
+    if if_none_match == etag:
         return Response(status_code=304, headers={"ETag": etag})
     return FileResponse(
         path,

@@ -9,7 +9,13 @@ from fastapi import Query, Request, Response
 
 from ..problems import HttpProblem
 
-Cursor = Annotated[str | None, Query(description="The `next` of the page before; leave out for the first page.")]
+Cursor = Annotated[
+    str | None,
+    Query(
+        description="The `next` of the page before; leave out for the first page.",
+        json_schema_extra={"pattern": "^[A-Za-z0-9_-]+$"},
+    ),
+]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries on a page.")]
 
 
@@ -26,7 +32,7 @@ def decode_cursor(cursor: str) -> str:
         position = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except ValueError:  # not Base64, not ASCII, or not UTF-8 inside
         raise _bad(cursor) from None
-    if "\0" in position:
+    if not position or "\0" in position:
         raise _bad(cursor)
     return position
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from deuteron.tuner import BUILTINS
 from deuteron.tuner.workloads.schema import workload_schema
 
 from ..store import SCOPES
+
+
+def _is_number(value: object) -> object:
+    """Pydantic would read `"5"` and `true` as 5, and a schema that says `integer` promises that nobody does."""
+    if isinstance(value, bool | str):
+        raise PydanticCustomError("not_a_number", "Input should be a number")
+    return value
+
+
+# 5.0 is an integer for JSON Schema, so pydantic's own strict mode, which refuses it, is too strict.
+# Last of the annotations: pydantic describes limits only where they stand beside the type.
+_JSON_NUMBER = BeforeValidator(_is_number)
+Integer = Annotated[int, _JSON_NUMBER]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1), _JSON_NUMBER]
 
 # Documents that the tuner defines and validates; here they are passed on.
 Document = dict[str, Any]
@@ -78,13 +93,13 @@ class KernelAnswer(BaseModel):
 
 
 class BudgetBody(Body):
-    trials: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+    trials: Annotated[int, Field(ge=1, le=2**31 - 1), _JSON_NUMBER] | None = Field(
         None, description="Trials per shape and dtype.", examples=[50]
     )
-    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), _JSON_NUMBER] | None = Field(
         None, description="Seconds for the whole job.", examples=[60]
     )
-    settle: bool = Field(False, description="A shape also ends when the strategy sees nothing more to be won.")
+    settle: StrictBool = Field(False, description="A shape also ends when the strategy sees nothing more to be won.")
 
 
 class JobBody(Body):
@@ -110,7 +125,7 @@ class JobBody(Body):
         description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a workload with a "
         "kernel of your own."
     )
-    shapes: list[dict[str, int]] | None = Field(
+    shapes: list[dict[str, Integer]] | None = Field(
         None,
         min_length=1,
         description="Dimensions, one object a shape; the workload's suite if left out.",
@@ -123,7 +138,7 @@ class JobBody(Body):
         BudgetBody(trials=50, seconds=None, settle=False), description="When to stop; 50 trials if left out."
     )
     strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
-    seed: int = Field(0, ge=0, le=2**32 - 1, description="The same seed makes the strategy propose the same.")
+    seed: Seed = Field(0, description="The same seed makes the strategy propose the same.")
 
 
 class ValidateBody(Body):
@@ -132,11 +147,11 @@ class ValidateBody(Body):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [SCALE_JOB]})
 
     workload: Workload = Field(description="As in a job.")
-    shapes: list[dict[str, int]] | None = Field(None, min_length=1, description="As in a job.")
+    shapes: list[dict[str, Integer]] | None = Field(None, min_length=1, description="As in a job.")
     dtypes: list[str] | None = Field(None, min_length=1, description="As in a job.")
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.", pattern=r"^(cpu|cuda(:\d{1,4})?)$")
-    seed: int = Field(0, ge=0, le=2**32 - 1, description="Chooses the random configuration.")
-    compile: bool = Field(True, description="False checks everything but the kernel's body, in milliseconds.")
+    seed: Seed = Field(0, description="Chooses the random configuration.")
+    compile: StrictBool = Field(True, description="False checks everything but the kernel's body, in milliseconds.")
 
 
 class FaultAnswer(BaseModel):
@@ -234,7 +249,7 @@ class TrialPage(BaseModel):
 class LookupBody(Body):
     kernel: str = Field(description="Kernel hash, or a name (of a built-in workload or the newest kernel so called).")
     device: str = Field(description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`.")
-    shape: dict[str, int]
+    shape: dict[str, Integer]
     dtype: str = "f32"
     toolchain: dict[str, str] | None = Field(
         None, description="What you compile with; records of others are answered as unverified."
@@ -243,7 +258,7 @@ class LookupBody(Body):
 
 class LookupBatchBody(Body):
     lookups: list[LookupBody] = Field(min_length=1, max_length=1000)
-    strict: bool = Field(False, description="404 unless every answer is exact.")
+    strict: StrictBool = Field(False, description="404 unless every answer is exact.")
 
 
 class ToolchainDifference(BaseModel):
@@ -330,7 +345,9 @@ Scope = Literal["read", "submit", "worker", "admin"]
 class TokenBody(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
     scopes: list[Scope] = Field(min_length=1, examples=[list(SCOPES[:2])])
-    expires_in_seconds: int | None = Field(None, ge=1, le=10 * 365 * 86400, description="Lifetime; null never expires.")
+    expires_in_seconds: Annotated[int, Field(ge=1, le=10 * 365 * 86400), _JSON_NUMBER] | None = Field(
+        None, description="Lifetime; null never expires."
+    )
 
 
 class TokenAnswer(BaseModel):
@@ -377,7 +394,7 @@ class ClaimAnswer(BaseModel):
 
 
 class DeliveryBody(Body):
-    sequence: int = Field(ge=1)
+    sequence: Annotated[int, Field(ge=1, le=2**31 - 1), _JSON_NUMBER]
     event: Document
 
 

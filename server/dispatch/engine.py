@@ -9,6 +9,7 @@ from typing import Any
 
 import dask
 from distributed import Client, Nanny, SpecCluster
+from distributed.core import Status
 from distributed.security import Security
 
 from . import ConnectedWorker
@@ -17,8 +18,14 @@ from .quiet import QuietScheduler, QuietWorker
 from .resources import resources_for, resources_of
 from .run import Bench
 
+logger = logging.getLogger("deuteron.dispatch")
+
 _CONNECT_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 1.0
+_ENDED = (Status.closed, Status.failed)
+# Dask's cluster gives a worker up for good that is away longer than this, 15 s by default. On a busy machine starting
+# one again takes longer; heal() sees to those that end.
+_LOST_WORKER_TIMEOUT = "365 days"
 
 WORKER_CONFIG: dict[str, object] = {
     # A daemonic process may not have children, and measurements run in children.
@@ -65,11 +72,14 @@ class Dispatched:
         return bool(self._future.done())
 
     @property
+    def forgotten(self) -> bool:
+        """Whether nobody can say how the run ended, or whether it did: the connection to the scheduler was lost."""
+        return self._future.status not in ("finished", "error")
+
+    @property
     def failure(self) -> str | None:
-        """Why the engine gave up, None when the run returned."""
-        if self._future.status == "finished":
-            return None
-        return str(self._future.exception() if self._future.status == "error" else "cancelled")
+        """Why the engine gave up, None when the run returned; only once :attr:`done` and not :attr:`forgotten`."""
+        return None if self._future.status == "finished" else str(self._future.exception())
 
     def result(self) -> str:
         """How the run ended, in words for the log; only once :attr:`done`."""
@@ -99,7 +109,13 @@ class Engine:
         can neither give them tasks, which may be any code, nor read what they say.
         """
         security = Security.temporary()  # type: ignore[no-untyped-call]
-        dask.config.set({**WORKER_CONFIG, "distributed.scheduler.allowed-failures": allowed_failures})
+        dask.config.set(
+            {
+                **WORKER_CONFIG,
+                "distributed.scheduler.allowed-failures": allowed_failures,
+                "distributed.deploy.lost-worker-timeout": _LOST_WORKER_TIMEOUT,
+            }
+        )
         workers = {
             bench.device: {
                 "cls": Nanny,
@@ -166,6 +182,18 @@ class Engine:
             ConnectedWorker(address, str(worker["name"]), dict(worker["resources"]))
             for address, worker in found.items()
         ]
+
+    def heal(self) -> None:
+        """Start those workers of our own cluster again whose keepers have ended: one does when its worker loses the
+        scheduler. A worker that dies is started again by its keeper."""
+        if self._cluster is None:
+            return
+        ended = [name for name, keeper in list(self._cluster.workers.items()) if keeper.status in _ENDED]
+        for name in ended:
+            self._cluster.workers.pop(name, None)
+        if ended:
+            logger.warning("starting the workers for %s again", ", ".join(ended))
+            self._cluster.scale(len(self._cluster.worker_spec))
 
     def close(self) -> None:
         """Leave the scheduler; end the cluster if it is ours, giving its workers 5 s."""

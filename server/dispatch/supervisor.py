@@ -100,7 +100,8 @@ class DaskDispatcher:
             self._leads = self._takes_lock()
             if self._leads:
                 said = False
-                self._lead(server_url)
+                # This thread has to outlive whatever the database does: nobody would dispatch after it.
+                self._guarded(lambda: self._lead(server_url))
                 self._leads = False
                 self._lock.release()
             elif not said:
@@ -135,13 +136,16 @@ class DaskDispatcher:
 
     def _forget_engine(self, engine: Engine) -> None:
         if not self._closing.is_set():
-            with self._store.read() as tx:
-                running = tx.jobs.in_state(JobState.RUNNING)
-            self._excused = {job.claim_id for job in running if job.claim_id is not None}
+            self._guarded(self._excuse_running)
         self._dispatched.clear()
         self._workers, self._asked_at = [], float("-inf")
         self._engine = None
         engine.close()
+
+    def _excuse_running(self) -> None:
+        with self._store.read() as tx:
+            running = tx.jobs.in_state(JobState.RUNNING)
+        self._excused = {job.claim_id for job in running if job.claim_id is not None}
 
     def _open(self, server_url: str) -> Engine:
         from .engine import Engine  # lazy: dask takes half a second
@@ -181,6 +185,7 @@ class DaskDispatcher:
             logger.debug("the scheduler does not tell its workers: %s", error)
             self._workers = []
         self._asked_at = time.monotonic()
+        self._guarded(engine.heal)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
@@ -243,7 +248,12 @@ class DaskDispatcher:
             jobs = [tx.jobs.get(job_id) for job_id in ended]
             cancelled = tx.jobs.never_started(self._dispatched.keys(), JobState.CANCELLED)
         for job in jobs:
-            self._end(job, self._dispatched.pop(job.id))
+            dispatched = self._dispatched.pop(job.id)
+            if dispatched.forgotten:
+                # A queued job is handed over again, a running one has its lease in which to report.
+                logger.warning("job %s: the scheduler that had it is gone", job.id)
+            else:
+                self._end(job, dispatched)
         for job_id in cancelled - set(ended):
             self._dispatched.pop(job_id).cancel()
 

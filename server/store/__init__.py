@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from ..database import Database, make_engine
-from .configs import Configs
+from ..models import CounterRow
+from .configs import CONFIGS, Configs
 from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
 from .events import Events
 from .history import ConfigHistory
 from .idempotency import IdempotencyKeys
 from .jobs import Jobs
-from .kernels import Kernels
-from .known_devices import Devices
+from .kernels import KERNELS, Kernels
+from .known_devices import DEVICES, Devices
 from .records import (
     ConfigAction,
     ConfigEntry,
@@ -78,6 +79,14 @@ class Transaction:
         self.kernels = Kernels(connection)
         self.tokens = Tokens(connection)
         self.trials = Trials(connection)
+        self._connection = connection
+
+    def versions(self) -> tuple[tuple[str, int], ...]:
+        """The version counters of configurations, devices and kernels: while they are the same, so is everything that
+        a lookup reads."""
+        named = select(CounterRow.name, CounterRow.value).where(CounterRow.name.in_((CONFIGS, DEVICES, KERNELS)))
+        rows = self._connection.execute(named.order_by(CounterRow.name))
+        return tuple((row.name, row.value) for row in rows)
 
 
 class ServiceStore:

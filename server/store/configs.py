@@ -16,10 +16,11 @@ from ..models import ConfigRow, CounterRow
 from .errors import NotFound
 from .history import ConfigHistory
 from .records import ConfigAction, ConfigEntry, StoredConfig
-from .writes import insert_unless_present
+from .writes import insert_unless_present, raise_counters
 
 _TABLE = ConfigRow.__table__
-_ALL = "configs"
+#: The version counter of all records.
+CONFIGS = "configs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Configs:
 
     def version(self) -> int:
         """Grows with every change of any record."""
-        return self._counter(_ALL)
+        return self._counter(CONFIGS)
 
     def group_version(self, kernel_hash: str, device_key: str, dtype: str) -> int:
         """Grows with every change of a record that :meth:`candidates` would return."""
@@ -200,16 +201,7 @@ class Configs:
         return int(self.connection.execute(query).scalar() or 0)
 
     def _raise_versions(self, groups: set[str]) -> None:
-        # Sorted, so that two writers lock the rows in the same order.
-        for name in sorted({_ALL, *groups}):
-            self._raise_version(name)
-
-    def _raise_version(self, name: str) -> None:
-        raised = self.connection.execute(
-            update(CounterRow).where(CounterRow.name == name).values(value=CounterRow.value + 1)
-        )
-        if raised.rowcount == 0 and not insert_unless_present(self.connection, CounterRow, {"name": name, "value": 1}):
-            self._raise_version(name)
+        raise_counters(self.connection, {CONFIGS, *groups})
 
 
 def _stays(stored: StoredConfig, config: StoredConfig) -> str:
@@ -249,7 +241,7 @@ def _group(config: StoredConfig) -> str:
 
 def _counter_name(kernel_hash: str, device_key: str, dtype: str) -> str:
     digest = hashlib.sha256("\0".join((kernel_hash, device_key, dtype)).encode()).hexdigest()
-    return f"{_ALL}/{digest[:32]}"
+    return f"{CONFIGS}/{digest[:32]}"
 
 
 def _config(row: Row[tuple[object, ...]]) -> StoredConfig:

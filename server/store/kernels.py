@@ -10,9 +10,11 @@ from sqlalchemy import Connection, Row, select
 from ..models import KernelRow
 from .errors import NotFound
 from .records import StoredKernel
-from .writes import insert_unless_present
+from .writes import insert_unless_present, raise_counters
 
 _TABLE = KernelRow.__table__
+#: The version counter of the kernels.
+KERNELS = "kernels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Kernels:
         if existing is not None:
             return existing
         kernel = StoredKernel(hash, name, filename, text, arguments, datetime.now(UTC))
-        insert_unless_present(self.connection, KernelRow, asdict(kernel))
+        if insert_unless_present(self.connection, KernelRow, asdict(kernel)):
+            raise_counters(self.connection, [KERNELS])
         return self.get(hash)
 
     def find(self, hash: str) -> StoredKernel | None:

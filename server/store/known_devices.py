@@ -9,9 +9,11 @@ from sqlalchemy import Connection, select, update
 
 from ..models import DeviceRow
 from .records import StoredDevice
-from .writes import insert_unless_present
+from .writes import insert_unless_present, raise_counters
 
 _TABLE = DeviceRow.__table__
+#: The version counter of the devices.
+DEVICES = "devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Devices:
             self.connection, DeviceRow, {**current, "key": key, "first_seen": now}
         ):
             self.connection.execute(refresh)
+        raise_counters(self.connection, [DEVICES])
 
     def remember(self, *, key: str, kind: str, name: str, fingerprint: str) -> None:
         """Know a device that no worker has announced (imported records), so that lookups find its key."""
@@ -54,6 +57,7 @@ class Devices:
                     "last_seen": now,
                 },
             )
+            raise_counters(self.connection, [DEVICES])
 
     def find(self, key: str) -> StoredDevice | None:
         """The device with this key, None if no record or worker ever named it."""

@@ -1,11 +1,13 @@
-"""One statement that several concepts share."""
+"""Statements that several concepts share."""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, insert, update
 from sqlalchemy.exc import IntegrityError
 
-from ..models import Base
+from ..models import Base, CounterRow
 
 
 def insert_unless_present(connection: Connection, row: type[Base], values: dict[str, object]) -> bool:
@@ -19,3 +21,16 @@ def insert_unless_present(connection: Connection, row: type[Base], values: dict[
     except IntegrityError:
         return False
     return True
+
+
+def raise_counters(connection: Connection, names: Iterable[str]) -> None:
+    """Tell that what these version counters stand for has changed."""
+    # Sorted, so that two writers lock the rows in the same order.
+    for name in sorted(set(names)):
+        _raise_counter(connection, name)
+
+
+def _raise_counter(connection: Connection, name: str) -> None:
+    raised = connection.execute(update(CounterRow).where(CounterRow.name == name).values(value=CounterRow.value + 1))
+    if raised.rowcount == 0 and not insert_unless_present(connection, CounterRow, {"name": name, "value": 1}):
+        _raise_counter(connection, name)

@@ -257,3 +257,39 @@ def test_workers_and_jobs_come_back_after_the_scheduler(
     assert job["attempts"] == 1, "the scheduler's death is not the job's failure"
     assert [item["trial"]["number"] for item in service.trials(job_id)] == list(range(10))
     assert worker.poll() is None
+
+
+# -- a cluster that heals
+
+
+def test_a_worker_whose_keeper_ended_is_started_again(tmp_path: Path, wait_until: Callable[..., None]) -> None:
+    """A worker that loses the scheduler takes its keeper with it, and Dask's cluster forgets both."""
+    dask = pytest.importorskip("dask")
+    from deuteron.server.dispatch.engine import Engine
+    from deuteron.server.dispatch.run import Bench
+
+    bench = Bench("http://127.0.0.1:1", "", "cpu", tmp_path, "paced_runner:run", tmp_path / "locks")
+    engine = Engine.embedded([bench], tmp_path / "workers", allowed_failures=3)
+
+    def names() -> list[str] | None:
+        try:
+            return [worker.name for worker in engine.workers()]
+        except (OSError, TimeoutError):
+            return None  # the scheduler had no second for us
+
+    def is_back() -> bool:
+        engine.heal()
+        return names() == ["cpu"]
+
+    try:
+        timeout = dask.config.get("distributed.deploy.lost-worker-timeout")
+        assert dask.utils.parse_timedelta(timeout) > 86400, "a slow start of a worker must not be its last"
+        keeper = engine._cluster.workers["cpu"]
+        engine.heal()
+        assert engine._cluster.workers["cpu"] is keeper
+        engine._cluster.sync(keeper.close)
+        wait_until(lambda: names() == [], 60)
+        wait_until(is_back, 120)
+        assert engine._cluster.workers["cpu"] is not keeper
+    finally:
+        engine.close()

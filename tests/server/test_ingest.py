@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,13 +12,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery
 from deuteron.server.dispatch.spool import Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
-from deuteron.server.store import JobState
+from deuteron.server.store import JobState, NewJob
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 Events = Callable[..., list[dict[str, Any]]]
@@ -160,3 +162,79 @@ def test_a_line_cut_off_by_a_crash_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "job.run.jsonl").write_bytes(b'{"sequence":1,"event":{"kind":"x"}}\n{"sequence":2,"eve')
     (left,) = leftovers(tmp_path)
     assert [d.sequence for d in left.deliveries] == [1]
+
+
+class _Future:
+    """What the supervisor asks of one of Dask's."""
+
+    def __init__(self, status: str) -> None:
+        self.status = status
+
+    def done(self) -> bool:
+        return True
+
+    def exception(self) -> Exception:
+        return RuntimeError("KilledWorker")
+
+    def result(self) -> str:
+        return "delivered"
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting", "running"),
+    [
+        ("cancelled", JobState.QUEUED, JobState.RUNNING),
+        ("lost", JobState.QUEUED, JobState.RUNNING),
+        ("error", JobState.FAILED, JobState.QUEUED),
+    ],
+)
+def test_what_a_lost_scheduler_had_is_not_what_an_engine_gave_up(
+    service: Any, status: str, waiting: JobState, running: JobState
+) -> None:
+    """A dying scheduler takes all futures with it: a job that it had queued failed, one that it ran began again."""
+    from deuteron.server.dispatch.engine import Dispatched
+
+    context, queued = service
+    with context.store.write() as tx:
+        begun = tx.jobs.add(a_second(tx.jobs.get(queued))).id
+    context.ingest.claim(begun, claim_id="ticket.a", worker="w")
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "")
+    for job_id in (queued, begun):
+        dispatcher._dispatched[job_id] = Dispatched("ticket", _Future(status))
+    dispatcher._reap()
+    assert (stored(context, queued).state, stored(context, begun).state) == (waiting, running)
+    assert dispatcher._dispatched == {}, "a queued job has to be handed over again"
+
+
+def a_second(job: Any) -> NewJob:
+    return NewJob(str(uuid.uuid4()), job.kernel_name, job.kernel_hash, job.device, job.spec, job.trials_total)
+
+
+def test_a_database_that_is_away_does_not_end_the_dispatcher(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL was killed and came back; the thread had died of the first read without it, and no job ever began."""
+    context, _ = service
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "")
+    closed: list[str] = []
+
+    class Engine:
+        def close(self) -> None:
+            closed.append("engine")
+
+    def away() -> None:
+        raise OperationalError("SELECT", {}, Exception("connection refused"))
+
+    monkeypatch.setattr(context.store, "read", away)
+    dispatcher._forget_engine(Engine())  # type: ignore[arg-type]
+    assert closed == ["engine"]
+    led: list[str] = []
+
+    def lead(url: str) -> None:
+        led.append(url)
+        if len(led) == 2:
+            dispatcher._closing.set()
+        away()
+
+    monkeypatch.setattr(dispatcher, "_lead", lead)
+    monkeypatch.setattr("deuteron.server.dispatch.supervisor._STANDBY_S", 0.0)
+    dispatcher._run("http://here")
+    assert led == ["http://here"] * 2

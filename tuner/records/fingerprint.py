@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from ..codec import Document, Finite
@@ -23,6 +24,7 @@ _NOISE = re.compile(
 _SEPARATORS = re.compile(r"[\s_/\-]+")
 
 
+@lru_cache(maxsize=1024)
 def canonical_name(name: str) -> str:
     """``h100`` for "NVIDIA H100", "NVIDIA_H100_80GB_HBM3" and "NVIDIA H100 80GB HBM3"; ``h100-pcie`` for "NVIDIA H100
     PCIe"; ``mi308x`` for "AMD_Instinct_MI308X". The name itself, lower case, if nothing else is left."""

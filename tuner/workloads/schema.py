@@ -75,6 +75,7 @@ def _kernel() -> JsonObject:
     return {
         "type": "object",
         "properties": {"name": text, "source": text, "filename": text, "hash": {**text, "pattern": "^[0-9a-f]{64}$"}},
+        "anyOf": [{"required": ["name"]}, {"required": ["hash"]}],
         "additionalProperties": False,
     }
 
