@@ -11,7 +11,7 @@ from ..language.tensor import tensor
 from .assignment import assign
 from .dispatch import evaluate, statement
 from .exits import leave
-from .expressions import apply_binary
+from .expressions import apply_binary, called
 from .frame import Frame
 from .names import BROKE, RETURNED
 
@@ -46,12 +46,13 @@ def _pass(frame: Frame, node: ast.Pass) -> None:
 def _expression(frame: Frame, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):  # a docstring
         return
-    evaluate(frame, node.value)
-    if isinstance(node.value, ast.Call):
-        function = evaluate(frame, node.value.func)
-        if isinstance(function, Inlinable) and function.unused is not None:
-            name = ast.unparse(node.value.func)
-            raise frame.error(node, f"The result of {name} is not being used. {function.unused}".rstrip())
+    if not isinstance(node.value, ast.Call):
+        evaluate(frame, node.value)
+        return
+    function, _ = called(frame, node.value)
+    if isinstance(function, Inlinable) and function.unused is not None:
+        name = ast.unparse(node.value.func)
+        raise frame.error(node, f"The result of {name} is not being used. {function.unused}".rstrip())
 
 
 @statement(ast.Assign)

@@ -38,8 +38,8 @@ class Watch:
         for name, value in source.captured():
             if isinstance(value, LibraryFunction):
                 continue
-            if isinstance(value, Inlinable):
-                self._collect(source_of(value), seen)
+            for function in _functions(value):
+                self._collect(source_of(function), seen)
             if isinstance(source.namespace, LiveNamespace) and _may_change(value):
                 self.entries.append((source.namespace, name, source.namespace.raw(name)))
 
@@ -69,6 +69,16 @@ class Watch:
 
     def __iter__(self) -> Iterator[str]:
         return (name for _, name, _ in self.entries)
+
+
+def _functions(value: object) -> Iterator[Inlinable]:
+    """The jit functions that a value is or contains."""
+    value = unwrap(value)
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _functions(item)
+    elif isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+        yield value
 
 
 def _may_change(value: object) -> bool:
