@@ -12,6 +12,7 @@ from .errors import JobError
 from .evaluate.evaluator import Evaluator
 from .evaluate.messages import Compiled, Raced, Screened
 from .experience import Course
+from .ledger import Ledger, low_ns, median_ns
 from .measure.gauge import Gauge
 from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import CONFIDENCE, Interval, familywise, median_interval, paired_ratio, verdict
@@ -73,20 +74,19 @@ class ShapeSearch:
     ended: str | None = None
 
     def __post_init__(self) -> None:
-        spent = sum(trial.duration_s for trial in self.trials)
-        self._began = time.monotonic() - spent
-        self._screened = {config_key(t.config): t for t in self.trials if t.phase == "screen"}
+        self._ledger = Ledger(self.trials)
+        self._began = time.monotonic() - self._ledger.spent_s
         self._identities: dict[str, Trial] = {}
-        for trial in self._screened.values():
+        for trial in self._ledger.screened.values():
             self._tell(trial)
 
     def run(self) -> list[Trial]:
         """Search; the trials of the final, the default first. Raises :class:`Cancelled`, and :class:`JobError` when no
         configuration works."""
-        final = complete_group(self.trials, "final")
+        final = self._ledger.complete("final")
         if final:
             return final
-        race = complete_group(self.trials, "race")
+        race = self._ledger.complete("race")
         if not race:
             self._screen()
             race = self._race()
@@ -98,12 +98,12 @@ class ShapeSearch:
         waiting: deque[dict[str, Scalar]] = deque()
         ahead = self.evaluator.workers * (AHEAD_EXCLUSIVE if self.evaluator.exclusive else AHEAD)
         exhausted = False
-        if config_key(self.default) not in self._screened:
+        if config_key(self.default) not in self._ledger.screened:
             self._propose(dict(self.default), waiting)
         while True:
             refill = not waiting or not self.evaluator.exclusive
             while refill and not exhausted and len(waiting) < ahead and self._room(len(waiting)):
-                if self.settle and self._successes():
+                if self.settle and self._ledger.successes():
                     self.ended = self.strategy.settled()
                     if self.ended is not None:
                         break
@@ -117,7 +117,7 @@ class ShapeSearch:
                 self.evaluator.settle()
             self._check_cancelled()
             self._screen_one(waiting.popleft())
-            if self._time_is_up(SCREEN_SHARE) and self._successes():
+            if self._time_is_up(SCREEN_SHARE) and self._ledger.successes():
                 break
             if self.course is not None and self.course.over:
                 break
@@ -127,7 +127,7 @@ class ShapeSearch:
         waiting.append(config)
 
     def _room(self, waiting: int) -> bool:
-        return self.max_trials is None or len(self._screened) + waiting < self.max_trials
+        return self.max_trials is None or len(self._ledger.screened) + waiting < self.max_trials
 
     def _screen_one(self, config: dict[str, Scalar]) -> None:
         began, started_at = time.monotonic(), utc_now()
@@ -140,7 +140,7 @@ class ShapeSearch:
                 twin.status, twin.error, twin.time_ns, reference=twin.reference, protocol=_protocol(twin)
             )
         else:
-            best = self._best()
+            best = self._ledger.incumbent()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
             screened = self.evaluator.screen(config, best_ns)
         metrics = self._metrics(compiled, screened)
@@ -162,7 +162,6 @@ class ShapeSearch:
         )
         if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
             self._identities[compiled.identity] = trial
-        self._screened[config_key(config)] = trial
         self._tell(trial)
         self._add(trial)
 
@@ -228,19 +227,19 @@ class ShapeSearch:
         return self._group("race", [configs[i] for i in sound], [times[i] for i in sound], last, began, started_at)
 
     def _racers(self) -> list[Configuration]:
-        successes = self._successes()
+        successes = self._ledger.successes()
         if not successes:
             raise JobError(
-                f"none of {len(self._screened)} configurations of {self.problem.spec.name} works: "
-                f"{self._commonest_failure()}",
+                f"none of {len(self._ledger.screened)} configurations of {self.problem.spec.name} works: "
+                f"{self._ledger.commonest_failure()}",
                 hint="the failed trials have the details",
             )
         base = self._baseline()
-        limit = RACE_WIDTH * _median(successes[0])
+        limit = RACE_WIDTH * median_ns(successes[0])
         close = [
             trial
-            for trial in sorted(successes, key=_low)
-            if _low(trial) <= limit
+            for trial in sorted(successes, key=low_ns)
+            if low_ns(trial) <= limit
             and "duplicate_of" not in trial.metrics
             and config_key(trial.config) != config_key(base)
         ]
@@ -248,10 +247,10 @@ class ShapeSearch:
 
     def _baseline(self) -> Configuration:
         """The default configuration; where it does not work, the first one that did."""
-        trial = self._screened.get(config_key(self.default))
+        trial = self._ledger.screened.get(config_key(self.default))
         if trial is not None and trial.status == "ok":
             return self.default
-        return min(self._successes(), key=lambda t: t.number).config
+        return min(self._ledger.successes(), key=lambda t: t.number).config
 
     def _race_sound(
         self,
@@ -337,7 +336,7 @@ class ShapeSearch:
             interval = median_interval(values)
             # Who dropped out of a race ran in its first rounds only.
             ratio = paired_ratio(values, times[0][: len(values)], confidence)
-            screened = self._screened.get(config_key(config))
+            screened = self._ledger.screened.get(config_key(config))
             metrics = dict(screened.metrics) if screened is not None else {}
             metrics |= self._rates(interval) | {
                 "ratio": ratio.median,
@@ -376,28 +375,9 @@ class ShapeSearch:
     # -- what all phases share ---------------------------------------------------------------------------------
 
     def _add(self, trial: Trial) -> None:
-        self.trials.append(trial)
-        best = self._best()
+        self._ledger.add(trial)
+        best = self._ledger.incumbent()
         self.finish(trial, None if best is None else best.id)
-
-    def _successes(self) -> list[Trial]:
-        """Screened trials that worked, fastest first."""
-        return sorted((t for t in self._screened.values() if t.status == "ok"), key=_median)
-
-    def _best(self) -> Trial | None:
-        """The incumbent: by ratio within a race or final, by median while screening."""
-        for phase in ("final", "race"):
-            latest = [t for t in self.trials if t.phase == phase]
-            if latest:
-                return min(latest, key=lambda t: t.metrics["ratio"])
-        return next(iter(self._successes()), None)
-
-    def _commonest_failure(self) -> str:
-        failures = [t for t in self._screened.values() if t.status != "ok"]
-        labels = [t.status for t in failures]
-        label = max(set(labels), key=labels.count)
-        example = next(t for t in failures if t.status == label)
-        return f"{labels.count(label)} x {label}, such as: {example.error}"
 
     def _check_cancelled(self) -> None:
         if self.cancelled():
@@ -414,29 +394,10 @@ class ShapeSearch:
         return min(usual, max(0.0, left) * share)
 
 
-def complete_group(trials: Sequence[Trial], phase: Phase) -> list[Trial]:
-    """The trials of the last race or final, if all of them were reported; else none."""
-    found = [trial for trial in trials if trial.phase == phase]
-    if not found:
-        return []
-    size = int(found[-1].metrics.get("group_size", 0))
-    group = found[-size:] if size else []
-    indices = [int(trial.metrics["group_index"]) for trial in group]
-    return group if indices == list(range(size)) else []
-
-
 def _somebody_is_faster(times: Sequence[Sequence[float]]) -> bool:
     """Whether the rounds so far call any challenger FASTER than the default, the first."""
     confidence = familywise(len(times) - 1)
     return any(verdict(paired_ratio(challenger, times[0], confidence)) == "FASTER" for challenger in times[1:])
-
-
-def _median(trial: Trial) -> float:
-    return trial.time_ns.median if trial.time_ns is not None else float("inf")
-
-
-def _low(trial: Trial) -> float:
-    return trial.time_ns.low if trial.time_ns is not None else float("inf")
 
 
 def _outcome(trial: Trial) -> Outcome:

@@ -31,10 +31,11 @@ from .events import (
 )
 from .experience import Course, SearchLog, SearchPlace, Start, logs_of_trials, start_from
 from .job import JobSpec, shape_key, task_key
+from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .search_profile import FILE_NAME, SearchProfile
-from .shape_search import Cancelled, ShapeSearch, complete_group
+from .shape_search import Cancelled, ShapeSearch
 from .space import Space
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
@@ -176,7 +177,7 @@ class _JobRun:
             self._profile.add(problem, trial)
             self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
 
-        final, report, settled = complete_group(task.trials, "final"), None, None
+        final, report, settled = Ledger(task.trials).complete("final"), None, None
         if not final:
             course = None if start is None else Course(start)
             final, settled = self._search(task, space, default, seconds, finish, start, course)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 import uuid
@@ -91,6 +92,9 @@ class DaskDispatcher:
             self._thread.join(timeout=20)
 
     def _run(self, server_url: str) -> None:
+        # Ctrl-C reaches every process of a terminal. Threads and processes made from here on inherit this mask: workers
+        # end when they are told to, not in the middle of their start.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         said = False
         while not self._closing.is_set():
             self._leads = self._takes_lock()
@@ -117,8 +121,11 @@ class DaskDispatcher:
         while not self._closing.is_set() and self._lock.held():
             try:
                 self._engine = self._open(server_url)
-            except OSError as error:
-                logger.warning("the scheduler %s does not answer: %s", self._settings.scheduler, error)
+            except (OSError, RuntimeError) as error:
+                failure = (
+                    "the workers do not start" if self._embedded else f"{self._settings.scheduler} does not answer"
+                )
+                logger.warning("%s: %s", failure, error)
                 self._closing.wait(_RECONNECT_S)
                 continue
             self._serve(self._engine)

@@ -246,6 +246,7 @@ def test_a_default_that_covers_only_the_small_shape_is_no_reference(run, tmp_pat
 
 def test_a_worker_without_its_scheduler(run):
     import dask
+    import distributed  # noqa: F401 its defaults join the configuration when it is imported, and would leave with the change
 
     with dask.config.set({"distributed.comm.timeouts.connect": "300ms"}):
         ran = run("worker", "tcp://127.0.0.1:1", "--device", "cpu")

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+import pytest
 
-def test_control_c_ends_the_service_quietly(tmp_path: Path):
+
+def address(log: Path) -> str | None:
+    found = re.search("listening on (.*)", log.read_text())
+    return found and found[1]
+
+
+def has_worker(log: Path) -> bool:
+    return "deuteron_workers 1" in httpx.get(f"{address(log)}/metrics", timeout=10).text
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        pytest.param(lambda log: address(log) is not None, id="while the worker starts"),
+        pytest.param(lambda log: address(log) is not None and has_worker(log), id="with a worker"),
+    ],
+)
+def test_control_c_ends_the_service_quietly(tmp_path: Path, ready: Callable[[Path], bool]):
     log = tmp_path / "serve.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -22,10 +43,9 @@ def test_control_c_ends_the_service_quietly(tmp_path: Path):
         )
     try:
         deadline = time.monotonic() + 60
-        while "listening on" not in log.read_text() and time.monotonic() < deadline:
+        while not ready(log) and time.monotonic() < deadline:
             assert process.poll() is None, log.read_text()
             time.sleep(0.1)
-        time.sleep(3)  # the worker process is up and its plugin is in place
         os.killpg(process.pid, signal.SIGINT)
         process.wait(60)
     finally:

@@ -377,3 +377,11 @@ def test_a_threshold_of_zero_hides_nothing() -> None:
     profile.add(("scope",), {"loss": 1.0})
     for threshold in ("0", "0.0"):
         assert "scope" in proton_viewer.render(profile, ["loss"], threshold=float(threshold))
+
+
+def test_shares_of_what_no_subtree_sums_are_of_the_sum_of_all() -> None:
+    profile = Profile()
+    profile.add(("s", "a"), {"loss": 1.0})
+    profile.add(("s", "b"), {"loss": 3.0})
+    found = rows(proton_viewer.render(profile, ["loss/%"]))
+    assert (found["a"], found["b"]) == (["25.000"], ["75.000"])

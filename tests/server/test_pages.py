@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,6 @@ from deuteron.server.configs import put_record, stored_config
 from deuteron.server.pages.html import join, tag
 from deuteron.server.pages.jobs import result_table
 from deuteron.tuner.measure.statistics import Interval
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
-
 
 # -- without a browser
 
@@ -95,30 +90,6 @@ def browser(chromium: Any) -> Iterator[Any]:
     chromium.get_log("browser")
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    if CHROMIUM is None or DRIVER is None:
-        pytest.skip("needs Chromium and its driver (Debian: apt-get install chromium chromium-driver)")
-    webdriver = pytest.importorskip(
-        "selenium.webdriver", reason="needs selenium, which the extra dev brings: pip install selenium"
-    )
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        "--window-size=1280,1200", f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
-    ):  # fmt: skip
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.implicitly_wait(0)
-    yield driver
-    driver.quit()
-
-
 def no_errors(browser: Any) -> None:
     """Nothing was blocked by the policy, missing, or thrown."""
     messages = [entry["message"] for entry in browser.get_log("browser")]
@@ -127,6 +98,23 @@ def no_errors(browser: Any) -> None:
 
 def css(browser: Any, selector: str) -> list[Any]:
     return list(browser.find_elements("css selector", selector))
+
+
+def text(browser: Any, selector: str) -> str:
+    """What the first of these elements shows; "" without one. In one step: open pages replace elements."""
+    return str(browser.execute_script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)).strip()
+
+
+def follow(browser: Any, element: Any) -> None:
+    """Click, and wait for the page behind it: until then finding elements may still find those of the old page."""
+    from selenium.common.exceptions import WebDriverException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    arrived = "return !window.left && document.readyState === 'complete'"
+    browser.execute_script("window.left = true")
+    element.click()
+    # Between two pages there is none to ask, which is an error.
+    WebDriverWait(browser, 20, ignored_exceptions=[WebDriverException]).until(lambda b: b.execute_script(arrived))
 
 
 def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]) -> None:
@@ -139,18 +127,19 @@ def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wai
     # The open page finds the new job by itself, and its progress moves without loading the page again.
     wait_until(lambda: bool(css(browser, row)), 15)
     browser.execute_script("window.stayed = true")
-    wait_until(lambda: "running" in css(browser, f"{row} .pill")[0].text, 20)
-    wait_until(lambda: int(css(browser, f"{row} progress")[0].get_property("value")) >= 2, 20)
+    wait_until(lambda: "running" in text(browser, f"{row} .pill"), 20)
+    value = f"return document.querySelector('{row} progress')?.value ?? 0"
+    wait_until(lambda: int(browser.execute_script(value)) >= 2, 20)
     assert browser.execute_script("return window.stayed")
     no_errors(browser)
 
-    css(browser, f"{row} a")[0].click()
+    follow(browser, css(browser, f"{row} a")[0])
     wait_until(lambda: len(css(browser, "#trials tr")) >= 3, 20)
     wait_until(lambda: bool(css(browser, "#chart .scatterlayer .point")), 20)
     count = len(css(browser, "#trials tr"))
     wait_until(lambda: len(css(browser, "#trials tr")) > count, 20)
     assert css(browser, "#cancel")[0].is_displayed()
-    wait_until(lambda: css(browser, "#state")[0].text == "succeeded", 30)
+    wait_until(lambda: text(browser, "#state") == "succeeded", 30)
     wait_until(lambda: len(css(browser, "#results tbody tr")) == 2, 10)
     wait_until(lambda: len(css(browser, "#chart .scatterlayer .point")) == len(service.trials(job_id)), 10)
     assert len(css(browser, "#trials tr")) == len(service.trials(job_id)) == 20
@@ -166,8 +155,8 @@ def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wai
     assert 10 <= high <= 14
     no_errors(browser)
 
-    css(browser, "nav a")[1].click()
-    assert "M=16, N=8" in css(browser, "main")[0].text
+    follow(browser, css(browser, "nav a")[1])
+    assert "M=16, N=8" in text(browser, "main")
     no_errors(browser)
 
 
@@ -177,7 +166,7 @@ def test_cancel_button(make_service: Callable[..., Any], browser: Any, wait_unti
     wait_until(lambda: len(service.trials(job_id)) >= 1, 30)
     browser.get(f"{service.url}/jobs/{job_id}")
     css(browser, "#cancel")[0].click()
-    wait_until(lambda: css(browser, "#state")[0].text == "cancelled", 20)
+    wait_until(lambda: text(browser, "#state") == "cancelled", 20)
     assert service.job(job_id)["state"] == "cancelled"
     no_errors(browser)
 
@@ -213,6 +202,6 @@ def test_sign_in(make_service: Callable[..., Any], browser: Any, tmp_path: Path)
     browser.get(service.url)
     assert browser.current_url.endswith("/login")
     css(browser, "#token")[0].send_keys(secret)
-    css(browser, "button[type=submit]")[0].click()
-    assert css(browser, "h1")[0].text == "Jobs"
+    follow(browser, css(browser, "button[type=submit]")[0])
+    assert text(browser, "h1") == "Jobs"
     no_errors(browser)

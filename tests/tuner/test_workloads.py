@@ -187,6 +187,8 @@ def test_ring_lengths_are_searched_where_they_change_code(sides: tuple[int, ...]
     drawn, pairs = random.Random(1), []
     while len(pairs) < 2:
         config = whole.sample(drawn)
+        if config["BLOCK_M"] * config["BLOCK_N"] > 64 * 128:
+            continue  # as true, and seconds to assemble
         if whole.contains(more := {**config, "num_stages": 2}) and whole.contains({**more, "num_stages": 3}):
             pairs.append([ptx(problem, {**more, "num_stages": stages}, str(target)) for stages in (2, 3)])
     assert [a == b for a, b in pairs] == [True, True] if held else not all(a == b for a, b in pairs)

@@ -1,0 +1,67 @@
+"""The trials of one search so far: who was measured, who leads, what a resumed search need not repeat."""
+
+from __future__ import annotations
+
+from .space import config_key
+from .trial import Phase, Trial
+
+
+class Ledger:
+    """The trials of one problem in the order in which they finished, and what they say together."""
+
+    def __init__(self, trials: list[Trial]) -> None:
+        #: Grows with :meth:`add`; the caller's own list.
+        self.trials = trials
+        #: What was screened, by the key of its configuration.
+        self.screened = {config_key(trial.config): trial for trial in trials if trial.phase == "screen"}
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that the trials took."""
+        return sum(trial.duration_s for trial in self.trials)
+
+    def add(self, trial: Trial) -> None:
+        """Take a finished trial in."""
+        self.trials.append(trial)
+        if trial.phase == "screen":
+            self.screened[config_key(trial.config)] = trial
+
+    def successes(self) -> list[Trial]:
+        """Screened trials that worked, fastest first."""
+        return sorted((t for t in self.screened.values() if t.status == "ok"), key=median_ns)
+
+    def incumbent(self) -> Trial | None:
+        """The best so far: by ratio within a race or final, by median while screening."""
+        for phase in ("final", "race"):
+            latest = [t for t in self.trials if t.phase == phase]
+            if latest:
+                return min(latest, key=lambda t: t.metrics["ratio"])
+        return next(iter(self.successes()), None)
+
+    def complete(self, phase: Phase) -> list[Trial]:
+        """The trials of the last race or final, if all of them were reported; else none."""
+        found = [trial for trial in self.trials if trial.phase == phase]
+        if not found:
+            return []
+        size = int(found[-1].metrics.get("group_size", 0))
+        group = found[-size:] if size else []
+        indices = [int(trial.metrics["group_index"]) for trial in group]
+        return group if indices == list(range(size)) else []
+
+    def commonest_failure(self) -> str:
+        """What most trials that did not work died of, with an example."""
+        failures = [t for t in self.screened.values() if t.status != "ok"]
+        labels = [t.status for t in failures]
+        label = max(set(labels), key=labels.count)
+        example = next(t for t in failures if t.status == label)
+        return f"{labels.count(label)} x {label}, such as: {example.error}"
+
+
+def median_ns(trial: Trial) -> float:
+    """A trial's time; infinite of one that has none."""
+    return trial.time_ns.median if trial.time_ns is not None else float("inf")
+
+
+def low_ns(trial: Trial) -> float:
+    """The low end of the interval of a trial's time; infinite of one that has none."""
+    return trial.time_ns.low if trial.time_ns is not None else float("inf")
