@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -137,13 +138,15 @@ def of_its_own_name(out, C=C):
 
 @pytest.mark.parametrize("name", ["of_a_comprehension", "of_a_tuple", "of_a_class", "of_a_default", "of_its_own_name"])
 def test_what_names_of_the_running_program_mean(tmp_path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Kernels of one text whose constants, reached in some other way than by a plain global, are 3 and 5."""
-    monkeypatch.syspath_prepend(tmp_path)
+    """Kernels of one text whose constants, reached in some other way than by a plain global, are 3 and 5; the modules
+    have one name, which must not be what tells them apart."""
     hashes = []
     for value in (3, 5):
-        module = f"identity_{name}_{value}"
-        (tmp_path / f"{module}.py").write_text(LIVE.format(value=value))
-        kernel = getattr(importlib.import_module(module), name)
+        (tmp_path / str(value)).mkdir()
+        (tmp_path / str(value) / "identity_live.py").write_text(LIVE.format(value=value))
+        monkeypatch.syspath_prepend(tmp_path / str(value))
+        monkeypatch.delitem(sys.modules, "identity_live", raising=False)
+        kernel = getattr(importlib.import_module("identity_live"), name)
         out = np.zeros(1, np.int32)
         kernel[(1,)](out)
         assert out[0] == value + 2 * (name == "of_a_comprehension")
