@@ -8,7 +8,7 @@ from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic
 from ..language.aggregate import AggregateType
 from ..language.compile_time import type_of
-from ..language.named import field_names
+from ..language.named import field_names, is_named_tuple
 from ..language.structure import Membered
 from ..language.tensor import tensor
 from ..source.modules import LanguageModule, suggest
@@ -43,7 +43,7 @@ def read_attribute(value: object, name: str) -> object:
         if hasattr(value, name):
             return getattr(value, name)
         raise UnknownName(f"the type {value} has no attribute {name!r}")
-    if isinstance(value, type) and not name.startswith("_") and hasattr(value, name):
+    if isinstance(value, type) and not is_named_tuple(value) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
     if name == "type" and isinstance(value, int | float | str | tuple):
         return type_of(value)

@@ -10,6 +10,7 @@ from ..language.aggregate import OPERATORS, Aggregate
 from ..language.structure import Structure
 from ..language.tensor import tensor
 from ..source import constants
+from ..source.namespace import HelperModule
 from .assignment import assign
 from .attributes import described, read_attribute
 from .calls import call
@@ -26,7 +27,7 @@ def _constant(frame: Frame, node: ast.Constant) -> object:
 
 @expression(ast.Name)
 def _name(frame: Frame, node: ast.Name) -> object:
-    return frame.lookup(node)
+    return _no_module(frame, node, frame.lookup(node))
 
 
 @expression(ast.NamedExpr)
@@ -230,9 +231,26 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
 
 @expression(ast.Attribute)
 def _attribute(frame: Frame, node: ast.Attribute) -> object:
-    value = evaluate(frame, node.value)
+    return _no_module(frame, node, _member(frame, node))
+
+
+def _member(frame: Frame, node: ast.Attribute) -> object:
+    owner = node.value
+    if isinstance(owner, ast.Name):
+        value = frame.lookup(owner)
+    else:
+        value = _member(frame, owner) if isinstance(owner, ast.Attribute) else evaluate(frame, owner)
     with frame.at(node):
         return read_attribute(value, node.attr)
+
+
+def _no_module(frame: Frame, node: ast.expr, value: object) -> object:
+    """``value``, which is no module of the program: what a kernel takes of those is part of its identity, and found by
+    looking for ``module.name`` in its text."""
+    if isinstance(value, HelperModule):
+        name = ast.unparse(node)
+        raise frame.error(node, f"the module {name} is no value of the kernel language", f"write {name}.NAME")
+    return value
 
 
 #: Widest field of an f-string; text of a kernel may come from anywhere.
@@ -268,6 +286,12 @@ def _format(frame: Frame, node: ast.FormattedValue, value: object, spec: str) ->
 
 @expression(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> object:
+    return called(frame, node)[1]
+
+
+def called(frame: Frame, node: ast.Call) -> tuple[object, object]:
+    """The function that ``node`` calls, and what it returns. What the function is read from may be a call itself, with
+    effects, so nothing is evaluated twice."""
     function = evaluate(frame, node.func)
     args = _items(frame, node.args)
     kwargs: dict[str, object] = {}
@@ -276,7 +300,7 @@ def _call(frame: Frame, node: ast.Call) -> object:
             raise frame.error(node, "** is not supported in calls")
         kwargs[keyword.arg] = evaluate(frame, keyword.value)
     with frame.at(node):
-        return call(frame, node, function, args, kwargs)
+        return function, call(frame, node, function, args, kwargs)
 
 
 def is_compile_time(value: object) -> bool:

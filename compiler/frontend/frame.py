@@ -102,6 +102,11 @@ class Frame:
         return value
 
     def _global(self, node: ast.Name) -> object:
+        if node.id not in self.source.free_names:
+            message = (
+                f"{node.id!r} is not defined here: {self.source.name} assigns it, but not on the way to this place"
+            )
+            raise self.located(UnknownName(message, hint="assign it on every path"), node)
         try:
             return self.source.namespace.lookup(node.id)
         except KeyError:

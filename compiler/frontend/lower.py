@@ -16,7 +16,6 @@ from ..language.inline import Inlinable
 from ..language.tensor import tensor
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.kernel import Argument, KernelSource, source_of
-from ..source.namespace import evaluate_constant
 from ..tile.control import Yield
 from ..tile.passes.records import check_scopes
 from . import branches, comprehensions, expressions, loops, statements
@@ -117,7 +116,7 @@ def _default(source: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         kind = "a constexpr value" if argument.constexpr else "a type in the signature"
         raise source.error(f"the parameter {argument.name!r} of {source.name} needs {kind}", source.node)
-    return evaluate_constant(argument.default, source.namespace)
+    return source.default(argument)
 
 
 class Compilation:
@@ -203,4 +202,6 @@ def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, obje
 def _call_default(callee: KernelSource, argument: Argument) -> object:
     if argument.default is None:
         raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
+    if callee.defaults is not None:
+        return callee.default(argument)
     return evaluate(Frame(callee, Builder(Block()), StepBudget()), argument.default)

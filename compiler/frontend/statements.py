@@ -14,7 +14,7 @@ from ..language.tensor import tensor
 from .assignment import assign
 from .dispatch import evaluate, execute, statement
 from .exits import leave
-from .expressions import apply_binary
+from .expressions import apply_binary, called
 from .frame import Frame
 from .names import BROKE, RETURNED
 
@@ -49,13 +49,14 @@ def _pass(frame: Frame, node: ast.Pass) -> None:
 def _expression(frame: Frame, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Constant):  # a docstring
         return
-    evaluate(frame, node.value)
-    if isinstance(node.value, ast.Call):
-        function = evaluate(frame, node.value.func)
-        if isinstance(function, Inlinable) and function.unused is not None:
-            name = ast.unparse(node.value.func)
-            message = f"The result of {name} is not being used. {function.unused}".rstrip()
-            raise frame.source.placed(UnusedResult(message), node)
+    if not isinstance(node.value, ast.Call):
+        evaluate(frame, node.value)
+        return
+    function, _ = called(frame, node.value)
+    if isinstance(function, Inlinable) and function.unused is not None:
+        name = ast.unparse(node.value.func)
+        message = f"The result of {name} is not being used. {function.unused}".rstrip()
+        raise frame.source.placed(UnusedResult(message), node)
 
 
 @statement(ast.Assign)

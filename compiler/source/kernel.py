@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import TypeVar
 
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.aggregate import AggregateType, Initializer
+from ..language.constexpr import unwrap
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.named import field_names
 from .modules import LanguageModule, suggest
-from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace
+from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace, admit_value, evaluate_constant
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 
@@ -54,6 +55,8 @@ class KernelSource:
     lines: tuple[str, ...]
     first_line: int = 1
     indent: int = 0
+    #: Default values of a function of the running program, as they were when it was defined; None: as the text says.
+    defaults: Mapping[str, object] | None = None
     #: The parameter whose fields it fills, of what makes an aggregate.
     made: str | None = None
 
@@ -123,6 +126,7 @@ class KernelSource:
             tuple(text.splitlines()),
             first,
             len(lines[0]) - len(lines[0].lstrip()),
+            {p.name: p.default for p in inspect.signature(function).parameters.values() if p.default is not p.empty},
         )
 
     @staticmethod
@@ -194,35 +198,25 @@ class KernelSource:
     def hash(self) -> str:
         """sha256 over the kernel, every jit function it reaches and what every name in them stands for."""
         digest = hashlib.sha256()
-        for line in self._identity():
+        for line in _Reached(self).lines():
             digest.update(line.encode() + b"\0")
         return digest.hexdigest()
 
-    def _identity(self) -> Iterator[str]:
-        """Functions are numbered in the order in which they are reached: names tell apart two of one text, whose own
-        names stand for other things, and two that have changed places."""
-        numbers = {self: 0}
-        # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
-        waiting = [self]
-        for source in waiting:
-            number, known = numbers[source], set()
-            yield f"{number}: {source.text}"
-            for name, value in source.captured():
-                known.add(name.partition(".")[0])
-                for path, function in functions_of(name, value):
-                    callee = source_of(function)
-                    if callee not in numbers:
-                        numbers[callee] = len(numbers)
-                        waiting.append(callee)
-                    yield f"{number}: {path} = function {numbers[callee]}"
-                if not isinstance(value, Inlinable) or isinstance(value, LibraryFunction):
-                    yield f"{number}: {name} = {_meaning(value)}"
-            for name in sorted(source._free_names - known):
-                yield f"{number}: {name} is unknown"
+    def default(self, argument: Argument) -> object:
+        """What ``argument`` is where nobody passes it; it has a default.
+
+        Raises:
+            UnknownName, UnsupportedSyntax: it is nothing that kernels know.
+        """
+        if self.defaults is not None:
+            return admit_value(argument.name, self.defaults[argument.name])
+        if argument.default is None:
+            raise KeyError(argument.name)
+        return evaluate_constant(argument.default, self.namespace)
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""
-        for name in sorted(self._free_names):
+        for name in sorted(self.free_names):
             try:
                 value = self.namespace.lookup(name)
             except (KeyError, UnknownName):
@@ -246,12 +240,23 @@ class KernelSource:
                 yield f"{path}.{attribute}", value
 
     @cached_property
-    def _free_names(self) -> set[str]:
-        body = [*self.node.body, *filter(None, (a.default for a in self.arguments))]
-        names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
-        stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
-        local = stored | {a.name for a in self.arguments} | {self.variadic_name}
-        return {n.id for n in names} - local
+    def free_names(self) -> set[str]:
+        """Names that the function reads and does not bind; the namespace says what they are. Defaults are read outside
+        the function, where its own names mean nothing."""
+        body, defaults = (
+            {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+            for parts in (self.node.body, [a.default for a in self.arguments if a.default is not None])
+        )
+        return body - self.local_names | defaults
+
+    @cached_property
+    def local_names(self) -> set[str]:
+        """Parameters and variables. As in Python a name is one everywhere in the function if it is one somewhere;
+        those of a comprehension are its own, and outside it the name may be a global."""
+        nodes = [n for s in self.node.body for n in ast.walk(s)]
+        own = {id(n) for c in nodes if isinstance(c, ast.comprehension) for n in ast.walk(c.target)}
+        stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in own}
+        return stored | {a.name for a in self.arguments} | ({self.variadic_name} if self.variadic_name else set())
 
     def locate(self, node: ast.AST) -> Location:
         """Where ``node`` stands in the user's file."""
@@ -303,31 +308,82 @@ class TextFunction(Sourced):
         return self._source
 
 
-def functions_of(name: str, value: object) -> Iterator[tuple[str, Inlinable]]:
-    """The functions with text that a captured name brings: itself, or those of an aggregate and of its fields."""
-    if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
-        yield name, value
-    classes = [value] if isinstance(value, AggregateType) else []
-    for found in classes:
-        classes += [k for k in found.fields.values() if isinstance(k, AggregateType) and k not in classes]
-        for table in (found.methods, found.properties):
-            yield from ((f"{name}.{found.__name__}.{key}", function) for key, function in table.items())
-
-
-def _meaning(value: object) -> str:
-    """What a captured name stands for, the same in every process."""
-    if isinstance(value, LanguageModule):
-        return f"module {value.name}"
+def functions_in(value: object) -> Iterator[Inlinable]:
+    """The jit functions that a value is or contains: those of a tuple, of an aggregate and of what its fields are."""
+    value = unwrap(value)
     if isinstance(value, tuple):
-        return f"{type(value).__name__} ({', '.join(map(_meaning, value))}) of {', '.join(field_names(value))}"
-    if isinstance(value, type) and (fields := field_names(value)):
-        return f"{value.__name__} of {', '.join(fields)} by default {value.__dict__.get('_field_defaults')!r}"
-    if isinstance(value, AggregateType):
-        kinds = ", ".join(f"{name}: {_meaning(kind)}" for name, kind in value.fields.items())
-        return f"aggregate {value.__name__} of {kinds} by default {dict(value.defaults)!r}"
-    if isinstance(value, LibraryFunction) or not callable(value):
-        return f"{type(value).__name__} {value!r}"
-    return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
+        for item in value:
+            yield from functions_in(item)
+    elif isinstance(value, AggregateType):
+        for part in (*value.methods.values(), *value.properties.values(), *value.fields.values()):
+            yield from functions_in(part)
+    elif isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+        yield value
+
+
+class _Reached:
+    """A kernel and the functions that it reaches, numbered in the order in which they are found: numbers tell apart
+    two functions of one text, whose own names stand for other things, and two that have changed places."""
+
+    def __init__(self, kernel: KernelSource) -> None:
+        self.numbers = {kernel: 0}
+        # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
+        self.waiting = [kernel]
+
+    def lines(self) -> Iterator[str]:
+        """What tells the kernel apart from any that may be compiled to other code."""
+        for source in self.waiting:
+            number, known = self.numbers[source], set()
+            yield f"{number}: {source.text}"
+            for name, value in source.captured():
+                known.add(name.partition(".")[0])
+                yield f"{number}: {name} = {self.meaning(value)}"
+            for name in sorted(source.free_names - known):
+                yield f"{number}: {name} is unknown"
+            for argument in source.arguments:
+                if argument.has_default:
+                    yield f"{number}: {argument.name} by default {self.default(source, argument)}"
+
+    def default(self, source: KernelSource, argument: Argument) -> str:
+        """What an argument is by default; the names in its text are among those that the function reads."""
+        try:
+            return self.meaning(source.default(argument))
+        except CompilationError:
+            return "unknown"  # no constant; the compilation evaluates it, or says what is wrong
+
+    def meaning(self, value: object) -> str:
+        """What a name stands for, the same in every process."""
+        value = unwrap(value)
+        if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+            return f"function {self.number(source_of(value))}"
+        if isinstance(value, LanguageModule):
+            return f"module {value.name}"
+        if isinstance(value, tuple):
+            return f"{type(value).__name__} ({', '.join(map(self.meaning, value))}) of {', '.join(field_names(value))}"
+        if isinstance(value, type) and (fields := field_names(value)):
+            defaults = value.__dict__.get("_field_defaults", {})
+            shown = ", ".join(f"{name} = {self.meaning(default)}" for name, default in defaults.items())
+            return f"{value.__name__} of {', '.join(fields)} by default {shown}"
+        if isinstance(value, AggregateType):
+            return self.aggregate(value)
+        if isinstance(value, LibraryFunction) or not callable(value):
+            return f"{type(value).__name__} {value!r}"
+        return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
+
+    def aggregate(self, value: AggregateType) -> str:
+        """What an aggregate has and can do."""
+        fields = ", ".join(f"{name}: {self.meaning(kind)}" for name, kind in value.fields.items())
+        defaults = ", ".join(f"{name} = {self.meaning(default)}" for name, default in value.defaults.items())
+        members = (*value.methods.items(), *value.properties.items())
+        functions = ", ".join(f"{name} = {self.meaning(function)}" for name, function in members)
+        return f"aggregate {value.__name__} of {fields} by default {defaults} with {functions}"
+
+    def number(self, source: KernelSource) -> int:
+        """The number of a function; it is looked at later if it is new."""
+        if source not in self.numbers:
+            self.numbers[source] = len(self.numbers)
+            self.waiting.append(source)
+        return self.numbers[source]
 
 
 def source_of(function: Inlinable) -> KernelSource:

@@ -19,7 +19,7 @@ from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import Inlinable
-from ..language.named import is_named_tuple
+from ..language.named import is_named_tuple, with_items
 from . import constants
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 
@@ -52,6 +52,14 @@ def admit(name: str, value: object) -> object:
         f"Cannot access global variable {name!r}: it is not known at compile time",
         hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
     )
+
+
+def admit_value(name: str, value: object) -> object:
+    """A default value, a Python object that is known from the beginning, as kernels may use it; raises UnknownName."""
+    value = unwrap(value)
+    if isinstance(value, tuple):
+        return with_items(value, [admit_value(name, item) for item in value])
+    return value if value is None or isinstance(value, bool | int | float | str) else admit(name, value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ _STORES = {"store", "store_tensor_descriptor"}
 _ACCESSES = _LOADS | _STORES
 #: Calls of descriptors alone.
 _DESCRIPTOR_CALLS = {"load_tensor_descriptor", "store_tensor_descriptor"}
+#: Methods of descriptors that read or write rows, with the place of the rows' numbers; tiles have a gather, too.
+_ROW_CALLS = {"gather": 0, "scatter": 1}
 #: Calls whose result points where their first argument (or ``base``) points.
 _POINTER_KEEPERS = {"make_block_ptr", "make_tensor_descriptor", "advance", "multiple_of"} | {
     "max_contiguous",
@@ -146,6 +148,8 @@ class _Reader:
         name = _called(call)
         if name in _ACCESSES or name.startswith("atomic_") or name in _POINTER_KEEPERS:
             self._access(call, name)
+        if name in _ROW_CALLS and isinstance(call.func, ast.Attribute) and self._describes(call.func.value):
+            self._rows(call, name, call.func.value)
         if name in _INTEGER_CALLS:
             for argument in call.args:
                 self.found.integers |= self._reachable(argument)
@@ -191,6 +195,27 @@ class _Reader:
         offsets = _argument(call, 0 if self._is_method(call) else 1, "offsets")
         if offsets is not None:
             self.found.integers |= self._reachable(offsets)
+
+    def _describes(self, owner: ast.expr) -> bool:
+        """Whether ``owner`` is a descriptor: one that the kernel makes, or a parameter with methods that tiles lack."""
+        if not isinstance(owner, ast.Name):
+            return isinstance(owner, ast.Call) and _called(owner) == "make_tensor_descriptor"
+        made = self.bindings.get(owner.id, ())
+        return any(map(self._describes, made)) if made else owner.id in self.parameters
+
+    def _rows(self, call: ast.Call, name: str, descriptor: ast.expr) -> None:
+        """Rows that are read or written through a descriptor."""
+        self.found.descriptors |= self._bare_names(descriptor) - self.bindings.keys()
+        pointer = self._pointer(descriptor)
+        if pointer is not None:
+            self.found.pointers.add(pointer)
+            (self.found.loaded if name == "gather" else self.found.stored).add(pointer)
+        first = _ROW_CALLS[name]
+        for place, argument in ((first, "x_offsets"), (first + 1, "y_offset")):
+            given = _argument(call, place, argument)
+            if given is not None:
+                self.found.integers |= self._reachable(given)
+                self._indices(given)
 
     def _array(self, call: ast.Call, names: tuple[str, ...]) -> None:
         """The description of an array: sizes, strides and offsets are integers, and a block has a shape."""

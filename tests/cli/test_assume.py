@@ -222,3 +222,27 @@ def test_how_many_arguments_there_are_has_to_be_said():
     given = {"rest.0": "f32", "rest.1.0": "i32"}
     assert assume(kernel("x, *rest", "tl.store(x, rest[0])"), signature=given).signature == {"x": "*f32:16", **given}
     assert assume(kernel("x, *rest", "tl.store(x, 1)"), constexprs={"rest": ()}).constexprs == {"rest": ()}
+
+
+def test_rows_of_descriptors_are_accesses() -> None:
+    """A tile's gather is none."""
+    usage = usage_of(
+        KernelSource.from_text(
+            """
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(a, b, rows, c, column, N):
+    d = tl.make_tensor_descriptor(b, [N, 64], [64, 1], [1, 16])
+    numbers = tl.load(rows + tl.arange(0, 16))
+    d.scatter(a.gather(numbers, column), numbers, 0)
+    tile = tl.load(c + tl.arange(0, 16))
+    tile.gather(numbers, 0)
+""",
+            "kernel",
+        )
+    )
+    assert (usage.loaded, usage.stored) == ({"a", "rows", "c"}, {"b"})
+    assert usage.descriptors == {"a"} and usage.integer_pointers == {"rows"}
+    assert "column" in usage.integers

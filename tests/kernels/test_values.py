@@ -278,3 +278,20 @@ def test_a_result_that_must_be_used():
     assert out[0] == 9
     with pytest.raises(CompilationError, match=r"The result of square is not being used\. It changes nothing\."):
         dropped[(1,)](out)
+
+
+@triton.jit
+def drawn(counter):
+    return tl.atomic_add(counter, 1)
+
+
+@triton.jit
+def results_dropped(counter, taken):
+    drawn(counter).to(tl.float32)
+    tl.atomic_add(taken, 1).to(tl.float32)
+
+
+def test_a_method_of_a_dropped_result_has_its_effects_once(launch):
+    """A statement reads the function that it calls once: what that is read from may be a call with effects."""
+    counter, taken = launch(results_dropped, (1,), np.zeros(1, np.int32), np.zeros(1, np.int32))
+    assert (counter[0], taken[0]) == (1, 1)

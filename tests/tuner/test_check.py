@@ -11,6 +11,7 @@ from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
+from deuteron.tuner.errors import WorkloadError
 from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem
 from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.space import Configuration
@@ -92,3 +93,18 @@ def test_a_small_problem_keeps_what_launches_know_about_divisibility(problem: Pr
     assert small % 16 == size % 16
     assert small <= 112
     assert small == size or size > 112
+
+
+def test_an_output_that_is_added_to_is_refused(tmp_path: Path) -> None:
+    """Poison and a sum are poison for every configuration, right or wrong."""
+    text = TEXT.replace("tl.store(y_ptr + o, y, mask=mask)", "tl.atomic_add(y_ptr + o, y, mask=mask)")
+    (tmp_path / "adding.py").write_text(text)
+    problem = Problem(resolve_workload(f"{tmp_path / 'adding.py'}:kernel"), {"n": 1000}, "f32")
+    device = get_device("cpu")
+
+    def compiled(config: Configuration) -> object:
+        variant = problem.variant(config)
+        return compile_variant(problem, variant, device.target), variant
+
+    with pytest.raises(WorkloadError, match="every element of the output 'y_ptr' unwritten or NaN"):
+        Checker(problem, device, 0, {"WRONG": 0, "BLOCK": 64}, compiled)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from deuteron.tuner.workloads import Tensor, Tolerance, workload_from_json
 from deuteron.tuner.workloads.inferred import infer_workload
 from deuteron.tuner.workloads.inputs import BLOCK, make_tensor, make_tensors
 from deuteron.tuner.workloads.references import REFERENCES, find_reference
-from deuteron.tuner.workloads.tolerance import TOLERANCES, Comparison, Expected, compare_all
+from deuteron.tuner.workloads.tolerance import EXACT, TOLERANCES, Comparison, Expected, compare_all
 
 CPU = DeviceProperties("some CPU", "cpu", sm_count=2)
 H200 = DeviceProperties("NVIDIA H200", "cuda", sm_count=132, shared_bytes_per_block=232448)
@@ -459,3 +459,18 @@ def test_configurations_that_do_not_compile_are_left_to_the_search() -> None:
     )
     space, held = Problem(spec, {"M": 333, "N": 333, "K": 333}, "bf16").searched(H200, "cuda:90a")
     assert held == {"num_stages": 2} and space.count() == 2
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_integers_of_64_bits_are_compared_exactly(dtype: type) -> None:
+    expected = np.array([2**62 + 1, 2**53 + 1, 3], dtype)
+    assert compare("y", expected.copy(), expected, EXACT).ok
+    assert not compare("y", expected - np.array([1, 0, 0], dtype), expected, EXACT).ok
+    assert not compare("y", expected - np.array([0, 1, 0], dtype), expected, EXACT).ok
+
+
+def test_large_values_are_no_excuse() -> None:
+    """Their squares are beyond float64."""
+    expected = np.array([1e200, 2e200, -3e200])
+    assert compare("y", expected * (1 + 1e-15), expected, TOLERANCES["f64"]).ok
+    assert not compare("y", expected * 1.1, expected, TOLERANCES["f64"]).ok

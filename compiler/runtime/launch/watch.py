@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from ...errors import LaunchError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable, LibraryFunction
-from ...source.kernel import KernelSource, functions_of, source_of
+from ...source.kernel import KernelSource, functions_in, source_of
 from ...source.namespace import LiveNamespace
 
 
@@ -38,7 +38,7 @@ class Watch:
         for name, value in source.captured():
             if isinstance(value, LibraryFunction):
                 continue
-            for _, function in functions_of(name, value):
+            for function in functions_in(value):
                 self._collect(source_of(function), seen)
             if isinstance(source.namespace, LiveNamespace) and _may_change(value):
                 self.entries.append((source.namespace, name, source.namespace.raw(name)))

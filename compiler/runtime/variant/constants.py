@@ -10,7 +10,7 @@ from ...language.aggregate import Aggregate, AggregateType
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
-from ...source.kernel import functions_of, source_of
+from ...source.kernel import functions_in, source_of
 from ..arrays.dtypes import canonical_dtype
 
 _PLAIN = (type(None), bool, int, float, str, Scalar, Pointer, constexpr)
@@ -84,7 +84,7 @@ def constant_text(value: object) -> str:
     if isinstance(value, Inlinable):
         return f"function {source_of(value).hash}"
     if isinstance(value, AggregateType):
-        functions = (source_of(function).hash for _, function in functions_of(value.__name__, value))
+        functions = (source_of(function).hash for function in functions_in(value))
         return f"aggregate {value.__name__} {list(value.fields.items())!r} ({', '.join(functions)})"
     if isinstance(value, Aggregate):
         held = (constant_text(unwrap(value.member(name))) for name in type(value).fields)

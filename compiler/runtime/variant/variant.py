@@ -17,7 +17,6 @@ from ...launch_recipe import Guard
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
 from ...source.kernel import Argument, KernelSource, source_of
-from ...source.namespace import evaluate_constant
 from ...target import Target
 from .constants import constant_text
 from .toolchain import toolchain
@@ -116,7 +115,7 @@ def make_variant(
                 hint=f'types are text, such as signature={{{name!r}: "*fp32"}}, or tuples of such texts',
             )
         elif name == argument.name and argument.default is not None:
-            constants[name] = unwrap(evaluate_constant(argument.default, kernel.namespace))
+            constants[name] = unwrap(kernel.default(argument))
         else:
             raise _missing(kernel, name, argument.constexpr)
     _check_constants(kernel, constants)

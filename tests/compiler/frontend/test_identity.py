@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import sys
 
+import numpy as np
 import pytest
 
+from deuteron.compiler.errors import UnknownName, UnsupportedSyntax
 from deuteron.compiler.frontend import KernelSource
 
 KERNEL = """
@@ -91,3 +95,91 @@ def test_comments_and_places_are_no_part_of_it() -> None:
 def test_functions_that_call_each_other_end() -> None:
     text = "\n@triton.jit\ndef f(x):\n    return g(x)\n@triton.jit\ndef g(x):\n    return f(x)\n"
     assert identity(IMPORTS + text) == identity(IMPORTS + text)
+
+
+LIVE = """
+import deuteron as triton
+import deuteron.language as tl
+from typing import NamedTuple
+
+C = tl.constexpr({value})
+@triton.jit
+def add(x):
+    return x + {value}
+ADDERS = tl.constexpr((add,))
+class Pair(NamedTuple):
+    first: int
+    second: int = tl.constexpr({value})
+def with_default(default):
+    @triton.jit
+    def helper(x, y=default):
+        return x + y
+    return helper
+helper = with_default({value})
+
+@triton.jit
+def of_a_comprehension(out):
+    doubled = [2 * C for C in (1, 2)]
+    tl.store(out, C + doubled[0])
+@triton.jit
+def of_a_tuple(out):
+    tl.store(out, ADDERS[0](tl.load(out)))
+@triton.jit
+def of_a_class(out):
+    tl.store(out, Pair(1).second)
+@triton.jit
+def of_a_default(out):
+    tl.store(out, helper(tl.load(out)))
+@triton.jit
+def of_its_own_name(out, C=C):
+    tl.store(out, C)
+"""
+
+
+@pytest.mark.parametrize("name", ["of_a_comprehension", "of_a_tuple", "of_a_class", "of_a_default", "of_its_own_name"])
+def test_what_names_of_the_running_program_mean(tmp_path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Kernels of one text whose constants, reached in some other way than by a plain global, are 3 and 5; the modules
+    have one name, which must not be what tells them apart."""
+    hashes = []
+    for value in (3, 5):
+        (tmp_path / str(value)).mkdir()
+        (tmp_path / str(value) / "identity_live.py").write_text(LIVE.format(value=value))
+        monkeypatch.syspath_prepend(tmp_path / str(value))
+        monkeypatch.delitem(sys.modules, "identity_live", raising=False)
+        kernel = getattr(importlib.import_module("identity_live"), name)
+        out = np.zeros(1, np.int32)
+        kernel[(1,)](out)
+        assert out[0] == value + 2 * (name == "of_a_comprehension")
+        hashes.append(kernel.source.hash)
+    assert hashes[0] != hashes[1]
+
+
+def test_a_default_is_what_it_was_when_the_function_was_defined(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = LIVE.format(value=3).replace("helper = with_default(3)", "helper = with_default(C)\nC = tl.constexpr(5)")
+    (tmp_path / "identity_defaults.py").write_text(text)
+    out = np.zeros(1, np.int32)
+    importlib.import_module("identity_defaults").of_a_default[(1,)](out)
+    assert out[0] == 3
+
+
+@pytest.mark.parametrize("use", ["m = other\n    tl.store(out, m.C)", "tl.store(out, getattr(other, 'C'))"])
+def test_modules_are_no_values(tmp_path, monkeypatch: pytest.MonkeyPatch, use: str) -> None:
+    """What a kernel takes of a module is found by looking for ``module.name`` in its text."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "identity_other.py").write_text("import deuteron.language as tl\nC = tl.constexpr(3)\n")
+    text = "import deuteron as triton, deuteron.language as tl, identity_other as other\n"
+    file = f"identity_modules_{len(use)}"
+    (tmp_path / f"{file}.py").write_text(f"{text}@triton.jit\ndef kernel(out):\n    {use}\n")
+    with pytest.raises(UnsupportedSyntax, match="the module other is no value"):
+        importlib.import_module(file).kernel[(1,)](np.zeros(1, np.int32))
+
+
+def test_a_variable_that_is_not_assigned_is_no_global(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    text = LIVE.format(value=3) + "@triton.jit\ndef kernel(out, F: tl.constexpr):\n    if F:\n        C = 1\n"
+    (tmp_path / "identity_unbound.py").write_text(text + "    tl.store(out, C)\n")
+    kernel = importlib.import_module("identity_unbound").kernel
+    kernel[(1,)](np.zeros(1, np.int32), F=True)
+    with pytest.raises(UnknownName, match="'C' is not defined here: kernel assigns it"):
+        kernel[(1,)](np.zeros(1, np.int32), F=False)
