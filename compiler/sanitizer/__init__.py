@@ -4,7 +4,7 @@ Begin reading at ``session.py``. What is looked for, and what is not: ``docs/san
 """
 
 from .findings import Finding, FindingKind, Report, SourcePlace
-from .program import EndlessWait
 from .session import Sanitizer, sanitized
+from .waiting import EndlessWait
 
 __all__ = ["EndlessWait", "Finding", "FindingKind", "SourcePlace", "Report", "Sanitizer", "sanitized"]

@@ -30,6 +30,12 @@ class AccessForm:
         """What it does to memory."""
         return "updates" if self.atomic else "writes" if self.writes else "reads"
 
+    def shape_in(self, op: Op) -> tuple[int, ...]:
+        """The shape of the tile that ``op``, which has this form, reads or writes."""
+        if self.pointer.type.rank or not self.scalars:
+            return self.pointer.type.shape
+        return op.results[0].type.shape if op.results else self.stored[0].type.shape
+
 
 def form_of(op: Op) -> AccessForm:
     """The form of an operation that touches memory; raises TypeError for any other."""

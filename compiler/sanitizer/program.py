@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import DeuteronError, KernelAssertionError, Location
+from ..errors import KernelAssertionError, Location
 from ..ir.core import Block, Effect, Op, Value
 from ..targets.interpreter.memory import Memory
 from ..targets.interpreter.numbers import Array, dtype_of
@@ -19,13 +19,7 @@ from .findings import Finding, FindingKind, Report, SourcePlace
 from .forms import AccessForm, form_of
 from .labels import labels_of, propagate
 from .shadow import RaceWith, Shadow
-
-#: Rounds of a loop that change nothing but look at memory, after which a program is taken to wait for another one.
-MOST_ROUNDS = 1_000
-
-
-class EndlessWait(DeuteronError):
-    """A program waits for one that runs after it: programs run one after the other here."""
+from .waiting import Rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +74,7 @@ class CheckedProgram(Program):
         self.serial = serial
         self.watch = watch
         self._location: Location | None = None
-        #: By loop: what its last round began with, and how many in a row began with that.
-        self._rounds: dict[int, tuple[Sequence[Held], int]] = {}
+        self._rounds = Rounds()
         #: Of the last access: labels of what it read, one a lane of the tile.
         self._loaded: Array | None = None
 
@@ -112,25 +105,11 @@ class CheckedProgram(Program):
         """Run ``block``; raises EndlessWait where it is a loop's and looks at memory for ever."""
         end = block.terminator
         if isinstance(end, c.Condition):
-            self._count_round(block, arguments)
+            self._rounds.count(block, arguments, self.watch.kernel, self.program_id, self._location)
         made = super().block(block, arguments)
         if isinstance(end, c.Condition):
             self._use(end.condition, None, "decides whether a loop goes on")
         return made
-
-    def _count_round(self, block: Block, arguments: Sequence[Held]) -> None:
-        before, rounds = self._rounds.get(id(block), ((), 0))
-        same = len(before) == len(arguments) and all(
-            np.array_equal(a.array, b.array) for a, b in zip(before, arguments, strict=True)
-        )
-        rounds = rounds + 1 if same else 0
-        self._rounds[id(block)] = (arguments, rounds)
-        if rounds > MOST_ROUNDS:
-            raise EndlessWait(
-                f"{self.watch.kernel}: program {self.program_id} still waits at {self._location} after {MOST_ROUNDS} "
-                "rounds of a loop that change nothing",
-                hint="the sanitizer runs programs one after the other: a program cannot wait for a later one",
-            )
 
     def _decisions(self, op: Op) -> None:
         match op:
@@ -155,7 +134,7 @@ class CheckedProgram(Program):
         size = max(1, dtype_of(pointee).itemsize)
         at = addresses[lanes]
         fine = self.memory.reachable(at, size, pointer.origin, form.writes)
-        shape = self._shape(op, form)
+        shape = form.shape_in(op)
         if not fine.all():
             self._outside(form, addresses, lanes[~fine], size, shape)
             lanes, at = lanes[fine], at[fine]
@@ -263,12 +242,6 @@ class CheckedProgram(Program):
         return labels
 
     # ---- reports -----------------------------------------------------------------------------------------------
-
-    def _shape(self, op: Op, form: AccessForm) -> tuple[int, ...]:
-        """The shape of the tile that an access reads or writes."""
-        if form.pointer.type.rank or not form.scalars:
-            return form.pointer.type.shape
-        return op.results[0].type.shape if op.results else form.stored[0].type.shape
 
     def _found(
         self,

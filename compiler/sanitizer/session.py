@@ -51,7 +51,9 @@ class Sanitizer:
             self.fresh.mark(regions)
             order = Order(function)
             source = variant.source
-            watch = CheckedLaunch(source.name, self.report, Shadow(regions, order), grid, lambda at: _line(source, at))
+            watch = CheckedLaunch(
+                source.name, self.report, Shadow(regions, order), grid, lambda at: line_of(source, at)
+            )
             self.report.launches += 1
             x, y, z = grid
             for serial in range(x * y * z):
@@ -81,5 +83,6 @@ def sanitized() -> Iterator[Report]:
         yield sanitizer.report
 
 
-def _line(source: KernelSource, at: Location) -> str:
+def line_of(source: KernelSource, at: Location) -> str:
+    """The text of the line at ``at``, also where it is in a file of another function that the kernel calls."""
     return source.line(at) or linecache.getline(at.file, at.line).rstrip("\n")

@@ -25,6 +25,7 @@ from . import (
     submit,
     token,
     tune,
+    view,
 )
 from . import watch as watching
 from . import worker as working
@@ -74,9 +75,9 @@ for name, function in (
 ):
     app.command(name)(function)
 #: What follows the script is the script's.
-app.command("sanitize", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
-    sanitize.sanitize
-)
+_OF_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+app.command("sanitize", context_settings=_OF_SCRIPT)(sanitize.sanitize)
+app.command("view", context_settings=_OF_SCRIPT)(view.view)
 app.add_typer(cache.app, name="cache")
 app.add_typer(token.app, name="token")
 app.add_typer(database.app, name="db")

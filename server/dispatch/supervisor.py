@@ -64,7 +64,9 @@ class DaskDispatcher:
 
     def start(self, server_url: str) -> None:
         """Start the thread; workers come up in the background."""
-        self._thread = threading.Thread(target=self._run, args=(server_url,), name="deuteron-dispatch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._thread_main, args=(server_url,), name="deuteron-dispatch", daemon=True
+        )
         self._thread.start()
 
     def wake(self) -> None:
@@ -91,10 +93,13 @@ class DaskDispatcher:
         if self._thread is not None:
             self._thread.join(timeout=20)
 
-    def _run(self, server_url: str) -> None:
+    def _thread_main(self, server_url: str) -> None:
         # Ctrl-C reaches every process of a terminal. Threads and processes made from here on inherit this mask: workers
         # end when they are told to, not in the middle of their start.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._run(server_url)
+
+    def _run(self, server_url: str) -> None:
         said = False
         while not self._closing.is_set():
             self._leads = self._takes_lock()

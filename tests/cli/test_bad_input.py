@@ -23,7 +23,7 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["compile", ADD, "--signature", "x_ptr"], ["--signature 'x_ptr' is not NAME=VALUE"]),
     (["compile", ADD, "--constexpr", "BLOCK_SIZE=1,BLOCK_SIZE=2"], ["'BLOCK_SIZE' twice"]),
     (["compile", ADD, "--constexpr", "BLOCK_SIZE=100"], ["vector_add.py:", "^", "power of"]),
-    (["compile", ADD, "--num-warps", "3", *GPU], ["num_warps = 3 is not", "1, 2, 4, 8, 16 or 32"]),
+    (["compile", ADD, "--num-warps", "3", *GPU], ["num_warps = 3: it must be a power of 2", "1, 2, 4, 8, 16 or 32"]),
     (["compile", ADD, "--emit", "nope"], ["nope", "ptx"]),
     (["compile", ADD, "-o", "/nonexistent/x.s"], ["cannot write /nonexistent/x.s"]),
     (["tune", "soft_max"], ["no workload 'soft_max'", "softmax"]),

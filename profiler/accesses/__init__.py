@@ -1,0 +1,10 @@
+"""What kernels do to memory, element by element: recorded under the interpreter, counted, and shown on one page.
+
+Begin reading at ``recorder.py``. What the numbers mean: ``analysis.py`` and ``docs/looking-into-kernels.md``.
+"""
+
+from .page import accesses_page
+from .record import Record, RecordedArray, RecordedLaunch, Wanted
+from .recorder import recorded
+
+__all__ = ["Record", "RecordedArray", "RecordedLaunch", "Wanted", "accesses_page", "recorded"]

@@ -1,0 +1,126 @@
+"""One HTML page about recorded accesses: pictures of arrays, steps through programs, and numbers.
+
+The page's own files are in ``page/``; its looks are those of the viewer's page. Nothing is loaded from anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import PurePath
+
+import numpy as np
+
+from ..self_contained import page
+from .analysis import ArrayNumbers, OperationNumbers, array_numbers, operation_numbers
+from .encode import Encoded, encoded
+from .record import Record, RecordedArray, RecordedLaunch, RecordedOperation
+
+#: Characters of JSON that accesses may take: pages stay under 3 MB. What does not fit is in the numbers only.
+MOST_CHARACTERS = 2_400_000
+
+
+def accesses_page(record: Record, title: str, notes: tuple[str, ...] = ()) -> str:
+    """The text of the page. ``notes`` are said on it, after those of the record itself."""
+    own, viewer = files("deuteron.profiler.accesses") / "page", files("deuteron.profiler.viewer") / "page"
+    style = "\n".join(text.read_text(encoding="utf-8") for text in (viewer / "page.css", own / "accesses.css"))
+    return page(
+        (own / "accesses.html").read_text(encoding="utf-8"),
+        title=title,
+        style=style,
+        script="\n".join((own / name).read_text(encoding="utf-8") for name in ("pictures.js", "accesses.js")),
+        data=page_data(record, notes),
+    )
+
+
+def page_data(record: Record, notes: tuple[str, ...] = (), most_characters: int = MOST_CHARACTERS) -> dict[str, object]:
+    """What the page's script knows; ``encode.py`` says how an access is written."""
+    budget = _Budget(most_characters)
+    launches = [_launch(launch, budget) for launch in record.launches]
+    said = [*record.notes(), *notes]
+    if budget.refused:
+        said.append(
+            f"pictures and steps show the first {budget.taken} of {budget.taken + budget.refused} recorded accesses, "
+            "as many as a page has room for; the tables count all of them"
+        )
+    return {"launches": launches, "notes": said}
+
+
+@dataclass
+class _Budget:
+    """Room for accesses: after the first that does not fit none is taken, so that what is shown has no holes."""
+
+    left: int
+    taken: int = 0
+    refused: int = 0
+
+    def take(self, access: Encoded) -> bool:
+        size = len(json.dumps(access, separators=(",", ":"))) + 1
+        if self.refused or size > self.left:
+            self.refused += 1
+            return False
+        self.left -= size
+        self.taken += 1
+        return True
+
+
+def _launch(launch: RecordedLaunch, budget: _Budget) -> dict[str, object]:
+    accesses = (encoded(launch, access) for access in launch.accesses)
+    return {
+        "kernel": launch.kernel,
+        "number": launch.number,
+        "grid": launch.grid,
+        "arrays": [_array(*pair) for pair in zip(launch.arrays, array_numbers(launch), strict=True)],
+        "operations": [_operation(*pair) for pair in zip(launch.operations, operation_numbers(launch), strict=True)],
+        "outside": first_outside(launch),
+        "accesses": [access for access in accesses if budget.take(access)],
+    }
+
+
+def _array(array: RecordedArray, numbers: ArrayNumbers) -> dict[str, object]:
+    return {**asdict(array), "elements": array.elements, "numbers": asdict(numbers)}
+
+
+def _operation(operation: RecordedOperation, numbers: OperationNumbers) -> dict[str, object]:
+    at = operation.location
+    return {
+        "kind": operation.kind,
+        "file": PurePath(at.file).name if at else "",
+        "line": at.line if at else 0,
+        "text": operation.text,
+        "shape": operation.shape,
+        "dtype": operation.dtype,
+        "size": operation.size,
+        "numbers": {**asdict(numbers), "moved": numbers.traffic.moved},
+    }
+
+
+def first_outside(launch: RecordedLaunch) -> list[dict[str, object]]:
+    """For each operation that leaves its arrays: how many elements do, and the first of them.
+
+    ``element`` counts elements of the operation's size from the array's start, None where the pointer has no array.
+    """
+    found: dict[int, dict[str, object]] = {}
+    for access in launch.accesses:
+        count = int(access.outside.sum())
+        if not count:
+            continue
+        known = found.get(access.operation)
+        if known is not None:
+            known["count"] = int(str(known["count"])) + count
+            continue
+        operation = launch.operations[access.operation]
+        lane = int(np.flatnonzero(access.outside)[0])
+        array = launch.arrays[access.array] if access.array >= 0 else None
+        distance = (access.addresses[lane : lane + 1] - np.uint64(array.start if array else 0)).view(np.int64)
+        found[access.operation] = {
+            "operation": access.operation,
+            "count": count,
+            "program": access.program,
+            "index": [int(i) for i in np.unravel_index(lane, operation.shape)] if operation.shape else [],
+            "array": array.name if array else "",
+            "element": int(distance[0]) // operation.size if array else None,
+            "address": hex(int(access.addresses[lane])),
+        }
+    return list(found.values())
