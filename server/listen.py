@@ -61,6 +61,8 @@ def bind(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host.strip("[]"), settings.port))
+        # Whoever reads the address may connect while the application is still made; uvicorn sets its own backlog.
+        listener.listen()
     except OSError as error:
         listener.close()
         raise SettingsError(

@@ -19,7 +19,7 @@ from .findings import Finding, FindingKind, Report, SourcePlace
 from .forms import AccessForm, form_of
 from .labels import labels_of, propagate
 from .shadow import RaceWith, Shadow
-from .waiting import Rounds
+from .waiting import LoopRounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class CheckedProgram(Program):
         self.serial = serial
         self.watch = watch
         self._location: Location | None = None
-        self._rounds = Rounds()
+        self._rounds = LoopRounds()
         #: Of the last access: labels of what it read, one a lane of the tile.
         self._loaded: Array | None = None
 

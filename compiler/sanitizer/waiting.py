@@ -18,7 +18,7 @@ class EndlessWait(DeuteronError):
     """A program waits for one that runs after it: programs run one after the other here."""
 
 
-class Rounds:
+class LoopRounds:
     """Counts the rounds of a program's loops that begin as the round before did."""
 
     def __init__(self) -> None:

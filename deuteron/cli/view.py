@@ -12,7 +12,7 @@ from .output import say
 from .script import run_script
 
 if TYPE_CHECKING:
-    from deuteron.profiler.accesses import Record
+    from deuteron.profiler.accesses import AccessRecord
 
 
 def view(
@@ -83,7 +83,7 @@ def parse_programs(text: str) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _nothing(script: Path, record: Record, kernel: str | None) -> str:
+def _nothing(script: Path, record: AccessRecord, kernel: str | None) -> str:
     if not record.ran:
         return f"{script} launched no kernel: nothing was recorded"
     if kernel is not None and kernel not in record.ran:
@@ -93,14 +93,14 @@ def _nothing(script: Path, record: Record, kernel: str | None) -> str:
     return f"nothing was recorded of {len(record.launches)} launches"
 
 
-def _hint(record: Record) -> str | None:
+def _hint(record: AccessRecord) -> str | None:
     if not record.ran:
         return None
     launched = ", ".join(f"{name} ({count})" for name, count in record.ran.items())
     return "; ".join([f"launches: {launched}", *record.notes()])
 
 
-def _say_what(record: Record) -> None:
+def _say_what(record: AccessRecord) -> None:
     from deuteron.profiler.accesses.page import first_outside  # lazy: NumPy, for those who interpret
 
     for note in record.notes():

@@ -4,7 +4,7 @@ Begin reading at ``recorder.py``. What the numbers mean: ``analysis.py`` and ``d
 """
 
 from .page import accesses_page
-from .record import Record, RecordedArray, RecordedLaunch, Wanted
+from .record import AccessRecord, RecordedArray, RecordedLaunch, Wanted
 from .recorder import recorded
 
-__all__ = ["Record", "RecordedArray", "RecordedLaunch", "Wanted", "accesses_page", "recorded"]
+__all__ = ["AccessRecord", "RecordedArray", "RecordedLaunch", "Wanted", "accesses_page", "recorded"]

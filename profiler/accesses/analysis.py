@@ -15,7 +15,7 @@ import numpy as np
 
 from deuteron.compiler.targets.interpreter.numbers import Array
 
-from .record import Access, AccessKind, RecordedArray, RecordedLaunch
+from .record import AccessKind, RecordedAccess, RecordedArray, RecordedLaunch
 
 WARP = 32
 SECTOR_BYTES = 32
@@ -140,13 +140,13 @@ def reuse(elements: Array, programs: Array) -> Reuse:
 
 def operation_numbers(launch: RecordedLaunch) -> list[OperationNumbers]:
     """The numbers of each of the launch's operations, in their order."""
-    runs: list[list[Access]] = [[] for _ in launch.operations]
+    runs: list[list[RecordedAccess]] = [[] for _ in launch.operations]
     for access in launch.accesses:
         runs[access.operation].append(access)
     return [_of_operation(launch, number, accesses) for number, accesses in enumerate(runs)]
 
 
-def _of_operation(launch: RecordedLaunch, number: int, accesses: Sequence[Access]) -> OperationNumbers:
+def _of_operation(launch: RecordedLaunch, number: int, accesses: Sequence[RecordedAccess]) -> OperationNumbers:
     operation = launch.operations[number]
     active = np.concatenate([access.active for access in accesses])
     tile = len(accesses[0].active)

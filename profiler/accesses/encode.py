@@ -8,12 +8,12 @@ import numpy as np
 
 from deuteron.compiler.targets.interpreter.numbers import Array
 
-from .record import Access, RecordedLaunch
+from .record import RecordedAccess, RecordedLaunch
 
 Encoded = list[object]
 
 
-def encoded(launch: RecordedLaunch, access: Access) -> Encoded:
+def encoded(launch: RecordedLaunch, access: RecordedAccess) -> Encoded:
     """``[operation, program, array, base, strides, steps, mask, outside]``.
 
     ``base`` is the first element's distance from the array's start in bytes, or its address where ``array`` is -1.

@@ -15,13 +15,13 @@ import numpy as np
 from ..self_contained import page
 from .analysis import ArrayNumbers, OperationNumbers, array_numbers, operation_numbers
 from .encode import Encoded, encoded
-from .record import Record, RecordedArray, RecordedLaunch, RecordedOperation
+from .record import AccessRecord, RecordedArray, RecordedLaunch, RecordedOperation
 
 #: Characters of JSON that accesses may take: pages stay under 3 MB. What does not fit is in the numbers only.
 MOST_CHARACTERS = 2_400_000
 
 
-def accesses_page(record: Record, title: str, notes: tuple[str, ...] = ()) -> str:
+def accesses_page(record: AccessRecord, title: str, notes: tuple[str, ...] = ()) -> str:
     """The text of the page. ``notes`` are said on it, after those of the record itself."""
     own, viewer = files("deuteron.profiler.accesses") / "page", files("deuteron.profiler.viewer") / "page"
     style = "\n".join(text.read_text(encoding="utf-8") for text in (viewer / "page.css", own / "accesses.css"))
@@ -34,7 +34,9 @@ def accesses_page(record: Record, title: str, notes: tuple[str, ...] = ()) -> st
     )
 
 
-def page_data(record: Record, notes: tuple[str, ...] = (), most_characters: int = MOST_CHARACTERS) -> dict[str, object]:
+def page_data(
+    record: AccessRecord, notes: tuple[str, ...] = (), most_characters: int = MOST_CHARACTERS
+) -> dict[str, object]:
     """What the page's script knows; ``encode.py`` says how an access is written."""
     budget = _Budget(most_characters)
     launches = [_launch(launch, budget) for launch in record.launches]

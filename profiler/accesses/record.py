@@ -93,7 +93,7 @@ class RecordedOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class RecordedAccess:
     """One operation, run once by one program.
 
     ``addresses`` (u64) has one for each element of the tile in row-major order; ``active`` says which of them the mask
@@ -129,7 +129,7 @@ class RecordedLaunch:
     arrays: tuple[RecordedArray, ...]
     programs: int = 0
     operations: list[RecordedOperation] = field(default_factory=list)
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[RecordedAccess] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
 
     def program_id(self, serial: int) -> tuple[int, int, int]:
@@ -144,7 +144,7 @@ class RecordedLaunch:
 
 
 @dataclass
-class Record:
+class AccessRecord:
     """The launches of a run that were wanted, and how many of each kernel there were."""
 
     launches: list[RecordedLaunch] = field(default_factory=list)

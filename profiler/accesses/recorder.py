@@ -17,18 +17,18 @@ from deuteron.compiler.runtime.launch.stand_in import standing_in
 from deuteron.compiler.runtime.variant.variant import Variant
 from deuteron.compiler.sanitizer.forms import AccessForm, form_of
 from deuteron.compiler.sanitizer.session import line_of
-from deuteron.compiler.sanitizer.waiting import Rounds
+from deuteron.compiler.sanitizer.waiting import LoopRounds
 from deuteron.compiler.targets.interpreter.launch import bind
 from deuteron.compiler.targets.interpreter.memory import Memory
 from deuteron.compiler.targets.interpreter.numbers import Array, dtype_of
 from deuteron.compiler.targets.interpreter.program import Held, Program
 from deuteron.compiler.tile.control import Condition
 
-from .record import Access, AccessKind, Record, RecordedArray, RecordedLaunch, RecordedOperation, Wanted
+from .record import AccessKind, AccessRecord, RecordedAccess, RecordedArray, RecordedLaunch, RecordedOperation, Wanted
 
 
 @contextmanager
-def recorded(wanted: Wanted | None = None) -> Iterator[Record]:
+def recorded(wanted: Wanted | None = None) -> Iterator[AccessRecord]:
     """Run the launches inside a ``with`` block on the host and record their accesses; the record grows as they run."""
     recorder = AccessRecorder(wanted or Wanted())
     with standing_in(recorder):
@@ -42,7 +42,7 @@ class AccessRecorder:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self.record = Record()
+        self.record = AccessRecord()
         self.wanted = wanted
         self._functions: dict[str, Function] = {}
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class _Watch:
         active[lanes], beyond[outside] = True, True
         array = -1 if origin is None else self._arrays[id(origin)]
         number = self._operation(launch, op, form, at)
-        launch.accesses.append(Access(number, serial, array, np.array(addresses, np.uint64), active, beyond))
+        launch.accesses.append(RecordedAccess(number, serial, array, np.array(addresses, np.uint64), active, beyond))
 
     def _operation(self, launch: RecordedLaunch, op: Op, form: AccessForm, at: Location | None) -> int:
         number = self._operations.get(id(op))
@@ -155,7 +155,7 @@ class RecordingProgram(Program):
         self._watch = watch
         self._chosen = chosen
         self._location: Location | None = None
-        self._rounds = Rounds()
+        self._rounds = LoopRounds()
 
     def evaluate(self, op: Op) -> None:
         """Evaluate ``op``; its line is that of the accesses that it makes."""

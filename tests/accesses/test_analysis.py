@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from deuteron.profiler.accesses.analysis import bank_conflicts, reuse, traffic
 from deuteron.profiler.accesses.encode import affine_strides, encoded, runs
-from deuteron.profiler.accesses.record import Access, AccessKind, RecordedArray, RecordedLaunch, RecordedOperation
+from deuteron.profiler.accesses.record import (
+    AccessKind,
+    RecordedAccess,
+    RecordedArray,
+    RecordedLaunch,
+    RecordedOperation,
+)
 
 sizes = st.sampled_from([1, 2, 4, 8])
 shapes = st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=1, max_size=3).map(tuple)
@@ -136,7 +142,7 @@ def test_accesses_survive_being_written(seed: int, shape: tuple[int, ...], affin
         "k", 1, (1, 1, 1), (RecordedArray("x", "f32", 4, (8,), (4,), start, 32),),
         operations=[RecordedOperation(AccessKind.LOAD, None, "", shape, "f32", 4)],
     )  # fmt: skip
-    access = Access(0, 0, 0, (distances + start).astype(np.uint64), active, outside)
+    access = RecordedAccess(0, 0, 0, (distances + start).astype(np.uint64), active, outside)
     assert decoded(encoded(launch, access), shape) == (distances.tolist(), active.tolist(), outside.tolist())
     if affine:
         assert affine_strides(distances, shape) is not None

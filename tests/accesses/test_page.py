@@ -100,7 +100,7 @@ def test_a_cursor_tells_of_elements(open_page: Callable[..., Any]) -> None:
     browser = open_page(record_of(6, 6))
     browser.execute_script("document.getElementById('array-canvas').focus()")
     press(browser, "ARROW_DOWN", "ARROW_RIGHT", "ARROW_RIGHT")
-    assert text(browser, "#array-details").startswith("x[1, 2] · read 1 times by program 1 · line ")
+    assert text(browser, "#array-details").startswith("x[1, 2] · read once by program 1 · line ")
     browser.execute_script("document.getElementById('tile-canvas').focus()")
     press(browser, *["ARROW_RIGHT"] * 13)
     assert text(browser, "#tile-details").startswith("Element [13] · masked off · ")

@@ -159,9 +159,9 @@ function start() {
     const more = elements.size > 1 ? ` and ${elements.size - 1} more` : "";
     const parts = [`${first}${more}`];
     const by = (set) => `by ${set.size === 1 ? "program" : "programs"} ${[...set].slice(0, 12).join(", ")}${set.size > 12 ? ` and ${set.size - 12} more` : ""}`;
-    if (outside) parts.push(`out of bounds, asked for ${outside} times`);
-    if (read) parts.push(`read ${read} times ${by(readers)}`);
-    if (written) parts.push(`written ${written} times ${by(writers)}`);
+    if (outside) parts.push(`out of bounds, asked for ${timesText(outside)}`);
+    if (read) parts.push(`read ${timesText(read)} ${by(readers)}`);
+    if (written) parts.push(`written ${timesText(written)} ${by(writers)}`);
     return `${parts.join(" · ")} · line ${[...lines].join(", ")}`;
   }
 

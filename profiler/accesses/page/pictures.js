@@ -133,6 +133,8 @@ function addressText(number) {
   return Number.isSafeInteger(number) && number >= 0 ? `address 0x${number.toString(16)}` : "an address far outside";
 }
 
+function timesText(count) { return count === 1 ? "once" : `${count} times`; }
+
 function bytesText(bytes) {
   return bytes < 10000 ? `${bytes} B` : bytes < 1e7 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1048576).toFixed(1)} MiB`;
 }
