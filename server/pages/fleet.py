@@ -41,7 +41,9 @@ def workers_page(context: ContextDep, _reader: Reader) -> Response:
 
 
 def _device_row(device: StoredDevice, job: Job | None, connected: set[str]) -> Child:
-    state = "running" if job is not None else "idle" if device.worker in connected else "away"
+    # A worker of our own cluster is called after its device, one that joined a scheduler elsewhere after its host, too.
+    here = device.worker in connected or device.worker.partition("@")[0] in connected
+    state = "running" if job is not None else "idle" if here else "away"
     return tag(
         "tr",
         tag("td", device.name, " ", tag("code", device.key, class_="muted")),

@@ -63,7 +63,9 @@ def _search(shape: str, dtype: str, trials: Sequence[StoredTrial]) -> Child:
             # Drawn in the order of the table, so that what matters stands together.
             data_names=json.dumps([effect.name for effect in effects]),
             data_trials=json.dumps(timed),
-        ),
+        )
+        if len(effects) > 1
+        else None,
     )
 
 

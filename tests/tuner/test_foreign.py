@@ -12,7 +12,7 @@ from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.tuner import JobSpec, builtin_workload
 from deuteron.tuner.cover import CoverError, table_of_logs
 from deuteron.tuner.experience import SearchLog, SearchPlace, Start, start_from
-from deuteron.tuner.experience.foreign import SourceError
+from deuteron.tuner.experience.foreign import SourceError, adapted
 from deuteron.tuner.experience.sources import read_logs
 from deuteron.tuner.workloads import Problem, workload_from_json
 
@@ -82,6 +82,7 @@ def test_results_of_triton_are_measurements(tmp_path: Path, key: list[object]) -
         assert [known.time_ns for known in log.known] == [250_000, 500_000]
     # A schedule option that Triton does not have is as in the default.
     best = {**FAST, "num_warps": 8, "num_stages": 3, "persistent": False}
+    assert adapted(FAST, MATMUL) == best
     start = start_of(MATMUL, [log], MATMUL.shapes[0])
     assert start.prior.first[0] == best and not start.same_device
 

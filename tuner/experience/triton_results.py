@@ -81,7 +81,7 @@ def _timed(results: _Results, job: JobSpec) -> list[tuple[dict[str, Scalar], flo
 
 def _shape(key: Sequence[Scalar | None], job: JobSpec, path: Path) -> dict[str, int]:
     """Later versions write every part of the key as text."""
-    numbers = [str(part) for part in key if not isinstance(part, bool) and str(part).isdecimal()]
+    numbers = [str(part) for part in key if str(part).isdecimal()]
     dims = job.workload.dims
     if len(numbers) != len(dims):
         raise SourceError(
