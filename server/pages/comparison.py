@@ -21,6 +21,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/compare")
 def compare_page(context: ContextDep, _reader: Reader, a: NamePart = "", b: NamePart = "") -> Response:
+    """The jobs ``a`` and ``b``; without them the form that asks for two."""
     jobs: list[Job] = []
     found: list[dict[tuple[str, str], Mapping[str, Any]]] = []
     if a and b:

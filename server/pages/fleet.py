@@ -23,6 +23,7 @@ _MOST_RECORDS = 2000
 
 @router.get("/workers")
 def workers_page(context: ContextDep, _reader: Reader) -> Response:
+    """Every device that was announced, with its worker and what that does now."""
     with context.store.read() as tx:
         devices, running = tx.devices.all(), tx.jobs.in_state(JobState.RUNNING)
     connected = {worker.name for worker in context.dispatcher.workers()}

@@ -21,6 +21,7 @@ _MOST_TRIALS = 5000
 
 @router.get("/jobs/{job_id}/parameters")
 def parameters_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
+    """For each shape and dtype of a job what its parameters explain of the times."""
     with context.store.read() as tx:
         job, trials = tx.jobs.get(job_id), tx.trials.screened(job_id, limit=_MOST_TRIALS)
     searches: dict[tuple[str, str], list[StoredTrial]] = {}
