@@ -73,7 +73,7 @@ def coverage_page(context: ContextDep, _reader: Reader, kernel: NamePart = "") -
 
 
 def _kernel_table(name: str, found: Iterable[CoveredShape]) -> Child:
-    # Records come oldest first: of several toolchains the newest stays.
+    # Records come oldest first: of several toolchains, or texts of the kernel, the newest stays.
     cells = {((one.shape_key, one.dtype), one.device_name): one for one in found}
     devices = sorted({device for _, device in cells})
     shapes = sorted({shape for shape, _ in cells}, key=_size)

@@ -186,7 +186,7 @@ class Configs:
         return list(self.connection.execute(select(ConfigRow.dtype).distinct().order_by(ConfigRow.dtype)).scalars())
 
     def coverage(self, *, kernel: str = "", limit: int) -> list[CoveredShape]:
-        """What each shape of a kernel has on each device, by name; of several toolchains the newest. ``kernel`` is a
+        """What each shape of a kernel has on each device, by name, oldest first. ``kernel`` is a
         part of the name."""
         wanted = [ConfigRow.kernel_name.icontains(kernel, autoescape=True)] if kernel else []
         columns = (
