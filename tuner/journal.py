@@ -113,6 +113,17 @@ class Journal:
             raise JournalError(f"the journal is damaged: {error.message}", hint="delete it to start again") from None
 
 
+def is_journal(path: Path) -> bool:
+    """Whether the first line of a file is a journal's. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        line = file.readline(4096)
+    try:
+        decode(line, JournalHeader, "journal")
+    except SchemaError:
+        return False
+    return True
+
+
 def read_events(path: Path) -> Iterator[TuneEvent]:
     """The events in a journal, for showing what happened; stops at a line that was cut off."""
     for number, line in enumerate(read_lines(path), start=1):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from .errors import CommandError
-from .exports import FOLDERS, WRITERS
+from .exports import FORMATS, ExportFormat, FolderFormat, read_source
 from .lookup import from_bundle, from_service
 from .output import print_records
 from .settings import Server, connect
@@ -24,16 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Download, show, query and export bundles of best configurations.")
 
 BundleFile = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle file.")]
-
-
-class ExportFormat(StrEnum):
-    """What ``export`` writes."""
-
-    JSON = "json"
-    CSV = "csv"
-    PYTHON = "python"
-    DISPATCH = "dispatch"
-    VLLM = "vllm"
 
 
 @app.command()
@@ -97,41 +86,57 @@ def lookup(
     typer.echo(f"config  {answer.config}")
 
 
+_SUMMARIES = "; ".join(f"{made.name}: {made.summary}" for made in FORMATS.values())
+
+
 @app.command()
 def export(
-    bundle: BundleFile,
-    form: Annotated[
-        ExportFormat,
-        typer.Option(
-            "--format",
-            help="json: the records; csv: a table; python: Config(...) lists for @autotune; dispatch: a module for "
-            "Triton that picks one for a shape; vllm: the files of fused mixture-of-experts kernels, as SGLang's.",
-        ),
-    ] = ExportFormat.JSON,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A bundle, or a folder or journal of `deuteron tune`.")
+    ],
+    form: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{_SUMMARIES}.")] = "json",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: stdout. Of vllm the folder, which is made.")
+        Path | None,
+        typer.Option("--output", "-o", help="Default: stdout. Of formats that are files the folder, which is made."),
     ] = None,
+    triton: Annotated[
+        str, typer.Option(metavar="VERSION", help="Of sglang: the version of Triton that SGLang runs with.")
+    ] = "",
 ) -> None:
-    """Write the configurations of a bundle for other programs.
+    """Write configurations for other programs.
 
     Example: `deuteron cache export configs.bundle --format python`
     """
-    records = _read(bundle).records()
-    if form.value in FOLDERS:
+    chosen = _format(form)
+    found = read_source(source, triton)
+    if isinstance(chosen, FolderFormat):
         if output is None:
-            raise CommandError(f"--format {form.value} writes files", hint="-o FOLDER says where")
-        texts = FOLDERS[form.value](records)
-        with _refused(output):
-            output.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                with _replaced(output / name) as file:
-                    file.write(text)
-        typer.echo(f"{output}: {', '.join(texts)}")
+            raise CommandError(f"--format {form} writes files", hint="-o FOLDER says where")
+        _write_files(chosen.files(found), output)
     elif output is None:
-        WRITERS[form.value](records, sys.stdout)
+        chosen.write(found, sys.stdout)
     else:
         with _refused(output), _replaced(output) as file:
-            WRITERS[form.value](records, file)
+            chosen.write(found, file)
+
+
+def _write_files(texts: Mapping[str, str], folder: Path) -> None:
+    outside = [name for name in texts if PurePath(name).is_absolute() or ".." in PurePath(name).parts]
+    if outside:
+        raise CommandError(f"{outside[0]!r} would lie outside {folder}", hint="the source has a name that is no name")
+    with _refused(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with _replaced(folder / name) as file:
+                file.write(text)
+    typer.echo(f"{folder}: {', '.join(texts)}")
+
+
+def _format(name: str) -> ExportFormat:
+    if name not in FORMATS:
+        raise CommandError(f"there is no format {name!r}", hint=f"one of {', '.join(FORMATS)}")
+    return FORMATS[name]
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from .job_options import (
 from .output import print_records, say
 
 if TYPE_CHECKING:
+    from deuteron.tuner import JobSpec
     from deuteron.tuner.experience import SearchLog
 
 
@@ -58,8 +59,8 @@ def tune(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="Start from earlier searches of the kernel: a folder or journal of `deuteron tune`, a bundle, or the "
-            "http:// address of a service. May be repeated.",
+            help="Start from earlier searches of the kernel: a folder or journal of `deuteron tune`, a bundle, the "
+            "http:// address of a service, results of Triton's @autotune, files of vLLM or SGLang. May be repeated.",
         ),
     ] = None,
     infer: Annotated[
@@ -111,7 +112,7 @@ def tune(
     from deuteron.tuner.local import default_folder  # lazy: help starts without the tuner
 
     get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
-    known = _known(earlier or (), job.workload.kernel.name)
+    known = _known(earlier or (), job)
     with progress_view(sys.stderr) as view:
         result = tune_locally(job, emit=view, folder=out or default_folder(job), known=known)
     if result.resumed:
@@ -122,15 +123,16 @@ def tune(
     typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
 
 
-def _known(sources: Sequence[str], kernel_name: str) -> list[SearchLog]:
+def _known(sources: Sequence[str], job: JobSpec) -> list[SearchLog]:
     """The searches of the kernel that the sources know; says where one knows none."""
     from deuteron.tuner.experience.sources import read_logs  # lazy: help starts without the tuner
 
     known: list[SearchLog] = []
     for source in sources:
-        found = read_logs(source, kernel_name, token=_token() if "://" in source else "")
+        name = job.workload.kernel.name
+        found = read_logs(source, name, token=_token() if "://" in source else "", job=job)
         if not found:
-            say(f"{source} knows no search of {kernel_name}")
+            say(f"{source} knows no search of {name}")
         known += found
     return known
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from deuteron.tuner.codec import decode
@@ -16,7 +16,8 @@ from deuteron.tuner.events import ShapeFinished
 
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
-from ..store import ConfigEntry, Job, StoredConfig
+from ..store import ConfigEntry, Job, JobState, StoredConfig
+from .filters import NamePart, choice_field, filter_form, page_links, text_field
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, join, table, tag
 from .layout import bar, empty, page, pill, static_url
@@ -29,30 +30,58 @@ _LIVE_QUIET_ROUNDS = 30
 
 
 @router.get("/")
-def jobs_page(context: ContextDep, _reader: Reader) -> Response:
+def jobs_page(
+    context: ContextDep,
+    _reader: Reader,
+    kernel: NamePart = "",
+    device: NamePart = "",
+    state: NamePart = "",
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> Response:
+    wanted = JobState(state) if state in list(JobState) else None
     with context.store.read() as tx:
-        jobs, counts = tx.jobs.page(limit=_SHOWN), tx.jobs.count_by_state()
+        jobs = tx.jobs.page(limit=_SHOWN + 1, before=before, state=wanted, kernel=kernel, device=device)
+        counts = tx.jobs.count_by_state()
+    more, jobs = len(jobs) > _SHOWN, jobs[:_SHOWN]
     summary = tag(
         "ul",
-        [tag("li", tag("strong", count), " ", state.value) for state, count in counts.items()],
+        [tag("li", tag("strong", count), " ", each.value) for each, count in counts.items()],
         class_="counts",
     )
+    query: dict[str, str | int] = {"kernel": kernel, "device": device, "state": state}
+    links: dict[str, dict[str, str | int]] = {"Newest": {}} if before is not None else {}
+    links |= {"Older": {"before": jobs[-1].number}} if more else {}
+    narrowed = any(query.values()) or before is not None
     return page(
         "Jobs",
         tag("div", tag("h1", "Jobs"), summary, class_="title"),
-        _job_table(jobs)
-        if jobs
-        else empty("No job yet. Submit one:", tag("code", "deuteron submit softmax --shape M=1024,N=781")),
+        filter_form(
+            "/",
+            text_field("kernel", "Kernel", kernel),
+            text_field("device", "Device", device),
+            choice_field("state", "State", state, [each.value for each in JobState]),
+        )
+        if any(counts.values())
+        else None,
+        _job_table(jobs) if jobs else _no_job(narrowed=narrowed),
+        page_links("/", query, links) if links else None,
         current="/",
-        scripts=(static_url("jobs.js"),),
+        # A narrowed list stands still: the stream tells of all jobs, and one that is not shown would load the page.
+        scripts=() if narrowed else (static_url("jobs.js"),),
     )
+
+
+def _no_job(*, narrowed: bool) -> Markup:
+    if narrowed:
+        return empty("No job is like that.")
+    return empty("No job yet. Submit one:", tag("code", "deuteron submit softmax --shape M=1024,N=781"))
 
 
 def _job_table(jobs: list[Job]) -> Markup:
     return table(
         ["Kernel", "State", "Progress", "Device", "Submitted", "Job"],
         [_job_row(job) for job in jobs],
-        caption=f"The newest {_SHOWN} jobs",
+        caption=f"At most {_SHOWN} jobs, newest first",
         id="jobs",
     )
 
@@ -115,6 +144,14 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
             id="chart",
             role="img",
             aria_label="Time of every trial and the best so far; the same numbers are in the table below",
+        ),
+        tag(
+            "p",
+            [
+                tag("a", "What the parameters do", href=f"/jobs/{job.id}/parameters"),
+                " · ",
+                tag("a", "Compare with another job", href=f"/compare?a={job.id}"),
+            ],
         ),
         tag("h2", "Trials"),
         table(
@@ -185,7 +222,7 @@ def _result_row(config: StoredConfig | ConfigEntry, *, with_device: bool) -> Mar
     return tag(
         "tr",
         tag("td", record["device"]["name"]) if with_device else None,
-        tag("td", tag("code", settings_text(record["shape"]))),
+        tag("td", tag("a", tag("code", settings_text(record["shape"])), href=f"/configs/{record['id']}")),
         tag("td", config.dtype),
         tag("td", optional_time(record["default_time_ns"]["median"]), class_="number"),
         tag("td", optional_time(record["time_ns"]["median"]), class_="number"),

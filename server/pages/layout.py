@@ -10,7 +10,13 @@ from fastapi.responses import HTMLResponse
 
 from .html import Child, Markup, join, tag
 
-_SECTIONS = (("Jobs", "/"), ("Configs", "/configs"), ("API", "/docs"))
+_SECTIONS = (
+    ("Jobs", "/"),
+    ("Configs", "/configs"),
+    ("Coverage", "/coverage"),
+    ("Workers", "/workers"),
+    ("API", "/docs"),
+)
 
 
 def content_security_policy(*, charts: bool) -> str:

@@ -44,18 +44,24 @@ function addTrial(shape, dtype, trial) {
   seen.add(trial.id);
   const name = `${pairs(shape)} ${dtype}`;
   const time = trial.time_ns ? trial.time_ns.median : null;
-  if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [] });
+  if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [], places: new Map(), finals: [] });
   const search = searches.get(name);
   if (trial.phase === "screen") screened += 1;
-  // Races and finals measure the same configurations again: they are in the table, not in the convergence.
+  // Races and finals measure the same configurations again, more carefully: the last phase is drawn apart, where its
+  // configuration was screened, and does not move the line.
   if (time !== null && trial.phase === "screen") {
     const last = search.best.length ? search.best[search.best.length - 1] : Infinity;
     const position = search.x.length + 1;
     search.x.push(position);
     search.y.push(time / 1e3);
     search.text.push(pairs(trial.config).replaceAll(", ", "<br>"));
+    search.places.set(pairs(trial.config), position);
     search.bestX.push(position);
     search.best.push(Math.min(last, time / 1e3));
+  }
+  if (time !== null && trial.phase === "final") {
+    const place = search.places.get(pairs(trial.config));
+    if (place !== undefined) search.finals.push({ x: place, y: time / 1e3, text: pairs(trial.config).replaceAll(", ", "<br>") });
   }
   addRow(shape, dtype, trial, time);
   scheduleDraw();
@@ -108,8 +114,16 @@ function draw() {
       x: [...search.bestX], y: [...search.best], line: { shape: "hv", width: 2.5, color: shade },
       hovertemplate: "best %{y:.3~f} us<extra></extra>",
     });
+    if (search.finals.length) {
+      traces.push({
+        type: "scatter", mode: "markers", name: several ? `${name}, final` : "final", legendgroup: name, showlegend: !several,
+        x: search.finals.map((one) => one.x), y: search.finals.map((one) => one.y), text: search.finals.map((one) => one.text),
+        marker: { size: 11, symbol: "diamond-open", line: { width: 2 }, color: several ? shade : colour("--default") },
+        hovertemplate: "final %{y:.3~f} us<br>%{text}<extra></extra>",
+      });
+    }
   });
-  const times = [...searches.values()].flatMap((search) => search.y);
+  const times = [...searches.values()].flatMap((search) => [...search.y, ...search.finals.map((one) => one.y)]);
   // A logarithmic axis over less than a decade has hardly any labels.
   const type = Math.max(...times) > 10 * Math.min(...times) ? "log" : "linear";
   const grid = colour("--line");

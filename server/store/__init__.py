@@ -25,6 +25,7 @@ from .known_devices import DEVICES, Devices
 from .records import (
     ConfigAction,
     ConfigEntry,
+    CoveredShape,
     FoundTrial,
     Job,
     JobState,
@@ -45,6 +46,7 @@ __all__ = [
     "ConfigAction",
     "ConfigEntry",
     "Conflict",
+    "CoveredShape",
     "FoundTrial",
     "StoredDevice",
     "StoredEvent",

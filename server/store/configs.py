@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, selec
 from ..models import ConfigRow, CounterRow
 from .errors import NotFound
 from .history import ConfigHistory
-from .records import ConfigAction, ConfigEntry, StoredConfig
+from .records import ConfigAction, ConfigEntry, CoveredShape, StoredConfig
 from .writes import insert_unless_present, raise_counters
 
 _TABLE = ConfigRow.__table__
@@ -162,10 +162,49 @@ class Configs:
             query = query.where(ConfigRow.kernel_hash == kernel_hash)
         return [_config(row) for row in self.connection.execute(query)]
 
-    def newest(self, *, limit: int) -> list[StoredConfig]:
-        """The last stored records, newest first."""
-        query = select(_TABLE).order_by(ConfigRow.created_at.desc(), ConfigRow.id).limit(limit)
-        return [_config(row) for row in self.connection.execute(query)]
+    def search(
+        self, *, kernel: str = "", device: str = "", dtype: str = "", by_name: bool = False, limit: int, offset: int = 0
+    ) -> tuple[list[StoredConfig], int]:
+        """A window of the records whose names have these parts (``dtype`` is a whole one), and how many there are:
+        newest first, or by kernel, device, dtype and shape."""
+        wanted = [
+            column.icontains(part, autoescape=True)
+            for column, part in ((ConfigRow.kernel_name, kernel), (ConfigRow.device_name, device))
+            if part
+        ]
+        if dtype:
+            wanted.append(ConfigRow.dtype == dtype)
+        names = (ConfigRow.kernel_name, ConfigRow.device_name, ConfigRow.dtype, ConfigRow.shape_key)
+        order = names if by_name else (ConfigRow.created_at.desc(),)
+        query = select(_TABLE).where(*wanted).order_by(*order, ConfigRow.id).limit(limit).offset(offset)
+        count = select(func.count()).select_from(ConfigRow).where(*wanted)
+        found = [_config(row) for row in self.connection.execute(query)]
+        return found, int(self.connection.execute(count).scalar_one())
+
+    def dtypes(self) -> list[str]:
+        """The dtypes of all records, in order."""
+        return list(self.connection.execute(select(ConfigRow.dtype).distinct().order_by(ConfigRow.dtype)).scalars())
+
+    def coverage(self, *, kernel: str = "", limit: int) -> list[CoveredShape]:
+        """What each shape of a kernel has on each device, by name, oldest first. ``kernel`` is a
+        part of the name."""
+        wanted = [ConfigRow.kernel_name.icontains(kernel, autoescape=True)] if kernel else []
+        columns = (
+            ConfigRow.kernel_name,
+            ConfigRow.dtype,
+            ConfigRow.shape_key,
+            ConfigRow.device_name,
+            ConfigRow.id,
+            ConfigRow.created_at,
+            ConfigRow.body,
+        )
+        query = (
+            select(*columns)
+            .where(*wanted)
+            .order_by(ConfigRow.kernel_name, ConfigRow.dtype, ConfigRow.shape_key, ConfigRow.created_at)
+            .limit(limit)
+        )
+        return [CoveredShape(**row._mapping) for row in self.connection.execute(query)]
 
     def of_kernel(self, kernel: str, *, limit: int) -> list[StoredConfig]:
         """Records of the kernel of this name or hash, newest first."""

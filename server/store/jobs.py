@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, Row, Select, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
 
 from ..models import JobRow
 from .errors import JobIsFinal, JobIsTaken, NotFound
@@ -57,9 +57,26 @@ class Jobs:
         """
         return self._one(select(_TABLE).where(JobRow.id == job_id).with_for_update(), job_id)
 
-    def page(self, *, before: int | None = None, limit: int = 50, state: JobState | None = None) -> list[Job]:
-        """Jobs, newest first, with numbers below ``before``."""
+    def page(
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        state: JobState | None = None,
+        kernel: str = "",
+        device: str = "",
+    ) -> list[Job]:
+        """Jobs, newest first, with numbers below ``before``; ``kernel`` and ``device`` are parts of their names."""
         query = select(_TABLE).order_by(JobRow.number.desc()).limit(limit)
+        if kernel:
+            query = query.where(JobRow.kernel_name.icontains(kernel, autoescape=True))
+        if device:
+            query = query.where(
+                or_(
+                    JobRow.device.icontains(device, autoescape=True),
+                    JobRow.device_key.icontains(device, autoescape=True),
+                )
+            )
         if before is not None:
             query = query.where(JobRow.number < before)
         if state is not None:

@@ -187,6 +187,19 @@ class StoredConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CoveredShape:
+    """That a record is stored for a shape on a device; ``body`` is the ConfigRecord as JSON."""
+
+    kernel_name: str
+    dtype: str
+    shape_key: str
+    device_name: str
+    id: str
+    created_at: datetime
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoredDevice:
     """A device that a worker announced; ``fingerprint`` is a DeviceFingerprint as JSON."""
 

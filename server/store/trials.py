@@ -69,6 +69,16 @@ class Trials:
             raise NotFound(f"job {job_id} has no trial {trial_id}", hint=f"GET /v1/jobs/{job_id}/trials lists them")
         return _trial(row)
 
+    def screened(self, job_id: str, *, limit: int) -> list[StoredTrial]:
+        """The first screened trials of a job that worked, in the order of arrival."""
+        query = (
+            select(_TABLE)
+            .where(TrialRow.job_id == job_id, TrialRow.phase == "screen", TrialRow.median_ns > 0)
+            .order_by(TrialRow.sequence)
+            .limit(limit)
+        )
+        return [_trial(row) for row in self.connection.execute(query)]
+
     def of_kernel(self, kernel: str, *, without: str | None = None, limit: int = MOST_FOUND) -> list[FoundTrial]:
         """Screened trials that worked, of all jobs of the kernel of this name or hash that said which device they ran
         on: newest jobs first, in the order of arrival within a job. ``without``: a job that is left out."""

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from deuteron.cli.exports import WRITERS
+from deuteron.cli.exports import FORMATS, ExportSource, TextFormat
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle, write_bundle
 from deuteron.tuner.records.lookup import lookup, shape_distance
 
@@ -110,7 +110,9 @@ def module_of(records: list[ConfigRecord]) -> dict[str, object]:
     import deuteron
 
     text = io.StringIO()
-    WRITERS["dispatch"](records, text)
+    dispatch = FORMATS["dispatch"]
+    assert isinstance(dispatch, TextFormat)
+    dispatch.write(ExportSource(records), text)
     names: dict[str, object] = {}
     kept = sys.modules.get("triton")
     sys.modules["triton"] = deuteron
@@ -216,11 +218,11 @@ def test_a_broken_export_leaves_what_was_there(run, bundle: Path, tmp_path: Path
     output = tmp_path / "configs.json"
     output.write_text("before")
 
-    def broken(records: object, file: io.TextIOBase) -> None:
+    def broken(source: object, file: io.TextIOBase) -> None:
         file.write("half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(WRITERS, "json", broken)
+    monkeypatch.setitem(FORMATS, "json", TextFormat("json", "", broken))
     ran = run("cache", "export", bundle, "-o", output)
     assert ran.code == 2 and "No space left on device" in ran.err
     assert output.read_text() == "before" and list(tmp_path.glob(".*")) == []

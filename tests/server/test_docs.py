@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+
+from deuteron.tuner import ConfigRecord, write_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -111,19 +114,35 @@ def test_workloads(service: Any, tmp_path: Path) -> None:
     assert [job["state"] for job in service.get("/v1/jobs")["jobs"]] == ["succeeded"] * 3
 
 
-def test_config_bundles(service: Any, tmp_path: Path, wait_until: Callable[..., None]) -> None:
+EXPERTS = {f"BLOCK_SIZE_{dim}": 16 for dim in "MNK"} | {"GROUP_SIZE_M": 1, "num_warps": 4, "num_stages": 2}
+
+
+def test_config_bundles(
+    service: Any, tmp_path: Path, wait_until: Callable[..., None], make_record: Callable[..., ConfigRecord]
+) -> None:
     job_id = service.submit(shapes=[{"M": 64, "N": 128}], budget={"trials": 3, "seconds": 60})
     wait_until(
         lambda: service.job(job_id)["finished_at"] is not None,
         120,
         lambda: (service.home / "server.log").read_text(),
     )
+    experts = replace(make_record({"E": 8, "M": 64, "N": 7168}, kernel_name="experts"), dtype="bf16", config=EXPERTS)
+    h200 = replace(experts.device, kind="cuda", name="NVIDIA H200")
+    write_bundle(tmp_path / "experts.bundle", [replace(experts, device=h200)])
     out = run_blocks("config-bundles.md", service.url, tmp_path)
     assert "1 configurations" in out[0]
     assert "exact" in out[3]
-    module = (tmp_path / "tuned_configs.py").read_text()
-    assert "def config_for(" in module and "{'M': 64, 'N': 128}" in module
-    manifest = json.loads(out[5])
+    for module, function in (("tuned_configs", "config_for"), ("tuned_cache", "remember")):
+        text = (tmp_path / f"{module}.py").read_text()
+        assert f"def {function}(" in text and "{'M': 64, 'N': 128}" in text
+    name = "E=8,N=7168,device_name=NVIDIA_H200.json"
+    for folder in ("vllm-configs", "sglang-configs/configs/triton_3_6_0"):
+        assert json.loads((tmp_path / folder / name).read_text())["64"]["BLOCK_SIZE_M"] == 16
+    (helion,) = (tmp_path / "helion-configs").iterdir()
+    assert "block_sizes" in json.loads(helion.read_text())
+    (results,) = (tmp_path / "t4-results").iterdir()
+    assert json.loads(results.read_text())["schema_version"] == "1.0.0"
+    manifest = json.loads(out[-1])
     assert manifest["count"] == 1
     record = json.loads((tmp_path / "record.json").read_text())
     text = (ROOT / "docs/config-bundles.md").read_text()

@@ -84,7 +84,8 @@ def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device
     Raises:
         CoverError: there are none of these, or of several dtypes, devices or dims.
     """
-    kept = [log for log in logs if log.known and dtype in (None, log.dtype) and device in (None, log.device)]
+    timed = [log for log in logs if any(one.time_ns is not None for one in log.known)]
+    kept = [log for log in timed if dtype in (None, log.dtype) and device in (None, log.device)]
     if not kept:
         known = ", ".join(sorted({f"{log.dtype} on {log.device}" for log in logs})) or "nothing"
         raise CoverError("no shape was measured", hint=f"known: {known}")
@@ -104,6 +105,8 @@ def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device
     for log in chosen.values():
         row: dict[int, float] = {}
         for one in log.known:
+            if one.time_ns is None:
+                continue
             key = config_key(one.config)
             if key not in places:
                 places[key] = len(configs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
@@ -15,15 +16,15 @@ MOST_CONFIGS, MOST_LOGS = 400, 64
 
 
 class KnownConfig(Document, frozen=True):
-    """A configuration that worked, and its median time."""
+    """A configuration that worked, and its median time; None where it is only said to be good."""
 
     noun: ClassVar[str] = "known configuration"
 
     config: Mapping[str, Scalar]
-    time_ns: Finite
+    time_ns: Finite | None
 
     def __post_init__(self) -> None:
-        if not self.time_ns > 0:
+        if self.time_ns is not None and not self.time_ns > 0:
             raise ValueError(f"a time of {self.time_ns} ns")
 
 
@@ -89,4 +90,4 @@ def logs_of_records(records: Iterable[ConfigRecord]) -> list[SearchLog]:
 
 
 def _fastest(known: Iterable[KnownConfig]) -> tuple[KnownConfig, ...]:
-    return tuple(sorted(known, key=lambda one: one.time_ns)[:MOST_CONFIGS])
+    return tuple(sorted(known, key=lambda one: one.time_ns or math.inf)[:MOST_CONFIGS])

@@ -1,23 +1,26 @@
-"""Reading earlier searches: journals and folders of them, bundles, and services."""
+"""Reading earlier searches: journals and folders of them, bundles, services, and files of other programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ..codec import Document, decode
-from ..errors import SchemaError, TunerError
 from ..events import JobStarted, ShapeFinished, TrialFinished
-from ..journal import FILE_NAME, JournalHeader, read_events
+from ..journal import FILE_NAME, is_journal, read_events
 from ..records import read_bundle
+from .foreign import ForeignFormat, SourceError
+from .moe_files import MOE_FILES
 from .search_log import MOST_LOGS, SearchLog, logs_of_records, logs_of_trials
+from .triton_results import TRITON_RESULTS
 
-_JOURNAL, _ADDRESS = "journal", ("http://", "https://")
+if TYPE_CHECKING:
+    from ..job import JobSpec
 
-
-class SourceError(TunerError):
-    """Earlier searches cannot be read from where they should be."""
+#: Formats of other programs.
+FOREIGN: tuple[ForeignFormat, ...] = (TRITON_RESULTS, MOE_FILES)
+_ADDRESS = ("http://", "https://")
 
 
 class KnownSearches(Document, frozen=True):
@@ -28,46 +31,50 @@ class KnownSearches(Document, frozen=True):
     searches: tuple[SearchLog, ...]
 
 
-def read_logs(source: str, kernel_name: str, *, token: str = "") -> list[SearchLog]:
+def read_logs(source: str, kernel_name: str, *, token: str = "", job: JobSpec | None = None) -> list[SearchLog]:
     """The searches of a kernel that ``source`` knows: a journal, a folder with one or with folders that have one, a
-    bundle, or the address of a service, which ``token`` opens.
+    bundle, or the address of a service, which ``token`` opens; for a ``job`` also files of other programs
+    (:data:`FOREIGN`) and folders of them.
 
     Raises:
-        SourceError: it is none of these.
+        SourceError: it is none of these, or does not fit the job.
         BundleError, SchemaError: it is damaged; the message names the line.
         ServiceUnreachable, ServiceError: the service does not answer, or refuses.
     """
     if source.startswith(_ADDRESS):
         return _ask(source, kernel_name, token)
     path = Path(source)
+    foreign = [(form, file) for form in FOREIGN for file in form.find(path)]
     if path.is_dir():
         journals = [path / FILE_NAME] if (path / FILE_NAME).is_file() else sorted(path.glob(f"*/{FILE_NAME}"))
-        if not journals:
+        if not journals and not foreign:
             raise SourceError(
                 f"{path}: neither it nor a folder in it has a {FILE_NAME}", hint="a folder that `deuteron tune` wrote"
             )
         logs = [log for journal in journals for log in _of_journal(journal)]
+    elif foreign:
+        logs = []
     elif _is_journal(path):
         logs = _of_journal(path)
     else:
         logs = logs_of_records(read_bundle(path).records())
-    return [log for log in logs if log.kernel_name == kernel_name]
+    return [log for log in [*logs, *_of_foreign(foreign, job)] if log.kernel_name == kernel_name]
+
+
+def _of_foreign(found: list[tuple[ForeignFormat, Path]], job: JobSpec | None) -> list[SearchLog]:
+    if found and job is None:
+        form, file = found[0]
+        raise SourceError(f"{file}: {form.name} say too little without a job", hint="deuteron tune --from takes them")
+    return [log for form, file in found if job is not None for log in form.read(file, job)]
 
 
 def _is_journal(path: Path) -> bool:
-    """Whether the first line is a journal's."""
     try:
-        with path.open("rb") as file:
-            line = file.readline(4096)
+        return is_journal(path)
     except OSError as error:
         raise SourceError(
             f"{path}: cannot be read: {error.strerror}", hint="a bundle, a journal, or a service's http:// address"
         ) from None
-    try:
-        decode(line, JournalHeader, _JOURNAL)
-    except SchemaError:
-        return False
-    return True
 
 
 def _of_journal(path: Path) -> list[SearchLog]:

@@ -1,26 +1,21 @@
-"""Configurations of a bundle for other programs.
+"""Configurations for other programs.
 
-A new format is a function in a file of this folder, its name in one of the tables below and in ``ExportFormat``.
+A new format is a :class:`TextFormat` or :class:`FolderFormat` in a file of this folder, named in :data:`FORMATS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TextIO
+from .configs import DISPATCH, PYTHON
+from .format import ExportFormat, ExportSource, FolderFormat, TextFormat, read_source
+from .helion import HELION
+from .kernel_tuner import T4
+from .moe import SGLANG, VLLM
+from .records import CSV, JSON
+from .triton_cache import TRITON_CACHE
 
-from .configs import write_dispatch, write_python
-from .moe import moe_files
-from .records import write_csv, write_json
-
-if TYPE_CHECKING:
-    from deuteron.tuner import ConfigRecord
-
-#: Formats that are one text.
-WRITERS: dict[str, Callable[[Iterable[ConfigRecord], TextIO], None]] = {
-    "csv": write_csv,
-    "dispatch": write_dispatch,
-    "json": write_json,
-    "python": write_python,
+#: The formats by name.
+FORMATS: dict[str, ExportFormat] = {
+    made.name: made for made in (JSON, CSV, PYTHON, DISPATCH, TRITON_CACHE, VLLM, SGLANG, HELION, T4)
 }
-#: Formats that are several files: their texts by name.
-FOLDERS: dict[str, Callable[[Iterable[ConfigRecord]], dict[str, str]]] = {"vllm": moe_files}
+
+__all__ = ["FORMATS", "ExportFormat", "ExportSource", "FolderFormat", "TextFormat", "read_source"]

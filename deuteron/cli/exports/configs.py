@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from .format import ExportSource, TextFormat
+
 if TYPE_CHECKING:
-    from deuteron.tuner import ConfigRecord
+    from deuteron.tuner.codec import Scalar
 
 #: Schedule options that Triton's ``Config`` takes, too.
-_TRITONS = ("num_warps", "num_stages", "maxnreg")
+TRITONS = ("num_warps", "num_stages", "maxnreg")
 
 _DISPATCH = '''"""Configurations that deuteron found, for kernels under Triton.
 
@@ -43,13 +45,15 @@ def config_for(kernel, dtype, device=None, **shape):
 '''
 
 
-def write_python(records: Iterable[ConfigRecord], file: TextIO) -> None:
+def write_python(source: ExportSource, file: TextIO) -> None:
     """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``, in order of appearance."""
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
     configs: dict[str, dict[str, None]] = {}
-    for record in records:
-        configs.setdefault(record.kernel_name, {})[_config(record, SCHEDULE_OPTIONS, SCHEDULE_OPTIONS)] = None
+    for record in source.records:
+        configs.setdefault(record.kernel_name, {})[config_text(record.config, SCHEDULE_OPTIONS, SCHEDULE_OPTIONS)] = (
+            None
+        )
     file.write("import deuteron as triton\n")
     for kernel, lines in configs.items():
         file.write(f"\n{kernel.upper()}_CONFIGS = [\n")
@@ -57,14 +61,14 @@ def write_python(records: Iterable[ConfigRecord], file: TextIO) -> None:
         file.write("]\n")
 
 
-def write_dispatch(records: Iterable[ConfigRecord], file: TextIO) -> None:
+def write_dispatch(source: ExportSource, file: TextIO) -> None:
     """A module for users of Triton, which needs nothing else: ``config_for`` takes the nearest shape. Schedule options
     that Triton does not know are left out."""
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
     tables: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for record in records:
-        line = f"({dict(record.shape)!r}, {_config(record, SCHEDULE_OPTIONS, _TRITONS)})"
+    for record in source.records:
+        line = f"({dict(record.shape)!r}, {config_text(record.config, SCHEDULE_OPTIONS, TRITONS)})"
         devices = tables.setdefault((record.kernel_name, record.dtype), {})
         devices.setdefault(record.device.key, []).append(line)
     text = ""
@@ -76,8 +80,12 @@ def write_dispatch(records: Iterable[ConfigRecord], file: TextIO) -> None:
     file.write(_DISPATCH % text)
 
 
-def _config(record: ConfigRecord, schedule: Iterable[str], kept: Iterable[str]) -> str:
+def config_text(config: Mapping[str, Scalar], schedule: Iterable[str], kept: Iterable[str]) -> str:
     """``triton.Config(...)``: the kernel's parameters in its dictionary, of the schedule's options those ``kept``."""
-    values = {n: v for n, v in record.config.items() if n not in schedule}
-    options = "".join(f", {n}={v!r}" for n, v in record.config.items() if n in kept)
+    values = {n: v for n, v in config.items() if n not in schedule}
+    options = "".join(f", {n}={v!r}" for n, v in config.items() if n in kept)
     return f"triton.Config({values!r}{options})"
+
+
+PYTHON = TextFormat("python", "Config(...) lists for @autotune", write_python)
+DISPATCH = TextFormat("dispatch", "a module for Triton that picks one for a shape", write_dispatch)

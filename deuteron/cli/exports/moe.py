@@ -1,16 +1,23 @@
 """Files of tile sizes for fused mixture-of-experts kernels, as vLLM and SGLang read them.
 
 One file for each number of experts E, width N, device and dtype: JSON, from the number of tokens M to a configuration.
-vLLM looks for it in the folder that VLLM_TUNED_CONFIG_FOLDER names, then among its own.
+Both take the M that is nearest to the one at hand.
+
+vLLM looks in the folder that VLLM_TUNED_CONFIG_FOLDER names, then among its own. SGLang looks in
+``configs/triton_<version>`` below SGLANG_MOE_CONFIG_DIR, first for its own version of Triton, then for others. Their
+names of one file differ in the spaces of a block shape, and in the device: white space and slashes are underscores for
+vLLM, and every board of the H200 family is NVIDIA_H200; for SGLang only spaces are replaced.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import CommandError
+from .format import ExportSource, FolderFormat
 
 if TYPE_CHECKING:
     from deuteron.tuner import ConfigRecord
@@ -25,18 +32,40 @@ _PARAMETERS = {
     "num_stages": ("num_stages",),
 }
 #: The part of the name that says what is multiplied; 16-bit floats have none.
-_DTYPES = {"f16": "", "bf16": "", "f32": ",dtype=float32", "f8e4m3": ",dtype=fp8_w8a8"}
+_DTYPES = {"f16": "", "bf16": "", "f32": ",dtype=float32", "f8e4m3": ",dtype=fp8_w8a8", "i8": ",dtype=int8_w8a8"}
+#: Sizes of a shape that give the block of one scale, as these kernels call them; 0 where there is one scale for all.
+_SCALE_BLOCK = ("group_n", "group_k")
 
 
-def moe_files(records: Iterable[ConfigRecord]) -> dict[str, str]:
+def vllm_files(source: ExportSource) -> dict[str, str]:
     """The text of each file by its name, from records whose shapes have the sizes E, N and M.
 
     Raises:
         CommandError: a record is of another kind, lacks a parameter, or two give different answers for one file and M.
     """
+    return _files(source, _vllm_name)
+
+
+def sglang_files(source: ExportSource) -> dict[str, str]:
+    """The text of each file by its path below SGLANG_MOE_CONFIG_DIR.
+
+    Raises:
+        CommandError: as :func:`vllm_files`; or nobody said which Triton the files are for.
+    """
+    if not re.fullmatch(r"\d+(\.\d+)+", source.triton):
+        raise CommandError(
+            f"--format sglang needs the version of its Triton, not {source.triton or 'nothing'!r}",
+            hint='--triton 3.6.0: what python -c "import triton; print(triton.__version__)" prints there',
+        )
+    folder = f"configs/triton_{source.triton.replace('.', '_')}"
+    return {f"{folder}/{name}": text for name, text in _files(source, _sglang_name).items()}
+
+
+def _files(source: ExportSource, named: Callable[[ConfigRecord], str]) -> dict[str, str]:
     files: dict[str, dict[int, dict[str, object]]] = {}
-    for record in records:
-        name, tokens, values = _file_name(record), record.shape["M"], _values(record)
+    for record in source.records:
+        _require_experts(record)
+        name, tokens, values = named(record), record.shape["M"], _values(record)
         held = files.setdefault(name, {})
         if held.setdefault(tokens, values) != values:
             raise CommandError(
@@ -46,7 +75,7 @@ def moe_files(records: Iterable[ConfigRecord]) -> dict[str, str]:
     return {name: json.dumps(dict(sorted(held.items())), indent=4) + "\n" for name, held in files.items()}
 
 
-def _file_name(record: ConfigRecord) -> str:
+def _require_experts(record: ConfigRecord) -> None:
     missing = [dim for dim in ("E", "N", "M") if dim not in record.shape]
     if missing:
         raise CommandError(
@@ -55,8 +84,26 @@ def _file_name(record: ConfigRecord) -> str:
         )
     if record.dtype not in _DTYPES:
         raise CommandError(f"there is no such file for {record.dtype}", hint=f"there is for {', '.join(_DTYPES)}")
-    device = record.device.name.replace(" ", "_")
-    return f"E={record.shape['E']},N={record.shape['N']},device_name={device}{_DTYPES[record.dtype]}.json"
+
+
+def _vllm_name(record: ConfigRecord) -> str:
+    device = re.sub(r"[\s/]+", "_", record.device.name)
+    if "H200" in device.split("_"):
+        device = "NVIDIA_H200"
+    return _name(record, device, _scale_block(record.shape, ","))
+
+
+def _sglang_name(record: ConfigRecord) -> str:
+    return _name(record, record.device.name.replace(" ", "_"), _scale_block(record.shape, ", "))
+
+
+def _name(record: ConfigRecord, device: str, block: str) -> str:
+    return f"E={record.shape['E']},N={record.shape['N']},device_name={device}{_DTYPES[record.dtype]}{block}.json"
+
+
+def _scale_block(shape: Mapping[str, int], comma: str) -> str:
+    sizes = [shape.get(dim, 0) for dim in _SCALE_BLOCK]
+    return f",block_shape=[{comma.join(map(str, sizes))}]" if all(sizes) else ""
 
 
 def _values(record: ConfigRecord) -> dict[str, object]:
@@ -66,7 +113,11 @@ def _values(record: ConfigRecord) -> dict[str, object]:
         if not found:
             raise CommandError(
                 f"the configuration of {record.kernel_name} for {record.shape_key} has no {' or '.join(spellings)}",
-                hint="vLLM's kernel takes " + ", ".join(_PARAMETERS),
+                hint="these kernels take " + ", ".join(_PARAMETERS),
             )
         values[wanted] = found[0]
     return values
+
+
+VLLM = FolderFormat("vllm", "files of vLLM's fused mixture-of-experts kernels", vllm_files)
+SGLANG = FolderFormat("sglang", "the same for SGLang, for its version of Triton", sglang_files)

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from deuteron.tuner import ConfigRecord
+from .format import ExportSource, TextFormat
 
 
-def write_json(records: Iterable[ConfigRecord], file: TextIO) -> None:
+def write_json(source: ExportSource, file: TextIO) -> None:
     """A list of records, one a line, written as they are read."""
     file.write("[")
-    for number, record in enumerate(records):
+    for number, record in enumerate(source.records):
         file.write(",\n" if number else "\n")
         file.write(json.dumps(record.to_json()))
     file.write("\n]\n")
 
 
-def write_csv(records: Iterable[ConfigRecord], file: TextIO) -> None:
+def write_csv(source: ExportSource, file: TextIO) -> None:
     """A table with one row a record; the configuration is JSON in its column. Times in ns."""
     table = csv.writer(file, lineterminator="\n")
     table.writerow(
@@ -41,7 +39,7 @@ def write_csv(records: Iterable[ConfigRecord], file: TextIO) -> None:
             "created_at",
         ]
     )
-    for record in records:
+    for record in source.records:
         table.writerow(
             [
                 record.kernel_name,
@@ -60,3 +58,7 @@ def write_csv(records: Iterable[ConfigRecord], file: TextIO) -> None:
                 record.created_at,
             ]
         )
+
+
+JSON = TextFormat("json", "the records", write_json)
+CSV = TextFormat("csv", "a table", write_csv)
