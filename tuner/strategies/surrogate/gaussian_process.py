@@ -4,8 +4,8 @@ Formulas: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006)
 The signal has unit variance: values are standardised before.
 
 Coordinates are levels of parameters. Two that differ are apart by their squared difference and by a jump, however near
-they are: what 96 threads take need not lie between what 64 and 128 take. How great the jump is beside the differences is
-fitted like the lengths. The sum is a squared Euclidean distance (each level has an axis of its own besides), so that the
+they are: what 96 threads take need not lie between what 64 and 128 take. How great the jump is beside the differences
+is fitted like the lengths. The sum is a squared Euclidean distance, as each level may have an axis of its own: the
 kernel is positive definite.
 """
 
@@ -34,8 +34,8 @@ GROWTH, DECAY = 1.3, 0.5
 
 @dataclass(frozen=True)
 class Matern:
-    """``theta``: logarithms of the length-scales, then of the jump (the squared distance between any two levels, besides
-    that of their coordinates, which is 1 at most), and last of the noise variance."""
+    """``theta``: logarithms of the length-scales, then of the jump (the squared distance between any two levels of a
+    parameter, besides that of their coordinates, which is 1 at most), and last of the noise variance."""
 
     theta: Vector
 
@@ -82,8 +82,8 @@ class MaternPrior:
 
 
 def differing(a: Matrix, b: Matrix, weights: Vector) -> Single:
-    """For points ``a`` and ``b`` the sum of the weights of the coordinates in which they differ; shape (len(a), len(b)),
-    exact up to single precision."""
+    """For points ``a`` and ``b`` the sum of the weights of the coordinates in which they differ; shape
+    (len(a), len(b))."""
     levels = [np.unique(column) for column in a.T]
     mine = [np.zeros((len(a), 0), bool), *(x[:, None] == known for x, known in zip(a.T, levels, strict=True))]
     theirs = [np.zeros((len(b), 0), bool), *(x[:, None] == known for x, known in zip(b.T, levels, strict=True))]
