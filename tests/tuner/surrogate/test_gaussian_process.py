@@ -12,20 +12,22 @@ from deuteron.tuner.strategies.surrogate.gaussian_process import JITTER, Likelih
 from deuteron.tuner.strategies.surrogate.posterior import PoolPosterior
 
 RNG = np.random.default_rng(7)
-POINTS, POOL = RNG.random((12, 3)), RNG.random((9, 3))
+#: The last coordinate has three levels: there are points that share one.
+POINTS, POOL = (np.column_stack([RNG.random((n, 2)), RNG.integers(0, 3, n) / 2]) for n in (12, 9))
 VALUES = RNG.standard_normal(12)
-KERNEL = Matern(np.log([0.3, 1.5, 0.8, 0.05]))
+KERNEL = Matern(np.log([0.3, 1.5, 0.8, 0.2, 0.05]))
 #: Kernels are single precision; weights of a dozen values and a noise of 0.05 magnify that.
 SINGLE = 1e-5
 
 
 def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Matern-5/2, one pair at a time."""
-    lengths = np.exp(KERNEL.theta[:-1])
+    """Matern-5/2 of coordinates and of whether levels differ, one pair at a time."""
+    lengths, jump = np.exp(KERNEL.theta[:-2]), 0.2
     result = np.empty((len(a), len(b)))
     for i, p in enumerate(a):
         for j, q in enumerate(b):
-            r = math.sqrt(sum(((x - y) / length) ** 2 for x, y, length in zip(p, q, lengths, strict=True)))
+            apart = [(x - y) ** 2 + (jump if x != y else 0) for x, y in zip(p, q, strict=True)]
+            r = math.sqrt(sum(square / length**2 for square, length in zip(apart, lengths, strict=True)))
             result[i, j] = (1 + math.sqrt(5) * r + 5 * r * r / 3) * math.exp(-math.sqrt(5) * r)
     return result
 
@@ -70,7 +72,7 @@ def test_forgotten_points_leave_no_trace() -> None:
 
 
 def test_it_grows_beyond_the_room_that_it_began_with() -> None:
-    points, values = RNG.random((300, 3)), RNG.standard_normal(300)
+    points, values = np.round(RNG.random((300, 3)), 2), RNG.standard_normal(300)
     posterior = PoolPosterior(KERNEL, points[:10], POOL)
     for point in points[10:]:
         posterior.append(point)
@@ -87,11 +89,11 @@ def test_selected_candidates_are_the_same_ones() -> None:
 
 
 def test_gradient_is_that_of_finite_differences() -> None:
-    likelihood = Likelihood(POINTS, VALUES, MaternPrior(length=0.7, noise=0.02))
-    for theta in (KERNEL.theta, np.zeros(4), np.array([-1.0, 0.5, 2.0, -4.0])):
+    likelihood = Likelihood(POINTS, VALUES, MaternPrior(length=0.7, jump=0.3, noise=0.02))
+    for theta in (KERNEL.theta, np.zeros(5), np.array([-1.0, 0.5, 2.0, -1.5, -4.0])):
         _, gradient = likelihood.at(theta)
-        for i in range(4):
-            step = np.zeros(4)
+        for i in range(5):
+            step = np.zeros(5)
             step[i] = 3e-2  # five points, because single precision allows no smaller step
             near, far = (likelihood.at(theta + k * step)[0] - likelihood.at(theta - k * step)[0] for k in (1, 2))
             slope = (8 * near - far) / 36e-2
@@ -99,18 +101,32 @@ def test_gradient_is_that_of_finite_differences() -> None:
 
 
 def test_likelihood_is_the_dense_formula() -> None:
-    prior = MaternPrior(length=2.0, noise=0.1)
+    prior = MaternPrior(length=2.0, jump=0.4, noise=0.1)
     value, _ = Likelihood(POINTS, VALUES, prior).at(KERNEL.theta)
     noisy = covariance(POINTS, POINTS) + (0.05 + JITTER) * np.eye(12)
     density = -0.5 * VALUES @ np.linalg.solve(noisy, VALUES) - 0.5 * np.linalg.slogdet(noisy)[1]
-    density -= 0.5 * sum((KERNEL.theta - np.log([2, 2, 2, 0.1])) ** 2)
+    density -= 0.5 * sum((KERNEL.theta - np.log([2, 2, 2, 0.4, 0.1])) ** 2)
     assert value == pytest.approx(-density, rel=1e-5)
+
+
+def test_levels_that_differ_are_apart_however_near_they_are() -> None:
+    kernel = Matern(np.log([1.0, 1.0, 0.15, 0.01]))
+    points = np.array([[0.5, 0.5], [0.5, 0.5001], [0.5, 0.5002], [0.4999, 0.5001]])
+    found = kernel.between(points[:1], points)[0]
+    r = math.sqrt(5 * 0.15)
+    assert found[0] == pytest.approx(1, abs=1e-6)
+    assert found[1] == pytest.approx((1 + r + r * r / 3) * math.exp(-r), abs=1e-4)
+    assert found[2] == pytest.approx(found[1], abs=1e-4)
+    r = math.sqrt(10 * 0.15)
+    assert found[3] == pytest.approx((1 + r + r * r / 3) * math.exp(-r), abs=1e-4)  # two levels differ
+    eigenvalues = np.linalg.eigvalsh(kernel.between(POINTS[:, 1:], POINTS[:, 1:]))
+    assert eigenvalues.min() > -1e-6
 
 
 def test_a_fit_finds_the_coordinate_that_matters() -> None:
     points = RNG.random((60, 3))
     kernel = fit(points, np.sin(6 * points[:, 1]), None, MaternPrior(), 60)
-    lengths = np.exp(kernel.theta[:-1])
+    lengths = np.exp(kernel.theta[:-2])
     assert lengths[1] < 0.5 * lengths[0] and lengths[1] < 0.5 * lengths[2]
     assert kernel.noise < 1e-2
     likelihood = Likelihood(points, np.sin(6 * points[:, 1]), MaternPrior())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deuteron.tuner.strategies.surrogate.history import History
-from deuteron.tuner.strategies.surrogate.settling import GAIN, IDLE, LEAST, LITTLE, Settling
+from deuteron.tuner.strategies.surrogate.settling import GAIN, IDLE, LEAST, LITTLE, PROPOSALS, Settling
 
 
 def told(times: list[float | None]) -> History:
@@ -15,9 +15,11 @@ def told(times: list[float | None]) -> History:
     return history
 
 
-def settled(times: list[float | None], expected: float | None) -> bool:
+def settled(times: list[float | None], *expected: float | None) -> bool:
+    """After proposals of which so much was ``expected``, one number standing for as many as are looked at."""
     settling = Settling()
-    settling.proposed(expected)
+    for gain in expected * (PROPOSALS if len(expected) == 1 else 1):
+        settling.proposed(gain)
     return settling.why(told(times)) is not None
 
 
@@ -30,6 +32,16 @@ def test_little_expected_and_nothing_won() -> None:
     assert not settled(times, MUCH)
     assert not settled(times, None)  # the model was not asked
     assert Settling().why(told(times)) is None
+
+
+def test_little_must_be_expected_of_several_in_a_row() -> None:
+    times: list[float | None] = [100.0] * (LEAST + IDLE)
+    few = [NOTHING] * (PROPOSALS - 1)
+    assert not settled(times, *few)
+    assert settled(times, *few, NOTHING)
+    assert not settled(times, MUCH, *few)
+    assert settled(times, MUCH, *few, NOTHING)
+    assert not settled(times, *few, None, NOTHING)  # the model was not asked for one of them
 
 
 def test_a_gain_begins_the_wait_anew() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from deuteron.tuner.codec import Scalar
@@ -11,6 +12,9 @@ from deuteron.tuner.space import Parameter, Space, config_key
 from deuteron.tuner.strategies import Outcome, make_strategy
 from deuteron.tuner.strategies.surrogate import Prior, SurrogateStrategy
 from deuteron.tuner.strategies.surrogate import domain as domains
+from deuteron.tuner.strategies.surrogate.gaussian_process import MaternPrior
+from deuteron.tuner.strategies.surrogate.outlook import Observed, outlook
+from deuteron.tuner.strategies.surrogate.process import Process
 
 BLOCKS = (16, 32, 64, 128, 256)
 SPACE = Space(
@@ -63,16 +67,34 @@ def test_finds_the_minimum_of_a_bowl_among_hundreds(ahead: int) -> None:
 
 
 def test_open_proposals_keep_away_from_each_other() -> None:
-    """Around a minimum at 120 six of them lie on both sides; six that know nothing of each other were all above it."""
+    """Six of them lie on both sides of the best so far."""
     space = Space((Parameter("x", tuple(range(1, 201))), Parameter("y", (1, 2))))
     strategy = SurrogateStrategy(space, 0)
+    places: list[int] = []
     for _ in range(10):
         config = strategy.ask()
         assert config is not None
         strategy.tell(config, Outcome(1000 + abs(int(config["x"]) - 120) ** 1.5 + 10 * int(config["y"])))
+        places.append(int(config["x"]))
+    best = min(places, key=lambda x: abs(x - 120))
     proposed = [strategy.ask() for _ in range(6)]
-    places = [int(config["x"]) for config in proposed if config is not None]
-    assert len(places) == 6 and min(places) <= 120 < max(places)
+    ahead = {int(config["x"]) for config in proposed if config is not None}
+    assert len(ahead) == 6 and min(ahead) < best < max(ahead)
+
+
+def test_where_a_proposal_is_open_less_is_expected_of_others() -> None:
+    points, pool = np.linspace(0, 1, 6)[:, None], np.linspace(0.01, 0.99, 50)[:, None]
+    keys, values, nothing = [b"%d" % i for i in range(6)], np.cos(7 * points[:, 0]), np.zeros(50)
+    process = Process(MaternPrior())
+    process.fit(points, values)
+    process.attach(keys, points, pool)
+    observed = Observed(keys, points, values, 1.0, 0.0, np.zeros(6), 0.0)
+    alone = outlook(process, observed, nothing, keys, points)
+    at = int(np.argmax(alone.improvement))
+    beside = outlook(process, observed, nothing, [*keys, b"open"], np.concatenate([points, pool[[at]]]))
+    assert beside.variance[at] < 0.5 * alone.variance[at]
+    assert (beside.improvement <= alone.improvement + 1e-9).all()
+    assert beside.improvement[at + 1] < 0.9 * alone.improvement[at + 1]
 
 
 def test_what_keeps_failing_is_left_alone() -> None:

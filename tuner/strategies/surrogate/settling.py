@@ -7,9 +7,9 @@ from collections import deque
 from .history import History
 
 #: Expected improvement of the logarithm of the time, of so many proposals in a row, below which little is expected.
-LITTLE, PROPOSALS = 3e-5, 1
+LITTLE, PROPOSALS = 3e-5, 5
 #: A best time that is lower by less than this part is no gain; evaluations without one; evaluations at least.
-GAIN, IDLE, LEAST = 0.005, 20, 20
+GAIN, IDLE, LEAST = 0.005, 30, 20
 
 
 class Settling:
