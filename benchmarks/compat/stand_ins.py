@@ -52,6 +52,9 @@ WANTED = {
     "triton._C": "",
     "triton._C.libtriton": "ir passes llvm nvidia native_specialize_impl",
     "triton.backends.driver": "GPUDriver expand_signature wrap_handle_tensordesc_impl",
+    "triton.profiler.hooks.hook": "HookManager",
+    "triton.profiler.hooks.instrumentation": "InstrumentationHook",
+    "triton.profiler.metric": "transform_tensor_metrics",
     "triton": "must_use_result aggregate TritonError",
 }  # fmt: skip
 

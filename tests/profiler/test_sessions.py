@@ -340,7 +340,7 @@ def test_bad_arguments_start_nothing(arguments: dict, message: str) -> None:
 
 def test_unknown_sessions() -> None:
     for function in (proton.activate, proton.deactivate, proton.finalize, proton.data.get):
-        with pytest.raises(IndexError, match="no profiling session 7"):
+        with pytest.raises(IndexError, match="Session has not been initialized: 7"):
             function(7)
 
 

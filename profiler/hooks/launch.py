@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from numbers import Number
+from typing import Self
 
-from .errors import UsageError
-from .places import places
+from ..errors import UsageError
+from ..places import places
 
 _NUMBERS = frozenset({int, float})
 _RESERVED = frozenset({"name", "function", "stream"})
@@ -34,6 +35,22 @@ class LaunchMetadata:
         if self._include is not None and self._include.match(name) is None:
             return False
         return self._exclude is None or self._exclude.match(name) is None
+
+
+class LaunchHook(LaunchMetadata):
+    """The process's own :class:`LaunchMetadata`, under Proton's name: every call gives the same object, which keeps the
+    choice that was made last."""
+
+    _only: Self | None = None
+
+    def __new__(cls) -> Self:
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+            LaunchMetadata.__init__(cls._only)
+        return cls._only
+
+    def __init__(self) -> None:
+        """Nothing: the choice of kernels stays as it is."""
 
 
 def _compile(pattern: str | None) -> re.Pattern[str] | None:
