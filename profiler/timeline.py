@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 
 from .tree import ROOT
 
-
 #: Linux gives no thread a number from here on: those of lanes that are not threads.
 _NO_THREAD = 1 << 22
 

@@ -270,7 +270,7 @@ def _make_shown(metric: str, column: dict[int, object], nodes: Literal, order: S
         return
     if kinds == {int}:
         whole = cast(dict[int, int], column).values()
-        if -_WHOLE <= min(whole) and max(whole) < _WHOLE:
+        if min(whole) >= -_WHOLE and max(whole) < _WHOLE:
             return
     for new, value in column.items():
         if type(value) is not float and not (type(value) is int and -_WHOLE <= value < _WHOLE):
