@@ -20,10 +20,14 @@ class Opened(Protocol):
     """A scope that is open: when it was entered, on ``time.perf_counter_ns``'s clock, and its metrics so far."""
 
     @property
-    def start_ns(self) -> int: ...
+    def start_ns(self) -> int:
+        """When it was entered."""
+        ...
 
     @property
-    def metrics(self) -> Mapping[str, object] | None: ...
+    def metrics(self) -> Mapping[str, object] | None:
+        """What was given so far."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,8 @@ class LaunchMetadata:
         return self._exclude is None or self._exclude.match(name) is None
 
 
-class LaunchHook(LaunchMetadata):
-    """The process's own :class:`LaunchMetadata`, under Proton's name: every call gives the same object, which keeps the
+class SharedLaunchMetadata(LaunchMetadata):
+    """The process's own :class:`LaunchMetadata`: every call gives the same object, which keeps the
     choice that was made last."""
 
     _only: Self | None = None
@@ -55,6 +55,9 @@ class LaunchHook(LaunchMetadata):
 
     def __init__(self) -> None:
         """Nothing: the choice of kernels stays as it is."""
+
+
+LaunchHook = SharedLaunchMetadata  # Proton's name
 
 
 def _compile(pattern: str | None) -> re.Pattern[str] | None:
