@@ -80,7 +80,9 @@ def readable(draw: random.Random) -> bytes:
             continue
         target = draw.choice(metrics)
         name = draw.choice([*target, *NAMES[:13], *NAMES[-3:]])
-        target[name] = draw.choice([value for value in VALUES if isinstance(value, int | float) and abs(value) <= 1e308])
+        target[name] = draw.choice(
+            [value for value in VALUES if isinstance(value, int | float) and abs(value) <= 1e308]
+        )
     return json.dumps(literal).encode()
 
 
