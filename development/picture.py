@@ -1,6 +1,6 @@
 """The picture in README.md: what a command prints, as an SVG of a terminal.
 
-    python development/picture.py [--columns 134] docs/images/demo.svg make demo
+    python development/picture.py [--columns 175] docs/images/demo.svg make demo
 
 The command runs in the current folder; its standard error is part of the picture. What it measures should be
 measured on a machine that does nothing else.
@@ -31,7 +31,7 @@ def main() -> int:
     """Run the command and write the picture; the exit code is the command's."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("picture", type=Path)
-    parser.add_argument("--columns", type=int, default=134)
+    parser.add_argument("--columns", type=int, default=175)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     environment = {**os.environ, "COLUMNS": str(given.columns)}
