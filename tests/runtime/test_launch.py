@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,34 @@ def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: py
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(4))
     with pytest.raises(LaunchError, match="global 'SCALE', which kernel uses, was .*3.* is .*4"):
         kernel[(1,)](x, x, 5, 64)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (0.0, -0.0, False),
+        ((1, 0.0), (1, -0.0), False),
+        ((1, 0.5), (1, 0.5), True),
+        ((1, 2), (1, 2, 3), False),
+        ((1, 2), (1, True), False),
+        (float("nan"), float("nan"), True),
+        (0.1 + 0.2, 0.3, False),
+    ],
+)
+def test_what_counts_as_another_global(
+    recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch, old: object, new: object, same: bool
+) -> None:
+    limit = tl.constexpr(old)
+
+    @deuteron.jit
+    def local(x):
+        tl.static_assert(limit is not None)
+        tl.store(x, 1)
+
+    local[(1,)](x)
+    limit = tl.constexpr(new)
+    with nullcontext() if same else pytest.raises(LaunchError, match="global 'limit', which local uses"):
+        local[(1,)](x)
 
 
 def test_changed_variables_of_enclosing_functions_and_modules_are_refused(

@@ -67,6 +67,25 @@ def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
     assert "never written" in str(checker.check(configs[3]).message)
 
 
+def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
+    text = TEXT.replace(
+        "    if WRONG != 3:\n",
+        "    if WRONG == 4:\n        tl.store(x_ptr + o, y + 1, mask=mask)\n    if WRONG != 3:\n",
+    )
+    (tmp_path / "spoiling.py").write_text(text)
+    problem = Problem(resolve_workload(f"{tmp_path / 'spoiling.py'}:kernel"), {"n": 1000}, "f32")
+    device = get_device("cpu")
+
+    def compiled(config: Configuration) -> object:
+        variant = problem.variant(config)
+        return compile_variant(problem, variant, device.target), variant
+
+    right, spoils = ({"WRONG": wrong, "BLOCK": 64} for wrong in (0, 4))
+    checker = Checker(problem, device, 1, right, compiled)  # type: ignore[arg-type]
+    checker.launch(spoils)()
+    assert checker.check(right).ok
+
+
 @pytest.mark.parametrize(("n", "fits"), [(1024, True), (1000, False)])
 def test_what_is_measured_is_what_launches_at_these_sizes_run(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, n: int, fits: bool

@@ -28,7 +28,7 @@ from deuteron.tuner.workloads import Tensor, Tolerance, workload_from_json
 from deuteron.tuner.workloads.inferred import infer_workload
 from deuteron.tuner.workloads.inputs import BLOCK, make_tensor, make_tensors
 from deuteron.tuner.workloads.references import REFERENCES, find_reference
-from deuteron.tuner.workloads.tolerance import EXACT, TOLERANCES, Comparison, Expected, compare_all
+from deuteron.tuner.workloads.tolerance import EXACT, TOLERANCES, Comparison, Expected, compare_all, typical
 
 CPU = DeviceProperties("some CPU", "cpu", sm_count=2)
 H200 = DeviceProperties("NVIDIA H200", "cuda", sm_count=132, shared_bytes_per_block=232448)
@@ -344,6 +344,26 @@ def test_comparison_says_what_is_wrong_where() -> None:
     got[0, 0] = np.nan
     message = compare("y", got, expected, Tolerance(0.0, 0.01)).message
     assert message is not None and "2 of 15" in message and "never written?" in message
+
+
+def test_a_few_huge_elements_do_not_hide_errors_of_the_others() -> None:
+    rng = np.random.default_rng(0)
+    expected = rng.standard_normal(1000)
+    expected[7] = 1e9
+    wrong = expected.copy()
+    wrong[10:20] += 0.5
+    assert not compare("y", wrong, expected, TOLERANCES["f32"]).ok
+    assert compare("y", expected.astype(np.float32), expected, TOLERANCES["f32"]).ok
+    # Mostly zeros, as after a ReLU: what is typical is told by the others.
+    sparse = np.where(rng.random(1000) < 0.9, 0.0, expected)
+    assert not compare("y", np.where(sparse == 0, 0.5, sparse), sparse, TOLERANCES["f16"]).ok
+
+
+@pytest.mark.parametrize("draw", ["standard_normal", "standard_exponential", "random"])
+def test_the_typical_value_of_usual_tensors_is_their_root_mean_square(draw: str) -> None:
+    values = getattr(np.random.default_rng(1), draw)(10_000)
+    assert typical(values) == pytest.approx(np.sqrt(np.mean(values**2)))
+    assert typical(np.append(values, [np.nan, np.inf])) == typical(values)
 
 
 def test_comparison_of_special_values() -> None:

@@ -65,7 +65,14 @@ class Checker:
         self._expected = self._with_tolerances(values)
 
     def check(self, config: Configuration) -> Comparison:
-        """Run ``config`` once on fresh outputs and compare."""
+        """Run ``config`` once on fresh outputs and compare; where that fails, once more on fresh inputs too, into which
+        an earlier configuration may have written."""
+        found = compare_all(self._result(config), self._expected)
+        if found.ok:
+            return found
+        for name, values in self._initial.items():
+            if name not in self._outputs:
+                self._arrays[name].copy_from(values)
         return compare_all(self._result(config), self._expected)
 
     def launch(self, config: Configuration) -> Callable[[], None]:

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 # Bounds the temporary float64 copies of a comparison to a few ten MB.
 _CHUNK = 1 << 22
+# Medians; see :func:`typical`.
+_OUTLYING = 8.0
 
 
 class Tolerance(Document, frozen=True, forbid_unknown_fields=True):
-    """``|got - expected| <= rtol * |expected| + atol * rms(expected)``.
+    """``|got - expected| <= rtol * |expected| + atol * scale(expected)``.
 
-    ``atol`` counts in root mean squares of the expected tensor, so one figure serves softmax, whose values are near
-    1/N, and matmul, whose values are near sqrt(K).
+    ``atol`` counts in units of the typical value (:func:`typical`), so one figure serves softmax, whose values are
+    near 1/N, and matmul, whose values are near sqrt(K).
     """
 
     noun: ClassVar[str] = "tolerance"
@@ -52,6 +54,23 @@ def tolerance_for(dtype: str) -> Tolerance:
     return TOLERANCES.get(dtype, EXACT)
 
 
+def typical(values: np.ndarray) -> float:
+    """The root mean square of the finite values, but at most :data:`_OUTLYING` times the median of those that are not
+    0: a few huge elements must not hide errors of all others. 0 where nothing but zeros is finite.
+
+    For normally distributed values the root mean square is 1.5 medians, for log-normal ones (softmax) 2.7.
+    """
+    import numpy as np
+
+    finite = np.abs(values[np.isfinite(values)])
+    # Squares of what is divided by the largest do not overflow.
+    largest = float(finite.max(initial=0.0))
+    if not largest:
+        return 0.0
+    rms = largest * float(np.sqrt(np.mean(np.square(finite / largest))))
+    return min(rms, _OUTLYING * float(np.median(finite[finite > 0])))
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``worst`` is the largest error in units of what is allowed there: above 1 the result is wrong."""
@@ -77,12 +96,8 @@ class Expected:
         whole = tolerance == EXACT and values.dtype.kind in "iu"
         self._integers = np.ascontiguousarray(values).reshape(-1) if whole else None
         self.values = np.ascontiguousarray(values, dtype=np.float64)
-        finite = np.abs(self.values[np.isfinite(self.values)])
-        # Squares of what is divided by the largest do not overflow.
-        largest = float(finite.max(initial=0.0))
-        rms = largest * float(np.sqrt(np.mean(np.square(finite / largest)))) if largest else 0.0
         with np.errstate(invalid="ignore"):
-            allowed = tolerance.atol * (rms or 1.0) + tolerance.rtol * np.abs(self.values)
+            allowed = tolerance.atol * (typical(self.values) or 1.0) + tolerance.rtol * np.abs(self.values)
         # Where nothing is allowed any error at all is infinitely too large.
         self._allowed = np.maximum(allowed, np.finfo(np.float64).tiny).reshape(-1)
         self._flat = self.values.reshape(-1)

@@ -77,5 +77,12 @@ def _may_change(value: object) -> bool:
 
 
 def _same(old: object, new: object) -> bool:
+    """Whether a kernel would be compiled to the same code: 0.0 is not -0.0, and a NaN is like another."""
     old, new = unwrap(old), unwrap(new)
-    return type(old) is type(new) and bool(old == new)
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, float):
+        return repr(old) == repr(new)
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(_same, old, new))
+    return bool(old == new)
