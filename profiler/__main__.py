@@ -2,6 +2,7 @@
 
 import sys
 
-from .cli import proton_main
+from .cli import proton_main as main
 
-sys.exit(proton_main())
+if __name__ == "__main__":
+    sys.exit(main())

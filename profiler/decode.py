@@ -148,11 +148,12 @@ def _check_node(node: object, place: Place, where: str) -> list[object]:
     frame = node.get("frame")
     if not isinstance(frame, dict) or not isinstance(frame.get("name"), str):
         raise MalformedProfile(f"{where}: {_named(place)} has no frame with a name", hint=_HINT)
-    frame.setdefault("type", "function")
+    if "type" not in frame:
+        frame["type"] = "function"
     metrics = node.get("metrics")
     if not isinstance(metrics, dict):
         raise MalformedProfile(f"{where}: {_named(place)} ({frame['name']!r}) has no metrics object", hint=_HINT)
-    for key, value in metrics.items():
+    for key, value in () if set(map(type, metrics.values())) <= _PLAIN else metrics.items():
         if type(value) in _PLAIN:
             continue
         if not _is_value(value):

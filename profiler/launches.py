@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .contexts import METADATA_SCOPE, ThreadState, here, shared, states
 from .gpu import GpuProfiler
@@ -19,10 +21,17 @@ if TYPE_CHECKING:
 
 
 class _Pending(threading.local):
-    """Launches of one thread between enter and exit: the event, and where it is booked."""
+    """Launches of one thread between enter and exit: the event, where it is booked, and what its metadata gave."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[LaunchEvent, Place]] = []
+        self.stack: list[tuple[LaunchEvent, Place, _Metadata]] = []
+
+
+class _Metadata(NamedTuple):
+    """The name and the metrics that a ``launch_metadata`` gave; no name if nobody asked for them."""
+
+    name: str | None = None
+    metrics: Mapping[str, object] = MappingProxyType({})
 
 
 class LaunchRecorder(Protocol):
@@ -49,35 +58,35 @@ class Launches:
         if not (on_cpu or places.of_launches or shared.interleaved):
             return  # marked when its scope was entered
         thread = here()
-        name = metrics = None
+        given = _Metadata()
         if places.wants_metadata and not thread.evaluating and _any_wants(event.name):
-            name, metrics = self._metadata(event, thread)
-        place = places.of_caller()
+            given = self._metadata(event, thread)
+        place, name = places.of_caller(), given.name
         launch = place.launches.get((event.name, name))
         if launch is None:
             launch = place.launches[event.name, name] = Place(place, _launch_targets(place, event.name, name, on_cpu))
-        if metrics:
+        if given.metrics:
             for session, target in zip(registry.active, launch.targets, strict=False):
                 if name is not None and _wants(session, event.name, name):
-                    target.phase.profile.add_to(target.node, metrics)
+                    target.phase.profile.add_to(target.node, given.metrics)
         if not on_cpu and self._recorder.gpu is not None:
             self._recorder.gpu.mark(thread, launch)
-        self._pending.stack.append((event, launch))
+        self._pending.stack.append((event, launch, given))
 
     def exit(self, event: LaunchEvent) -> None:
         """Book a CPU launch that has ended; take a GPU launch's mark back."""
         stack = self._pending.stack
         if not stack or stack[-1][0] is not event:
             return
-        launch = stack.pop()[1]
+        _, launch, given = stack.pop()
         if event.records is not None:
             _book_records(launch, event, event.records)
         if event.start_ns is not None and event.end_ns is not None:
-            _book(launch, event.start_ns, event.end_ns)
+            _book(launch, event.start_ns, event.end_ns, given)
         elif self._recorder.gpu is not None and launch.parent is not None:
             self._recorder.gpu.mark(here(), launch.parent)
 
-    def _metadata(self, event: LaunchEvent, thread: ThreadState) -> tuple[str, dict[str, object]]:
+    def _metadata(self, event: LaunchEvent, thread: ThreadState) -> _Metadata:
         """Name and metrics from ``launch_metadata``. Launches it makes are booked under the metadata state."""
         token = states.set((*states.get(), f"{METADATA_SCOPE}:{event.name}"))
         thread.evaluating = True
@@ -90,7 +99,7 @@ class Launches:
             states.reset(token)
             self._recorder.follow()
         name = metadata.get("name")
-        return (name if isinstance(name, str) and name else event.name), metrics
+        return _Metadata(name if isinstance(name, str) and name else event.name, metrics)
 
 
 def _book_records(launch: Place, event: LaunchEvent, records: LaunchRecords) -> None:
@@ -104,7 +113,7 @@ def _book_records(launch: Place, event: LaunchEvent, records: LaunchRecords) -> 
     warn_of_losses(event.name, records)
 
 
-def _book(launch: Place, start_ns: int, end_ns: int) -> None:
+def _book(launch: Place, start_ns: int, end_ns: int, given: _Metadata) -> None:
     for target in launch.targets:
         if target.phase.in_kernels:
             continue
@@ -112,7 +121,9 @@ def _book(launch: Place, start_ns: int, end_ns: int) -> None:
             target.node, count=1, time_ns=end_ns - start_ns, device_type="CPU", device_id=0
         )
         if target.phase.timeline is not None:
-            target.phase.timeline.add_span(target.path, start_ns, end_ns, category="kernel")
+            # Sessions that did not ask for metadata have the kernel under its own name.
+            metrics = given.metrics if target.path[-1] == given.name else None
+            target.phase.timeline.add_span(target.path, start_ns, end_ns, category="kernel", metrics=metrics)
 
 
 def _launch_targets(place: Place, kernel: str, name: str | None, on_cpu: bool) -> list[ProfileTarget]:

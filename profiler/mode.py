@@ -11,6 +11,7 @@ from .errors import UsageError
 from .instrumentation import KERNEL_MODES, parse_kernel_options
 
 _FORMATS = ("hatchet", "hatchet_msgpack", "chrome_trace")
+_REFUSED = ("mma", "pcsampling")
 _NAMES = "'' or 'periodic_flushing[:format=hatchet]'; with backend='instrumentation' 'default[:option=value...]'"
 
 
@@ -38,9 +39,23 @@ def Default(**options: object) -> Mode:  # noqa: N802 - the name Proton's users 
     return parse_mode(":".join(["default", *texts]), "instrumentation")
 
 
+def MMA(**options: object) -> Mode:  # noqa: N802 - the name Proton's users write
+    """A mode of Proton's that no session takes: :func:`deuteron.profiler.start` says why."""
+    del options
+    return Mode("mma")
+
+
+def PCSampling(interval: int = 1000) -> Mode:  # noqa: N802 - the name Proton's users write
+    """A mode of Proton's that no session takes: :func:`deuteron.profiler.start` says why."""
+    del interval
+    return Mode("pcsampling")
+
+
 def parse_mode(text: str | Mode | None, backend: str | None = None) -> Mode:
     """Parse ``""``, ``periodic_flushing[:format=hatchet|hatchet_msgpack|chrome_trace]``, or with the backend
     "instrumentation" ``""`` or ``default[:option=value...]``. Raises UsageError."""
+    if isinstance(text, Mode) and text.name in _REFUSED:
+        text = text.name
     mode = text if isinstance(text, Mode) else _parse(text or "", backend)
     if (mode.records is not None) != (backend == "instrumentation"):
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,6 +56,9 @@ class Recorder:
             except BaseException:
                 self.close_scope(scope, strict=False)
                 raise
+        for target in place.targets:
+            if target.phase.timeline is not None:
+                target.phase.timeline.begin(target.path, scope)
         if self.gpu is not None:
             self.gpu.mark(here(), place)
         return scope
@@ -78,13 +80,7 @@ class Recorder:
         balanced = contexts.pop(scope)
         for target in scope.targets:
             if target.phase.timeline is not None:
-                target.phase.timeline.add_span(
-                    target.path,
-                    scope.start_ns,
-                    time.perf_counter_ns(),
-                    category="scope",
-                    metrics=scope.metrics,
-                )
+                target.phase.timeline.end(scope)
         self.follow()
         if strict and not balanced:
             raise UsageError(

@@ -59,7 +59,7 @@ class Phase:
     def is_empty(self) -> bool:
         """Whether nothing has been recorded."""
         root = self.profile.root
-        return not (root.children or root.metrics or (self.timeline is not None and self.timeline.events))
+        return not (root.children or root.metrics or (self.timeline is not None and not self.timeline.is_empty))
 
 
 def suffix_for(data: str, output_format: str) -> str:
@@ -202,7 +202,9 @@ class Registry:
         session = self.sessions.get(number)
         if session is None:
             raise UnknownSession(
-                "no profiling session runs" if number == RUNNING else f"no profiling session {number}",
+                "no profiling session runs"
+                if number == RUNNING
+                else f"Session has not been initialized: {number}",  # in Proton's words
                 hint=f"running sessions: {', '.join(map(str, self.sessions)) or 'none'}",
             )
         return session

@@ -11,6 +11,10 @@ from .recorder import recorder
 from .session import registry
 from .wrapping import decorated
 
+#: Names of the state of :class:`metadata_state`, as Proton calls them.
+COMPUTE_METADATA_SCOPE_NAME = METADATA_SCOPE
+COMPUTE_METADATA_SCOPE_PREFIX = f"{METADATA_SCOPE}:"
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -57,4 +61,4 @@ class metadata_state(state):  # noqa: N801 - the name Proton's users write
     """The state under which work for measuring itself is booked; the viewer hides it."""
 
     def __init__(self, kernel_name: str | None = None) -> None:
-        super().__init__(f"{METADATA_SCOPE}:{kernel_name}" if kernel_name else METADATA_SCOPE)
+        super().__init__(f"{COMPUTE_METADATA_SCOPE_PREFIX}{kernel_name}" if kernel_name else METADATA_SCOPE)

@@ -52,6 +52,14 @@ WANTED = {
     "triton._C": "",
     "triton._C.libtriton": "ir passes llvm nvidia native_specialize_impl",
     "triton.backends.driver": "GPUDriver expand_signature wrap_handle_tensordesc_impl",
+    "triton.experimental.gluon": "jit",
+    "triton.experimental.gluon.language": "",
+    "triton.experimental.gluon.language.nvidia": "",
+    "triton.experimental.gluon.language.nvidia.blackwell": "clc",
+    "triton.experimental.gluon.language.nvidia.hopper": "mbarrier",
+    "triton.profiler.hooks.hook": "HookManager",
+    "triton.profiler.hooks.instrumentation": "InstrumentationHook",
+    "triton.profiler.metric": "transform_tensor_metrics",
     "triton": "must_use_result aggregate TritonError",
 }  # fmt: skip
 

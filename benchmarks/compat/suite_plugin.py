@@ -1,7 +1,7 @@
 """A pytest plugin that runs Triton's tests with deuteron under Triton's name and keeps a journal of what came of each.
 
-triton_suite.py starts it. The journal has a line of JSON for each event, flushed at once, so that a case that ends the
-process is known as the one that was begun and not finished.
+triton_suite.py and proton_suite.py start it. The journal has a line of JSON for each event, flushed at once, so that a
+case that ends the process is known as the one that was begun and not finished.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ class TookTooLong(Exception):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What triton_suite.py says of a run."""
+    """What triton_suite.py or proton_suite.py says of a run."""
     group = parser.getgroup("suite")
     group.addoption("--suite-checkout", type=Path, help="triton-lang/triton-cpu, or what git archive gives of it")
+    group.addoption("--suite-folder", default="python/test/unit", help="where in it the tests are")
+    group.addoption("--suite-cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     group.addoption("--suite-journal", type=Path, help="file that a line is added to for every event")
     group.addoption("--suite-left-out", type=Path, help="TOML: what is left out, and why")
     group.addoption("--suite-sample", type=int, default=0, help="cases of a test function; 0: all")
@@ -44,6 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     journal = Journal(config.getoption("--suite-journal"))
     supplied = put_in_place(checkout)
     journal.write(event="begin", stand_ins=supplied)
+    if config.getoption("--suite-cuda-on-cpu"):
+        from cuda_on_cpu import CudaOnCpu  # PyTorch, which takes a second, before every test
+
+        CudaOnCpu().__enter__()
     config.pluginmanager.register(Suite(config, journal, checkout), "suite")
 
 
@@ -77,7 +83,7 @@ class Suite:
     """Chooses the cases of a file and writes down what becomes of them."""
 
     def __init__(self, config: pytest.Config, journal: Journal, checkout: Path) -> None:
-        self.journal, self.tests = journal, checkout / "python/test/unit"
+        self.journal, self.tests = journal, checkout / config.getoption("--suite-folder")
         self.sample: int = config.getoption("--suite-sample")
         self.seed: int = config.getoption("--suite-seed")
         self.limit: float = config.getoption("--suite-limit")

@@ -10,9 +10,9 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from deuteron.compiler.errors import DeuteronError
 
@@ -21,6 +21,9 @@ ALIASES = {
     "triton": "deuteron.compat.triton",
     "triton.language": "deuteron.language",
     "triton.profiler": "deuteron.profiler",
+    "triton.profiler.proton": "deuteron.profiler.__main__",
+    "triton.profiler.scope": "deuteron.profiler.scopes",
+    "triton.profiler.state": "deuteron.profiler.states",
     "triton.testing": "deuteron.testing",
     "triton.tools": "deuteron.tools",
 }
@@ -54,7 +57,10 @@ class AliasFinder(MetaPathFinder):
         if own is None or (found := importlib.util.find_spec(own)) is None:
             return None
         return ModuleSpec(
-            fullname, _AliasLoader(own), origin=found.origin, is_package=found.submodule_search_locations is not None
+            fullname,
+            _AliasLoader(own, self._aliases),
+            origin=found.origin,
+            is_package=found.submodule_search_locations is not None,
         )
 
     def _own_name(self, fullname: str) -> str | None:
@@ -70,8 +76,9 @@ class AliasFinder(MetaPathFinder):
 class _AliasLoader(Loader):
     """Gives the module that bears another name."""
 
-    def __init__(self, own: str) -> None:
+    def __init__(self, own: str, aliases: Mapping[str, str]) -> None:
         self._own = own
+        self._aliases = aliases
         self._spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -83,7 +90,15 @@ class _AliasLoader(Loader):
         below = f"{self._own}."
         for name in [known for known in sys.modules if known.startswith(below)]:
             sys.modules.setdefault(f"{spec.name}.{name.removeprefix(below)}", sys.modules[name])
+        for alias, name in self._aliases.items():
+            if name.startswith(below) and name in sys.modules:
+                sys.modules.setdefault(alias, sys.modules[name])
         return module
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """What ``python -m`` runs under this name; None for a module without Python code."""
+        found = importlib.util.find_spec(self._own)
+        return found.loader.get_code(self._own) if found and isinstance(found.loader, InspectLoader) else None
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing is left to run; the import system has overwritten what the module says about where it came from."""

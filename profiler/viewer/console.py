@@ -40,6 +40,7 @@ def _lines(view: View, depth: int, color: bool) -> list[str]:
     heads = _first_values(view.columns[0].values, color)
     start, end = (f" {_FAINT}", _END) if color else (" ", "")
     rest = [[f"{start}{value:.3f}{end}" for value in column.values] for column in view.columns[1:]]
+    metrics = ["".join(values) for values in zip(*rest, strict=True)] if rest else [""] * len(heads)
     marks = _marks(view.sides, color)
     last = _last_children(view.parents)
     reset = _END if color else ""
@@ -51,10 +52,9 @@ def _lines(view: View, depth: int, color: bool) -> list[str]:
         before = indents[level - 1] if level else ""
         branch, below = ("└─ ", "   ") if last[index] else ("├─ ", "│  ")
         indents[level:] = [before + below if level else ""]
-        metrics = "".join(column[index] for column in rest)
         mark = marks[view.sides[index]] if view.sides else ""
         lead = before + branch if level else ""
-        lines.append(f"{lead}{heads[index]}{metrics} {printable(view.names[index])}{reset}{mark}\n")
+        lines.append(f"{lead}{heads[index]}{metrics[index]} {printable(view.names[index])}{reset}{mark}\n")
     return lines
 
 

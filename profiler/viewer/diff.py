@@ -55,17 +55,22 @@ def _roots(view: View) -> list[int]:
 
 def _meet(left: View, mine: Sequence[int], right: View, other: Sequence[int]) -> list[Pair]:
     """Siblings of both sides by name, in its order; the second of two equal names meets the second."""
+    if not mine and not other:
+        return []
     ours, theirs = _numbered(left.names, mine), _numbered(right.names, other)
     return [(ours.get(key, -1), theirs.get(key, -1)) for key in sorted(ours.keys() | theirs.keys())]
 
 
 def _numbered(names: Sequence[str], siblings: Sequence[int]) -> dict[tuple[str, int], int]:
+    numbered: dict[tuple[str, int], int] = {}
     seen: Counter[str] = Counter()
-    numbered = {}
     for index in siblings:
         name = names[index]
-        numbered[name, seen[name]] = index
-        seen[name] += 1
+        key = name, 0
+        if key in numbered:
+            seen[name] += 1
+            key = name, seen[name]
+        numbered[key] = index
     return numbered
 
 

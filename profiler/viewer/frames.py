@@ -25,6 +25,7 @@ Number = int | float
 Numbers = list[Number]
 
 NAN = float("nan")
+_NUMBERS = frozenset({int, float})
 _WHOLE = 1 << 63
 # What kernels do: rates are of all the work below a frame.
 _WORK = re.compile(r"bytes|flops(?:8|16|32|64)?")
@@ -59,7 +60,7 @@ class FrameTree:
 
     def is_number(self, metric: str) -> bool:
         """Does every frame that has the metric have a number (and not text or a list)?"""
-        return all(isinstance(value, int | float) for value in self.cells[metric].values())
+        return set(map(type, self.cells[metric].values())) <= _NUMBERS
 
     def own(self, metric: str) -> Numbers:
         """The metric of each frame itself, nan where it has none."""
@@ -143,11 +144,7 @@ def tree_of(database: Literal) -> FrameTree:
     nodes, parents = _walk(database[0])
     alive = _alive(nodes, parents)
     order, above, depths = _arranged(nodes, parents, alive)
-    place = {index: new for new, index in enumerate(order)}
-    cells: dict[str, dict[int, object]] = {}
-    for index, node in enumerate(nodes):
-        if alive[index]:
-            _take_metrics(node, place[index], cells)
+    cells = _cells(nodes, alive, order)
     frames = [cast(dict[str, object], nodes[index]["frame"]) for index in order]
     names = [cast(str, frame["name"]) for frame in frames]
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
@@ -171,7 +168,7 @@ def is_summed(metric: str) -> bool:
 
 def is_metadata(node: dict[str, object]) -> bool:
     """Is it a frame of work done while launch metadata were evaluated?"""
-    name = cast(dict[str, str], node["frame"])["name"]
+    name: str = node["frame"]["name"]  # type: ignore[index]
     return name.startswith(METADATA_SCOPE) and name[len(METADATA_SCOPE) :][:1] in ("", ":")
 
 
@@ -185,7 +182,7 @@ def _walk(root: dict[str, object]) -> tuple[Literal, list[int]]:
         index = len(nodes)
         nodes.append(node)
         parents.append(parent)
-        children = cast(Literal, node.get("children"))
+        children: Literal = node["children"]  # type: ignore[assignment]
         if children:
             pending.extend([(child, index) for child in reversed(children) if not is_metadata(child)])
     return nodes, parents
@@ -227,8 +224,8 @@ def _arranged(nodes: Literal, parents: Sequence[int], alive: Sequence[bool]) -> 
 
 
 def _checked_name(node: dict[str, object]) -> str:
-    frame = cast(dict[str, object], node["frame"])
-    name = cast(str, frame["name"])
+    frame: dict[str, object] = node["frame"]  # type: ignore[assignment]
+    name: str = frame["name"]  # type: ignore[assignment]
     if not name:
         raise MalformedProfile("a frame has an empty name", hint="give every scope a name")
     for key, value in frame.items():
@@ -239,20 +236,45 @@ def _checked_name(node: dict[str, object]) -> str:
     return name
 
 
-def _take_metrics(node: dict[str, object], index: int, cells: dict[str, dict[int, object]]) -> None:
-    metrics = cast(dict[str, object], node["metrics"])
-    for metric, value in metrics.items():
-        column = cells.get(metric)
-        if column is None:
-            column = cells[metric] = {}
-            if metric in TAKEN_NAMES:
-                raise MalformedProfile(
-                    f"frame {_checked_name(node)!r} has a metric called {metric!r}, a name the viewer uses itself",
-                    hint="rename the metric",
-                )
+def _cells(nodes: Literal, alive: Sequence[bool], order: Sequence[int]) -> dict[str, dict[int, object]]:
+    """The metrics of the living frames as columns, by their place in the order of the tree.
+
+    Columns are looked through as wholes: nearly all hold numbers of one type, which are taken as they are.
+    """
+    place = [-1] * len(nodes)
+    for new, index in enumerate(order):
+        place[index] = new
+    cells: dict[str, dict[int, object]] = {}
+    for node, living, new in zip(nodes, alive, place, strict=True):
+        if living:
+            for metric, value in node["metrics"].items():  # type: ignore[attr-defined]
+                if metric in cells:
+                    cells[metric][new] = value
+                else:
+                    cells[metric] = {new: value}
+    for metric, column in cells.items():
+        if metric in TAKEN_NAMES:
+            raise MalformedProfile(
+                f"frame {_checked_name(nodes[order[next(iter(column))]])!r} has a metric called {metric!r}, a name "
+                "the viewer uses itself",
+                hint="rename the metric",
+            )
+        _make_shown(metric, column, nodes, order)
+    return cells
+
+
+def _make_shown(metric: str, column: dict[int, object], nodes: Literal, order: Sequence[int]) -> None:
+    """Replace the values of a column that cannot be shown as they are."""
+    kinds = set(map(type, column.values()))
+    if kinds <= {float, str, list}:
+        return
+    if kinds == {int}:
+        whole = cast(dict[int, int], column).values()
+        if min(whole) >= -_WHOLE and max(whole) < _WHOLE:
+            return
+    for new, value in column.items():
         if type(value) is not float and not (type(value) is int and -_WHOLE <= value < _WHOLE):
-            value = _shown(node, metric, value)
-        column[index] = value
+            column[new] = _shown(nodes[order[new]], metric, value)
 
 
 def _shown(node: dict[str, object], metric: str, value: object) -> object:

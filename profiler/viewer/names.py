@@ -29,6 +29,8 @@ def shortener(style: str | None) -> Callable[[str], str]:
 
 def printable(name: str) -> str:
     """A name as one line of text that moves no cursor: controls become escapes like ``\\x1b``."""
+    if name.isascii() and name.isprintable():  # nearly always
+        return name
     return _UNPRINTABLE.sub(lambda found: _escape(found[0]), name)
 
 

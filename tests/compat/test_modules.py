@@ -25,7 +25,12 @@ USED = {
     "triton.language.math": "rsqrt exp log2",
     "triton.language.standard": "_log2 sum zeros_like",
     "triton.profiler": "start finalize scope",
+    "triton.profiler.hooks": "LaunchHook",
+    "triton.profiler.hooks.launch": "COMPUTE_METADATA_SCOPE_NAME LaunchHook",
     "triton.profiler.language": "enter_scope exit_scope scope",
+    "triton.profiler.proton": "main",
+    "triton.profiler.scope": "scope cpu_timed_scope enter_scope exit_scope",
+    "triton.profiler.state": "state COMPUTE_METADATA_SCOPE_NAME COMPUTE_METADATA_SCOPE_PREFIX",
     "triton.profiler.viewer": "main",
     "triton.runtime": "autotuner driver Autotuner Heuristics JITFunction OutOfResources",
     "triton.runtime.autotuner": "Autotuner autotune Config Heuristics OutOfResources PTXASError",
@@ -79,6 +84,53 @@ import deuteron.profiler.mode as ours
 import triton.profiler.mode as theirs
 import triton.profiler as proton
 assert ours is theirs and proton.mode is ours
+"""
+    )
+
+
+def test_modules_of_the_profiler_hide_no_class_of_their_name(program):
+    """``triton.profiler.scope`` is a module in import statements and a class as an attribute, and so is ``state``."""
+    program(
+        """
+import sys
+import triton.profiler as proton
+from triton.profiler.state import state
+from triton.profiler.scope import scope
+import triton.profiler.hooks.launch as launch
+import triton.profiler.scope, triton.profiler.state, triton.profiler.proton
+assert proton.state is state and proton.scope is scope and isinstance(state, type)
+import deuteron.profiler.states, deuteron.profiler
+assert sys.modules["triton.profiler.state"] is deuteron.profiler.states
+assert deuteron.profiler.scope is scope
+assert launch is sys.modules["deuteron.profiler.hooks.launch"]
+"""
+    )
+
+
+def test_modules_run_as_programs_under_triton_s_name(program):
+    """What ``python -m triton.profiler.proton`` looks up, in a process that has the alias."""
+    printed = program(
+        """
+import runpy, sys
+for module, option in (("triton.profiler.proton", "-h"), ("triton.profiler.viewer", "-h")):
+    sys.argv = [module, option]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        assert end.code == 0, end.code
+"""
+    )
+    assert "usage: proton " in printed and "usage: proton-viewer " in printed
+
+
+def test_settings_of_an_area_are_listed_with_their_variables(program):
+    """As the fixtures of Triton's tests read them, to have the environment without them."""
+    program(
+        """
+import triton
+found = {name: setting.key for name, setting in triton.knobs.proton.knob_descriptors.items()}
+assert set(found) == set(triton.knobs.proton.knobs), found
+assert all(key.startswith(("DEUTERON_", "TRITON_")) for key in found.values()), found
 """
     )
 

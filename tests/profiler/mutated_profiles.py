@@ -13,6 +13,7 @@ import copy
 import io
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -67,8 +68,28 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
+def readable(draw: random.Random) -> bytes:
+    """A real profile with one to eight other metrics, values of metrics and names, of kinds that a file may hold."""
+    literal = json.loads(REAL.read_bytes())
+    places = _places(literal[0])
+    metrics = [inner for container, key in places if isinstance(inner := container[key], dict) and key == "metrics"]
+    frames = [inner for container, key in places if isinstance(inner := container[key], dict) and key == "frame"]
+    for _ in range(draw.randint(1, 8)):
+        if draw.random() < 0.3:
+            draw.choice(frames)["name"] = draw.choice([value for value in VALUES if value and isinstance(value, str)])
+            continue
+        target = draw.choice(metrics)
+        name = draw.choice([*target, *NAMES[:13], *NAMES[-3:]])
+        target[name] = draw.choice(
+            [value for value in VALUES if isinstance(value, int | float) and abs(value) <= 1e308]
+        )
+    return json.dumps(literal).encode()
+
+
 def mutated(draw: random.Random) -> bytes:
     """A real profile with one to three changes: values, keys, lists, and sometimes bytes of the text."""
+    if draw.random() < 0.5:
+        return readable(draw)
     literal = json.loads(REAL.read_bytes())
     for _ in range(draw.randint(1, 3)):
         container, key = draw.choice(_places(literal))
@@ -92,12 +113,28 @@ def mutated(draw: random.Random) -> bytes:
     return data
 
 
+@contextlib.contextmanager
+def _alarm() -> Iterator[None]:
+    """Ends what takes three times as long as it may: a hang is a failure among others."""
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeoutError(f"no end within {3 * SECONDS:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 3 * SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def outcome(arguments: list[str]) -> tuple[int | None, str]:
     """(exit code, what is wrong with how the command ended: nothing if it is empty)."""
     out, error = io.StringIO(), io.StringIO()
     began = time.perf_counter()
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), _alarm():
             code = viewer_main(arguments)
     except BaseException:  # whatever it is, it is what this looks for
         return None, traceback.format_exc()

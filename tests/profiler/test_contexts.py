@@ -277,7 +277,7 @@ def test_ids_of_sessions_are_not_used_again() -> None:
     proton.finalize(first)
     second = proton.start("b", backend="cpu")
     assert second != first
-    with pytest.raises(proton.UnknownSession, match=f"no profiling session {first}"):
+    with pytest.raises(proton.UnknownSession, match=f"Session has not been initialized: {first}"):
         proton.deactivate(first)
     with proton.scope("x", {"m": 1.0}):
         pass

@@ -20,7 +20,7 @@ import deuteron.profiler.viewer as proton_viewer
 from deuteron.profiler import EmptyProfile
 from deuteron.profiler.cli import viewer_main
 from deuteron.profiler.viewer.columns import quotient
-from deuteron.profiler.viewer.frames import FrameTree, is_summed, tree_of
+from deuteron.profiler.viewer.frames import FrameTree, is_summed, read_tree, tree_of
 from deuteron.profiler.viewer.names import columns_wide, printable
 
 
@@ -174,3 +174,10 @@ def test_trees_of_thousands_of_levels_are_read(tmp_path: Path, capsys: pytest.Ca
 def test_division_is_that_of_floats() -> None:
     assert quotient(1, 0) == math.inf and quotient(-1.0, 0) == -math.inf
     assert math.isnan(quotient(0, 0)) and math.isnan(quotient(math.nan, 0)) and quotient(1, 4) == 0.25
+
+
+def test_a_metric_that_is_true_or_false_everywhere_is_a_number() -> None:
+    kernels = [{"frame": {"name": name}, "metrics": {"flag": flag}} for name, flag in (("a", True), ("b", False))]
+    tree = read_tree(json.dumps([{"frame": {"name": "ROOT"}, "metrics": {}, "children": kernels}]))
+    assert tree.is_number("flag") and tree.own("flag")[1:] == [1, 0]
+    assert set(map(type, tree.own("flag")[1:])) == {int}

@@ -9,6 +9,7 @@ import pytest
 
 import deuteron.profiler as proton
 from deuteron.compiler.runtime.launch import hooks
+from deuteron.profiler.hooks.launch import LaunchHook
 
 
 def names(node: dict) -> list[str]:
@@ -174,3 +175,18 @@ def test_python_context_puts_launches_below_their_line(launch: Callable) -> None
     assert paths[0][-1] == "k"
     assert any(frame.endswith("@test_python_context_puts_launches_below_their_line") for frame in paths[0])
     assert not any("/compiler/runtime/" in frame for frame in paths[0])
+
+
+def test_there_is_one_launch_hook_and_it_keeps_its_choice(tree: Callable[..., dict], launch: Callable) -> None:
+    hook = LaunchHook()
+    hook.configure(include="mat")
+    try:
+        assert LaunchHook() is hook and isinstance(hook, proton.LaunchMetadata)
+        assert not LaunchHook().wants("add"), "a second call must not choose anew"
+        proton.start("p", hook=LaunchHook())
+        launch("matmul", {"name": "matmul_64"})
+        launch("add", {"name": "add_64"})
+        assert names(tree()) == ["matmul_64", "add"]
+    finally:
+        hook.configure()
+    assert hook.wants("add")

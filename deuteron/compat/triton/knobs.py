@@ -56,6 +56,11 @@ class Setting:
         before = _before.get(self.knob.name)
         self.put_back(_State((), self.knob.variables() if before is None else before, None))
 
+    @property
+    def key(self) -> str:
+        """The variable of the environment that has the setting."""
+        return self.knob.names[0]
+
     def state(self) -> _State:
         """Everything that assigning changes."""
         return _State(self.knob.assigned, self.knob.variables(), _before.get(self.knob.name))
@@ -102,6 +107,11 @@ class KnobGroup:
     def knobs(self) -> dict[str, Any]:
         """All settings of the area with their values."""
         return {name: getattr(self, name) for name in self._settings()}
+
+    @property
+    def knob_descriptors(self) -> dict[str, Setting]:
+        """All settings of the area; ``key`` of each is its variable in the environment."""
+        return self._settings()
 
     def copy(self) -> KnobGroup:
         """A group of its own: what is set in it that is no setting, such as a hook, is set only in it."""

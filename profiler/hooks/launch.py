@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from numbers import Number
+from typing import Self
 
-from .errors import UsageError
-from .places import places
+from ..contexts import METADATA_SCOPE
+from ..errors import UsageError
+from ..places import places
+
+#: Here for programs that know Proton before 3.9; now it is in the module of states.
+COMPUTE_METADATA_SCOPE_NAME = METADATA_SCOPE
 
 _NUMBERS = frozenset({int, float})
 _RESERVED = frozenset({"name", "function", "stream"})
@@ -34,6 +39,25 @@ class LaunchMetadata:
         if self._include is not None and self._include.match(name) is None:
             return False
         return self._exclude is None or self._exclude.match(name) is None
+
+
+class SharedLaunchMetadata(LaunchMetadata):
+    """The process's own :class:`LaunchMetadata`: every call gives the same object, which keeps the
+    choice that was made last."""
+
+    _only: Self | None = None
+
+    def __new__(cls) -> Self:
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+            LaunchMetadata.__init__(cls._only)
+        return cls._only
+
+    def __init__(self) -> None:
+        """Nothing: the choice of kernels stays as it is."""
+
+
+LaunchHook = SharedLaunchMetadata  # Proton's name
 
 
 def _compile(pattern: str | None) -> re.Pattern[str] | None:
