@@ -184,3 +184,87 @@ assert own.print_autotuning.get() and "TRITON_PRINT_AUTOTUNING" not in os.enviro
 knobs.autotuning.reset()
 """
     )
+
+
+def test_listeners_hear_of_searches(program):
+    program(
+        KERNEL
+        + """
+from triton.runtime.jit import JITFunction
+heard = []
+def listen(*, fn, key, best_config, configs_timings, duration, cache_hit):
+    heard.append((duration, cache_hit))
+    assert isinstance(fn, JITFunction) and fn.__name__ == "step" and key[0] == 100
+    assert best_config in configs_timings and len(configs_timings) == 2
+    assert min(configs_timings.values()) == configs_timings[best_config]
+knobs.autotuning.listener = listen
+
+def kernel(configs):
+    @triton.autotune(configs=configs, key=["n"], cache_results=True,
+                     do_bench=lambda call, quantiles: triton.testing.do_bench(call, quantiles=quantiles, warmup=1, rep=1))
+    @triton.jit
+    def step(x, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, i, mask=i < n)
+    return step
+
+two = kernel([triton.Config({"BLOCK": block}) for block in (32, 128)])
+two[(4,)](x, 100)
+two[(4,)](x, 100)
+((spent, hit),) = heard
+assert spent > 0 and not hit
+two.cache.clear()  # the timings are on disk
+two[(4,)](x, 100)
+assert heard[1:] == [(None, True)]
+kernel([triton.Config({"BLOCK": 32})])[(4,)](x, 100)
+assert len(heard) == 2
+try:
+    pruned = kernel([triton.Config({"BLOCK": block}) for block in (32, 64)])
+    pruned.early_config_prune = lambda configs, named_args, **kwargs: []
+    pruned[(4,)](x, 100)
+except triton.TritonError as error:
+    assert str(error).startswith("Autotuner error: No valid autotuner configs") and "step" in error.__notes__[0]
+else:
+    raise AssertionError("nothing was left to choose from")
+"""
+    )
+
+
+def test_settings_list_their_variables_and_kernels_their_globals(program):
+    program(
+        KERNEL
+        + """
+settings = knobs.cache.knob_descriptors | knobs.autotuning.knob_descriptors
+assert {name: setting.key for name, setting in settings.items()} == {
+    "dir": "DEUTERON_CACHE_DIR", "dump_dir": "TRITON_DUMP_DIR", "home_dir": "DEUTERON_HOME",
+    "cache": "TRITON_CACHE_AUTOTUNING", "print": "TRITON_PRINT_AUTOTUNING"}
+
+TYPE, SCALE = tl.int32, tl.constexpr(3)
+@triton.jit
+def plain(x): return x
+@triton.jit
+def typed(x): tl.store(x, plain((SCALE + tl.zeros((), TYPE)).to(tl.float32)))
+typed[(1,)](x)
+assert not add.used_global_vals and x[0] == 3
+assert {name: value for (name, _), (value, _) in typed.used_global_vals.items()} == {"TYPE": tl.int32, "SCALE": 3}
+TYPE = tl.int64
+try:
+    typed[(1,)](x)
+except RuntimeError as error:
+    assert "Global variable TYPE has changed" in str(error)
+else:
+    raise AssertionError("the kernel was compiled for another type")
+
+def key(lines):
+    with open("moved.py", "w") as file: file.write("# a line\\n" * lines + "import triton\\n@triton.jit\\ndef f(i): i = i + 1\\n")
+    import importlib.util
+    spec = importlib.util.spec_from_file_location(f"moved{lines}", "moved.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module.f.cache_key, module.f.source.hash
+import linecache, os, tempfile
+os.chdir(tempfile.mkdtemp())
+(first, digest), _ = key(0), linecache.clearcache()
+(moved, same) = key(1)
+assert first != moved and digest == same
+"""
+    )

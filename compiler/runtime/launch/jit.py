@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,6 +75,8 @@ class JITFunction(DescribedKernel):
         self.cache = Variants(self._variants)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
+        #: Globals that the kernel, once compiled, counts on; see :attr:`Watch.values`.
+        self.used_global_vals: dict[tuple[str, int], tuple[object, dict[str, object]]] = {}
         self._interpret = knobs.interpret.get()
 
     # ---- what it is ------------------------------------------------------------------------------------------
@@ -121,8 +124,9 @@ class JITFunction(DescribedKernel):
 
     @property
     def cache_key(self) -> str:
-        """A digest of the source and of everything that it reaches."""
-        return self.source.hash
+        """A digest of the source, of everything that it reaches and of the line that it begins in. Our own caches go by
+        ``source.hash``, which is the same wherever the kernel stands."""
+        return hashlib.sha256(f"{self.source.hash} {self.starting_line_number}".encode()).hexdigest()
 
     @functools.cached_property
     def parameters(self) -> list[KernelParameter]:
@@ -289,6 +293,7 @@ class JITFunction(DescribedKernel):
             made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
                 self._watched.append(watch)
+                self.used_global_vals = watch.values
         self._variants[key] = made
         return made
 

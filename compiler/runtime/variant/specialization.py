@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from ...errors import LaunchError
+from ...errors import KernelMismatch, LaunchError
 from ...ir.types import SCALARS, Scalar
 from ...signature import parse_argument_type
 from ...source.kernel import KernelSource
@@ -32,8 +32,8 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
     """The variant of ``source`` that :func:`specialization_text` described.
 
     Raises:
-        LaunchError: the text is not one of these, it is of another kernel, a changed one or another kind of target, or
-            one of its compile-time values cannot be written as text.
+        KernelMismatch: it is of another kernel, a changed one or another kind of target.
+        LaunchError: the text is not one of these, or one of its compile-time values cannot be written as text.
         TargetError: its target is unknown.
     """
     try:
@@ -45,9 +45,9 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
         raise LaunchError("this is no specialization data", hint="pass what a compile hook was given") from error
     if (name, digest) != (source.name, source.hash):
         what = f"another version of {name}" if name == source.name else f"the kernel {name}"
-        raise LaunchError(f"Specialization data is for {what}, and this is {source.name}", hint="make it again")
+        raise KernelMismatch(f"Specialization data is for {what}, and this is {source.name}", hint="make it again")
     if backend != str(target_name).partition(":")[0]:
-        raise LaunchError(f"Specialization data is for {target}, which is no target of deuteron")
+        raise KernelMismatch(f"Specialization data is for {target}, which is no target of deuteron")
     types = {parameter: parse_argument_type(kind) for parameter, kind in signature.items()}
     values = {parameter: _decoded(parameter, value) for parameter, value in constants.items()}
     return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule))
