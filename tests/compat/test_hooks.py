@@ -268,3 +268,94 @@ os.chdir(tempfile.mkdtemp())
 assert first != moved and digest == same
 """
     )
+
+
+def test_a_pool_compiles_and_launches_wait(program):
+    program(
+        KERNEL
+        + """
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from triton.runtime._async_compile import active_mode
+
+class Later(Executor):
+    def __init__(self): self.queue = []
+    def submit(self, work): self.queue.append(work); return Future()
+
+@triton.jit
+def put(x, VALUE: tl.constexpr):
+    tl.static_assert(VALUE != 2)
+    tl.store(x, VALUE)
+
+table, later = put.device_caches[0][0], Later()
+with triton.AsyncCompileMode(later) as mode:
+    assert active_mode.get() is mode
+    first = [put.warmup(out, VALUE=value, grid=(1,)) for value in (0, 1)]
+    again = put.warmup(out, VALUE=1, grid=(1,))
+    assert again is first[1] and len(table) == len(later.queue) == 2
+    put[(1,)](out, 3)  # not in the queue
+    assert out[0] == 3 and len(table) == 3 and len(later.queue) == 2
+    later.queue.pop(0)()
+    assert put[(1,)](out, 0) is first[0].result() and out[0] == 0 and len(table) == 3
+    later.queue.pop(0)()
+assert active_mode.get() is None and put[(1,)](out, 1) is first[1].result() and out[0] == 1
+
+with ThreadPoolExecutor(2) as pool:
+    try:
+        with triton.AsyncCompileMode(pool):
+            put.warmup(out, VALUE=2, grid=(1,))
+            assert len(table) == 4
+            put.warmup(out, VALUE=5, grid=(1,))
+    except triton.compiler.errors.CompileTimeAssertionFailure:
+        pass
+    else:
+        raise AssertionError("the end of the block did not raise")
+    assert active_mode.get() is None and len(table) == 4  # the wrong one is forgotten
+    with triton.AsyncCompileMode(pool, ignore_errors=True):
+        put.warmup(out, VALUE=2, grid=(1,))
+put[(1,)](out, 5)
+assert out[0] == 5 and len(table) == 4
+try:
+    with triton.AsyncCompileMode(pool):
+        put.warmup(out, VALUE=6, grid=(1,))
+except RuntimeError as error:
+    assert "after shutdown" in str(error)
+assert len(table) == 4
+"""
+    )
+
+
+def test_specializations_name_functions(program):
+    program(
+        KERNEL
+        + """
+def make(number):
+    @triton.jit
+    def value(): return number
+    return value
+
+@triton.jit
+def put(x, VALUE: tl.constexpr): tl.store(x, VALUE())
+
+three = make(tl.constexpr(3))
+told = []
+knobs.runtime.jit_cache_hook = lambda **facts: told.append(facts["compile"]["specialization_data"])
+made = put[(1,)](out, three)
+put.device_caches.clear()
+assert put.preload(told[0]).hash == made.hash
+put[(1,)](out, three)
+assert out[0] == 3 and len(told) == 1
+four = make(tl.constexpr(4))  # takes the other one's place
+def refused(why):
+    try:
+        put.preload(told[0])
+    except RuntimeError as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError("another function was taken")
+refused("has another text")
+del four
+refused("is not here")
+put[(1,)](out, make(tl.constexpr(4)))
+assert out[0] == 4 and len(told) == 2
+"""
+    )

@@ -19,6 +19,7 @@ from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
 from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
+from ..variant.specialization import function_name, functions
 from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
 from .bound import Relaunch
@@ -27,7 +28,8 @@ from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared
-from .launcher import compile_for_launch, make_launcher
+from .launcher import compile_for_launch, compile_later, make_launcher
+from .pending import PendingKernel, active_mode
 from .specialize import specialize
 from .stand_in import standing
 from .watch import Watch
@@ -60,6 +62,7 @@ class JITFunction(DescribedKernel):
         if isinstance(kernel, types.FunctionType):
             self.fn = kernel
             functools.update_wrapper(self, kernel)
+            functions[function_name(self)] = self
         else:
             self.__dict__["source"] = kernel
             self.__name__ = kernel.name
@@ -187,12 +190,16 @@ class JITFunction(DescribedKernel):
         launched: CompiledKernel | None = self._launch(grid, *args, **kwargs)
         return launched
 
-    def warmup(self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object) -> CompiledKernel:
+    def warmup(
+        self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object
+    ) -> CompiledKernel | PendingKernel:
         """Compile for these arguments without launching: the variant that a launch with them runs. Instead of arrays,
-        types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting."""
+        types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting. In an
+        :class:`AsyncCompileMode` it does not wait."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
-        return compile_for_launch(self, launch, warmup=True)
+        mode = active_mode.get()
+        return compile_for_launch(self, launch, warmup=True) if mode is None else compile_later(self, launch, mode)
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from weakref import WeakValueDictionary
 
 from ...errors import KernelMismatch, LaunchError
 from ...ir.types import SCALARS, Scalar
 from ...signature import parse_argument_type
-from ...source.kernel import KernelSource
+from ...source.kernel import KernelSource, Sourced
 from ...target import Target
 from .variant import Variant, make_schedule
+
+
+#: The functions of this process by module and qualified name; of equal names the last one.
+functions: WeakValueDictionary[str, Sourced] = WeakValueDictionary()
 
 
 def specialization_text(variant: Variant) -> str:
@@ -32,7 +37,8 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
     """The variant of ``source`` that :func:`specialization_text` described.
 
     Raises:
-        KernelMismatch: it is of another kernel, a changed one or another kind of target.
+        KernelMismatch: it is of another kernel, a changed one or another kind of target, or names a function that is
+            not here or changed.
         LaunchError: the text is not one of these, or one of its compile-time values cannot be written as text.
         TargetError: its target is unknown.
     """
@@ -53,6 +59,22 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
     return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule))
 
 
+def function_name(function: Sourced) -> str:
+    """The module and the qualified name under which a later process finds a function."""
+    python = function.python()
+    return f"{python.__module__}.{python.__qualname__}" if python is not None else function.source.name
+
+
+def _function(parameter: str, name: str, digest: str) -> Sourced:
+    found = functions.get(name)
+    if found is None or found.source.hash != digest:
+        raise KernelMismatch(
+            f"Specialization data is for {parameter} = {name}, which {'has another text' if found else 'is not here'}",
+            hint="define the function before, or make the data again",
+        )
+    return found
+
+
 def _encoded(value: object) -> object:
     """A compile-time value in JSON: numbers, texts and None as they are, the rest as an object that names its kind."""
     if value is None or isinstance(value, bool | int | str):
@@ -63,6 +85,8 @@ def _encoded(value: object) -> object:
         return {"tuple": [_encoded(item) for item in value]}
     if isinstance(value, Scalar):
         return {"dtype": value.name}
+    if isinstance(value, Sourced):
+        return {"function": function_name(value), "source": value.source.hash}
     return {"other": type(value).__name__}
 
 
@@ -74,6 +98,8 @@ def _decoded(parameter: str, value: object) -> object:
             return tuple(_decoded(parameter, item) for item in items)
         case {"dtype": str(name)} if name in SCALARS:
             return SCALARS[name]
+        case {"function": str(name), "source": str(digest)}:
+            return _function(parameter, name, digest)
         case dict():
             raise LaunchError(
                 f"the compile-time value of {parameter!r}, {value.get('other', 'unknown')}, is not in the data",
