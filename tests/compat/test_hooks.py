@@ -200,8 +200,8 @@ def listen(*, fn, key, best_config, configs_timings, duration, cache_hit):
 knobs.autotuning.listener = listen
 
 def kernel(configs):
-    @triton.autotune(configs=configs, key=["n"], cache_results=True,
-                     do_bench=lambda call, quantiles: triton.testing.do_bench(call, quantiles=quantiles, warmup=1, rep=1))
+    def bench(call, quantiles): return triton.testing.do_bench(call, quantiles=quantiles, warmup=1, rep=1)
+    @triton.autotune(configs=configs, key=["n"], cache_results=True, do_bench=bench)
     @triton.jit
     def step(x, n, BLOCK: tl.constexpr):
         i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -256,7 +256,8 @@ else:
     raise AssertionError("the kernel was compiled for another type")
 
 def key(lines):
-    with open("moved.py", "w") as file: file.write("# a line\\n" * lines + "import triton\\n@triton.jit\\ndef f(i): i = i + 1\\n")
+    text = "# a line\\n" * lines + "import triton\\n@triton.jit\\ndef f(i): i = i + 1\\n"
+    with open("moved.py", "w") as file: file.write(text)
     import importlib.util
     spec = importlib.util.spec_from_file_location(f"moved{lines}", "moved.py")
     spec.loader.exec_module(module := importlib.util.module_from_spec(spec))

@@ -37,8 +37,8 @@ class DeclaredParameter:
 
 
 class Variants(dict[str, CompiledKernel | PendingKernel]):
-    """Variants compiled so far, and those under way, by their hash. Clearing forgets what is ready to be launched, too: the next launch looks
-    for its variant on disk and compiles it if it is not there."""
+    """Variants compiled so far, and those under way, by their hash. Clearing forgets what is ready to be launched, too:
+    the next launch looks for its variant on disk and compiles it if it is not there."""
 
     def __init__(self, prepared: dict[object, Prepared]) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class DeviceCaches(Mapping[object, tuple[Variants]]):
 class DescribedKernel(Kernel):
     """A kernel that says what it is made of."""
 
-    cache: Variants  # type: ignore[assignment] # a dict of its own
+    cache: Variants
 
     @functools.cached_property
     def params(self) -> list[DeclaredParameter]:

@@ -183,7 +183,7 @@ class JITFunction(DescribedKernel):
 
     def run(
         self, *args: object, grid: Grid | GridFunction, warmup: bool = False, **kwargs: object
-    ) -> CompiledKernel | None:
+    ) -> CompiledKernel | PendingKernel | None:
         """Launch, or only compile when ``warmup`` is set."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)

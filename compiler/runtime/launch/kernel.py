@@ -78,8 +78,8 @@ class Prepared(Protocol):
 class Kernel(Sourced, KernelInterface):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
-    ``cache`` holds the variants compiled so far, and those under way, by their key; ``repr`` names a launch in profiles; ``launch_metadata``
-    is called with grid, launch and arguments when a profiler listens.
+    ``cache`` holds the variants compiled so far, and those under way, by their key; ``repr`` names a launch in
+    profiles; ``launch_metadata`` is called with grid, launch and arguments when a profiler listens.
     """
 
     __name__: str

@@ -1,4 +1,4 @@
-"""Variants that a pool compiles while the program goes on: a launch waits for the one that it needs, and for no other."""
+"""Variants that a pool compiles while the program goes on: a launch waits for the one that it needs, for no other."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class PendingKernel:
 
 
 class AsyncCompileMode:
-    """Inside a ``with`` block ``kernel.warmup(...)`` hands the work to ``executor`` and returns a :class:`PendingKernel`
-    at once. The end of the block waits for all of them, and raises the first error unless ``ignore_errors``.
+    """Inside a ``with`` block ``kernel.warmup(...)`` hands the work to ``executor`` and returns at once, a
+    :class:`PendingKernel` unless the variant is at hand. The end of the block waits for all of them, and raises the first error unless ``ignore_errors``.
 
     The executor is one of threads: kernels belong to the process.
     """

@@ -13,7 +13,6 @@ from ...source.kernel import KernelSource, Sourced
 from ...target import Target
 from .variant import Variant, make_schedule
 
-
 #: The functions of this process by module and qualified name; of equal names the last one.
 functions: WeakValueDictionary[str, Sourced] = WeakValueDictionary()
 

@@ -111,8 +111,8 @@ class RuntimeHooks(Protocol):
 
 
 class Bridge:
-    """Listens to deuteron and calls Triton's hooks. ``runtime`` and the two others, for compilations and for searches of
-    ``@autotune``, look up what is set at that moment."""
+    """Listens to deuteron and calls Triton's hooks. ``runtime`` and the two others, for compilations and for searches
+    of ``@autotune``, look up what is set at that moment."""
 
     def __init__(
         self, runtime: Callable[[], RuntimeHooks], compilations: Callable[[], Any], searches: Callable[[], Any]
