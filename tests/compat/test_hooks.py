@@ -139,8 +139,10 @@ cache = get_cache_manager("key")
 path = cache.put(b"\\x00\\xff", "code.bin")
 assert Path(path).read_bytes() == b"\\x00\\xff" and cache.get_file("code.bin") == path
 assert cache.get_file("other") is None and cache.get_group("all") is None
-cache.put_group("all", {"code.bin": path, "gone": path + ".gone"})
-assert cache.get_group("all") == {"code.bin": path}
+cache.put_group("all", {"code.bin": path, "other.bin": (other := cache.put("text", "other.bin", binary=False))})
+assert cache.get_group("all") == {"code.bin": path, "other.bin": other}
+Path(other).unlink()
+assert cache.get_group("all") is None  # a group is whole or not there
 assert not FileCacheManager("another key").has_file("code.bin")
 assert sorted(p.name for p in Path(cache.cache_dir).iterdir()) == ["__grp__all", "code.bin"]
 """

@@ -48,7 +48,8 @@ class PendingKernel:
 
 class AsyncCompileMode:
     """Inside a ``with`` block ``kernel.warmup(...)`` hands the work to ``executor`` and returns at once, a
-    :class:`PendingKernel` unless the variant is at hand. The end of the block waits for all of them, and raises the first error unless ``ignore_errors``.
+    :class:`PendingKernel` unless the variant is at hand. The end of the block waits for all of them, and raises the
+    first error unless ``ignore_errors``.
 
     The executor is one of threads: kernels belong to the process.
     """
