@@ -28,7 +28,7 @@ os.environ["DEUTERON_HOME"] = _home.name
 # A shell starts background jobs with interrupts ignored, and their children inherit that: those of tests do not.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=60, derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("nightly", max_examples=5000, deadline=None)
 # For benchmarks/mutants.py: that a test fails is enough, its smallest example is not wanted.
 settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))

@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 
@@ -21,7 +21,7 @@ def address(log: Path) -> str | None:
 
 
 def has_worker(log: Path) -> bool:
-    return "deuteron_workers 1" in httpx.get(f"{address(log)}/metrics", timeout=10).text
+    return b"deuteron_workers 1" in urllib.request.urlopen(f"{address(log)}/metrics", timeout=10).read()
 
 
 @pytest.mark.parametrize(

@@ -231,8 +231,12 @@ def test_prints_at_compile_time_and_from_the_kernel(tmp_path: Path):
     assert any("pid (1, 0, 0)" in line and line.endswith("pid: 1") for line in lines)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.file}-{k.name}")
+@pytest.mark.parametrize(
+    ("kernel", "target"),
+    # The others differ from these three in what they hold, not in their instructions.
+    [(k, t) for k in KERNELS for t in TARGETS if t in ("cuda:80", "cuda:90a", "cuda:120") or k is KERNELS[0]],
+    ids=lambda v: v if isinstance(v, str) else f"{v.file}-{v.name}",
+)
 def test_kernel_assembles_without_spills(kernel: Kernel, target: str):
     source = KernelSource.from_file(EXAMPLES / f"{kernel.file}.py", kernel.name)
     compiled = compile(

@@ -82,6 +82,9 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 HERE = Path(__file__).parent
 
+#: Loading certificates, which every ``httpx.get`` does, costs 70 ms: more than what the tests ask for in their loops.
+HTTP = httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0), timeout=10)
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -120,16 +123,19 @@ class Service:
         assert self.process is not None
         assert self.process.poll() is None, (self.home / "server.log").read_text()
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200
+            return HTTP.get(f"{self.url}/readyz", timeout=2).status_code == 200
         except httpx.TransportError:
             return False
 
+    def text(self, path: str) -> str:
+        return HTTP.get(self.url + path).raise_for_status().text
+
     def get(self, path: str) -> dict[str, Any]:
-        return dict(httpx.get(self.url + path, timeout=10).raise_for_status().json())
+        return dict(HTTP.get(self.url + path).raise_for_status().json())
 
     def submit(self, **fields: object) -> str:
         body = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], **fields}
-        answer = httpx.post(f"{self.url}/v1/jobs", json=body, timeout=10)
+        answer = HTTP.post(f"{self.url}/v1/jobs", json=body)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
@@ -177,7 +183,7 @@ def wait_for(condition: Callable[[], bool], seconds: float, explain: Callable[[]
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s\n{explain()}"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 @pytest.fixture

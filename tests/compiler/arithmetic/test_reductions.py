@@ -83,7 +83,7 @@ WITH_NAN = [
 @pytest.mark.parametrize(("values", "largest", "smallest"), WITH_NAN)
 def test_a_number_wins_over_nan(reference, run_on_target, type, values, largest, smallest):
     """Whatever the order in which a target combines; where all are NaN the first one is found."""
-    for shift in (0, 1, 17, 40):  # where the values lie decides who meets whom
+    for shift in (0, 17):  # where the values lie decides who meets whom
         x = np.full(SIZE, values[-1], np.float64)
         x[shift : shift + len(values)] = values
         x[:shift] = NAN

@@ -62,8 +62,7 @@ def operands(depth: int, stride: int = 128) -> tuple[np.ndarray, np.ndarray, np.
     return a, b, a[:, :depth].astype(np.float64) @ b[:depth, :64].astype(np.float64)
 
 
-@pytest.mark.parametrize("depth", [0, 64, 128], ids="depth {}".format)
-@pytest.mark.parametrize(("first", "second"), [(64, 64), (64, 32)])
+@pytest.mark.parametrize(("first", "second", "depth"), [(64, 32, 0), (64, 64, 64), (64, 32, 128)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_products_one_after_the_other(
     from_text, run_function, ring_kernel, target: str, first: int, second: int, depth: int

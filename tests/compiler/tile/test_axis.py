@@ -93,7 +93,7 @@ def broken_claim(info: AxisInfo, type: Tile, array: np.ndarray) -> str | None:
     return None
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_claims_hold(data, functions):
     watch(*data.draw(functions(floats=False, effects=False, steps=25)))
