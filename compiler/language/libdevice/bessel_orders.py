@@ -1,8 +1,8 @@
 """Bessel functions of any order, in f64; narrower types are computed in f64.
 
 From orders 0 and 1 the recurrence f(k + 1) = (2 k / x) f(k) - f(k - 1) goes up: for Y always, for J as far as the order
-is below x. Beyond, J falls off and the recurrence is followed downwards, from an order at which J is nothing beside what
-it is at the wanted one, and scaled by J(0) + 2 J(2) + 2 J(4) + ... = 1 (Miller).
+is below x. Beyond, J falls off and the recurrence is followed downwards, from an order at which J is nothing beside
+what it is at the wanted one, and scaled by J(0) + 2 J(2) + 2 J(4) + ... = 1 (Miller).
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -50,7 +50,7 @@ def _down(n, x, most):
     top = (most + cast(sqrt(_ABOVE * cast(most, _F64)), _I32)) // 2 * 2 + 2
     above, now = x * 0.0, x * 0.0 + 1.0  # of the orders k + 1 and k
     total, found = x * 0.0, x * 0.0
-    for step in range(0, top):
+    for step in range(top):
         k = top - step
         below = div_rn(cast(2 * k, _F64), x) * now - above
         scale = where(abs(below) > _LARGE, _SCALE, 1.0)
@@ -93,8 +93,8 @@ def jn(n: Operand, x: Operand) -> tensor:
 
 @builtin
 def yn(n: Operand, x: Operand) -> tensor:
-    """The Bessel function of the second kind and of order ``n``, an integer, in the float type of ``x`` (integers: f32);
-    -inf at 0, NaN below and for negative orders. Takes as many steps as the largest order."""
+    """The Bessel function of the second kind and of order ``n``, an integer, in the float type of ``x`` (integers:
+    f32); -inf at 0, NaN below and for negative orders. Takes as many steps as the largest order."""
     (order, most), x = _order(n, "yn"), real(x, "yn")
     wide = cast_to(x, F64)
     made = _call(_up, order, wide, y0(wide), y1(wide), most)
