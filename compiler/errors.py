@@ -192,6 +192,11 @@ class ArgumentOverflow(LaunchError, OverflowError):
     """An integer argument has more than 64 bits."""
 
 
+class KernelMismatch(LaunchError, RuntimeError):
+    """What was compiled is not what a launch asks for: a global that the kernel read has another value now, or
+    specialization data are of another kernel. Other libraries raise RuntimeError for it: it is one."""
+
+
 class KernelAssertionError(DeuteronError, RuntimeError):
     """A ``tl.device_assert`` failed while a kernel ran. On a GPU other libraries raise RuntimeError for it: it is
     one."""

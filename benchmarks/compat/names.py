@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from stand_ins import adapt, supply
+from stand_ins import ADAPTED, adapt, supply
 
 from deuteron.compat.triton import install
 
@@ -32,11 +35,8 @@ def put_in_place(checkout: Path) -> tuple[str, ...]:
     """Make ``import triton`` give deuteron, once in a process; returns the names that had to be supplied."""
     install()
     supplied = supply()
-    for name, path in HELPERS.items():
-        if name not in sys.modules and (checkout / path).is_file():
-            _load(name, checkout / path)
-    helpers = sys.modules.get("triton._internal_testing")
-    return (*supplied, *(adapt(helpers) if helpers else ()))
+    sys.meta_path.append(HelperFinder(checkout))
+    return (*supplied, ADAPTED)
 
 
 def for_children(folder: Path, checkout: Path) -> None:
@@ -45,12 +45,21 @@ def for_children(folder: Path, checkout: Path) -> None:
     (folder / "sitecustomize.py").write_text(CHILD.format(here=here, checkout=str(checkout)))
 
 
-def _load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    parent, _, attribute = name.rpartition(".")
-    setattr(sys.modules[parent], attribute, module)
-    return module
+class HelperFinder(MetaPathFinder):
+    """Finds the helpers of the tests in the checkout when somebody imports them: they import torch, which takes longer
+    than all else that the many small processes of some tests do."""
+
+    def __init__(self, checkout: Path) -> None:
+        self._checkout = checkout
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Where the helper ``name`` is; None for any other module."""
+        file = self._checkout / HELPERS.get(name, "")
+        return importlib.util.spec_from_loader(name, _Loader(name, str(file))) if file.is_file() else None
+
+
+class _Loader(SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        if hasattr(module, "torch_dtype_name"):
+            adapt(module)

@@ -91,12 +91,15 @@ def supply() -> list[str]:
     return supplied
 
 
-def adapt(helpers: ModuleType) -> list[str]:
-    """Have the tests' own helpers read the dtype of a reinterpreted array, which is a text here; says what changed."""
+#: What :func:`adapt` changes.
+ADAPTED = "triton._internal_testing.torch_dtype_name"
+
+
+def adapt(helpers: ModuleType) -> None:
+    """Have the tests' own helpers read the dtype of a reinterpreted array, which is a text here."""
     names = {short: name for name, short in _SHORT.items()}
     theirs = helpers.torch_dtype_name
     helpers.torch_dtype_name = lambda dtype: names[dtype] if isinstance(dtype, str) else theirs(dtype)
-    return ["triton._internal_testing.torch_dtype_name"]
 
 
 def _module(name: str) -> ModuleType | None:

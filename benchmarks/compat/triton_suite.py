@@ -105,6 +105,7 @@ def suite_command(path: str, options: argparse.Namespace, journal: Path) -> tupl
     """What runs a file of Triton's tests, its environment and its folder."""
     arguments = [
         sys.executable, "-P", "-m", "pytest", "-q", "-p", "suite_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
+        "--import-mode=prepend",  # test files import each other; a pytest.ini above the checkout may say otherwise
         "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",

@@ -248,8 +248,8 @@ def _no_module(frame: Frame, node: ast.expr, value: object) -> object:
     """``value``, which is no module of the program: what a kernel takes of those is part of its identity, and found by
     looking for ``module.name`` in its text."""
     if isinstance(value, HelperModule):
-        name = ast.unparse(node)
-        raise frame.error(node, f"the module {name} is no value of the kernel language", f"write {name}.NAME")
+        name, kind = ast.unparse(node), "class" if isinstance(value.module, type) else "module"
+        raise frame.error(node, f"the {kind} {name} is no value of the kernel language", f"write {name}.NAME")
     return value
 
 

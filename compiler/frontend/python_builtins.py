@@ -91,6 +91,7 @@ def _isinstance(value: object, kind: object) -> bool:
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if any(k is constexpr for k in kinds) and not isinstance(value, tensor):
         return True
+    kinds = tuple(_CLASSES.get(k, k) for k in kinds)
     return any(isinstance(k, type) and isinstance(value, k) for k in kinds)
 
 
@@ -123,15 +124,19 @@ def _attribute_name(name: object) -> str:
     return name
 
 
+_int, _float, _bool = _converter(int, "i32"), _converter(float, "f32"), _converter(bool, "i1")
+#: The classes that the names of converters are where ``isinstance`` asks for them.
+_CLASSES: Mapping[object, object] = {_int: int, _float: float, _bool: bool}
+
 #: Python's builtins that kernels may use. ``int`` and friends convert tensors as .to() does.
 PYTHON_BUILTINS: Mapping[str, object] = {
     "range": control.range,
     "min": _min,
     "max": _max,
     "abs": _abs,
-    "int": _converter(int, "i32"),
-    "float": _converter(float, "f32"),
-    "bool": _converter(bool, "i1"),
+    "int": _int,
+    "float": _float,
+    "bool": _bool,
     "len": _len,
     "print": _print,
     "isinstance": _isinstance,

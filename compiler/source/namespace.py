@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..errors import UnknownName, UnsupportedSyntax
+from ..errors import CompilationError, UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
@@ -44,6 +45,8 @@ def admit(name: str, value: object) -> object:
     if isinstance(value, type) or callable(value):
         if value in LANGUAGE_TYPES or is_named_tuple(value) or isinstance(value, AggregateType):
             return value
+        if isinstance(value, type) and any(map(_is_helper, vars(value).values())):
+            return HelperModule(value)
         raise UnknownName(
             f"{name!r} is Python, not a function of the kernel language",
             hint="decorate it with @deuteron.jit to call it from a kernel",
@@ -52,6 +55,10 @@ def admit(name: str, value: object) -> object:
         f"Cannot access global variable {name!r}: it is not known at compile time",
         hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
     )
+
+
+def _is_helper(member: object) -> bool:
+    return isinstance(member, constexpr | Inlinable)
 
 
 def admit_value(name: str, value: object) -> object:
@@ -64,9 +71,10 @@ def admit_value(name: str, value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class HelperModule:
-    """A module of the running program that is not the language: kernels may use its jit functions and constants."""
+    """A module of the running program that is not the language, or a class that holds constants as a module does:
+    kernels may use its jit functions and constants."""
 
-    module: types.ModuleType
+    module: types.ModuleType | type
 
     def member(self, name: str) -> object:
         """What ``module.name`` means in a kernel; raises UnknownName."""
@@ -112,7 +120,7 @@ class LiveNamespace:
 
 
 class TextNamespace:
-    """The imports, constants, jit functions and aggregates at the top level of a source text."""
+    """The imports, constants, jit functions, aggregates and classes of constants at the top level of a source text."""
 
     def __init__(
         self,
@@ -136,7 +144,7 @@ class TextNamespace:
                 self._import_from(parent, names)
             case ast.FunctionDef(name=name) if any(_is_jit(d) for d in statement.decorator_list):
                 self._pending[name] = statement
-            case ast.ClassDef(name=name) if any(map(_is_aggregate, statement.decorator_list)):
+            case ast.ClassDef(name=name):
                 self._pending[name] = statement
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self._pending[name] = value
@@ -164,10 +172,30 @@ class TextNamespace:
             if isinstance(pending, ast.FunctionDef):
                 self._known[name] = self._make_function(pending)
             elif isinstance(pending, ast.ClassDef):
-                self._known[name] = self._make_class(pending)
+                aggregate = any(map(_is_aggregate, pending.decorator_list))
+                self._known[name] = self._make_class(pending) if aggregate else self._make_holder(pending)
             else:
                 self._known[name] = unwrap(evaluate_constant(pending, self))
         return self._known[name]
+
+    def _make_holder(self, node: ast.ClassDef) -> HelperModule:
+        """A class that is not for kernels itself: its constants and jit functions are."""
+        body: dict[str, object] = {}
+        for statement in node.body:
+            match statement:
+                case ast.FunctionDef(name=name) if any(_is_jit(d) for d in statement.decorator_list):
+                    body[name] = self._make_function(statement)
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ):
+                    with suppress(KeyError, CompilationError):  # what is no constant is host code
+                        body[name] = constexpr(evaluate_constant(value, self))
+                case _:
+                    pass
+        if not body:
+            raise KeyError(node.name)  # nothing of it is for kernels
+        return HelperModule(type(node.name, (), body))
 
     def _make_class(self, node: ast.ClassDef) -> AggregateType:
         """The aggregate of a class statement; raises UnsupportedSyntax for what aggregates do not have."""

@@ -139,8 +139,10 @@ cache = get_cache_manager("key")
 path = cache.put(b"\\x00\\xff", "code.bin")
 assert Path(path).read_bytes() == b"\\x00\\xff" and cache.get_file("code.bin") == path
 assert cache.get_file("other") is None and cache.get_group("all") is None
-cache.put_group("all", {"code.bin": path, "gone": path + ".gone"})
-assert cache.get_group("all") == {"code.bin": path}
+cache.put_group("all", {"code.bin": path, "other.bin": (other := cache.put("text", "other.bin", binary=False))})
+assert cache.get_group("all") == {"code.bin": path, "other.bin": other}
+Path(other).unlink()
+assert cache.get_group("all") is None  # a group is whole or not there
 assert not FileCacheManager("another key").has_file("code.bin")
 assert sorted(p.name for p in Path(cache.cache_dir).iterdir()) == ["__grp__all", "code.bin"]
 """
@@ -182,5 +184,181 @@ knobs.propagate_env = False
 knobs.autotuning.print = True
 assert own.print_autotuning.get() and "TRITON_PRINT_AUTOTUNING" not in os.environ
 knobs.autotuning.reset()
+"""
+    )
+
+
+def test_listeners_hear_of_searches(program):
+    program(
+        KERNEL
+        + """
+from triton.runtime.jit import JITFunction
+heard = []
+def listen(*, fn, key, best_config, configs_timings, duration, cache_hit):
+    heard.append((duration, cache_hit))
+    assert isinstance(fn, JITFunction) and fn.__name__ == "step" and key[0] == 100
+    assert best_config in configs_timings and len(configs_timings) == 2
+    assert min(configs_timings.values()) == configs_timings[best_config]
+knobs.autotuning.listener = listen
+
+def kernel(configs):
+    def bench(call, quantiles): return triton.testing.do_bench(call, quantiles=quantiles, warmup=1, rep=1)
+    @triton.autotune(configs=configs, key=["n"], cache_results=True, do_bench=bench)
+    @triton.jit
+    def step(x, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, i, mask=i < n)
+    return step
+
+two = kernel([triton.Config({"BLOCK": block}) for block in (32, 128)])
+two[(4,)](x, 100)
+two[(4,)](x, 100)
+((spent, hit),) = heard
+assert spent > 0 and not hit
+two.cache.clear()  # the timings are on disk
+two[(4,)](x, 100)
+assert heard[1:] == [(None, True)]
+kernel([triton.Config({"BLOCK": 32})])[(4,)](x, 100)
+assert len(heard) == 2
+try:
+    pruned = kernel([triton.Config({"BLOCK": block}) for block in (32, 64)])
+    pruned.early_config_prune = lambda configs, named_args, **kwargs: []
+    pruned[(4,)](x, 100)
+except triton.TritonError as error:
+    assert str(error).startswith("Autotuner error: No valid autotuner configs") and "step" in error.__notes__[0]
+else:
+    raise AssertionError("nothing was left to choose from")
+"""
+    )
+
+
+def test_settings_list_their_variables_and_kernels_their_globals(program):
+    program(
+        KERNEL
+        + """
+settings = knobs.cache.knob_descriptors | knobs.autotuning.knob_descriptors
+assert {name: setting.key for name, setting in settings.items()} == {
+    "dir": "DEUTERON_CACHE_DIR", "dump_dir": "TRITON_DUMP_DIR", "home_dir": "DEUTERON_HOME",
+    "cache": "TRITON_CACHE_AUTOTUNING", "print": "TRITON_PRINT_AUTOTUNING"}
+
+TYPE, SCALE = tl.int32, tl.constexpr(3)
+@triton.jit
+def plain(x): return x
+@triton.jit
+def typed(x): tl.store(x, plain((SCALE + tl.zeros((), TYPE)).to(tl.float32)))
+typed[(1,)](x)
+assert not add.used_global_vals and x[0] == 3
+assert {name: value for (name, _), (value, _) in typed.used_global_vals.items()} == {"TYPE": tl.int32, "SCALE": 3}
+TYPE = tl.int64
+try:
+    typed[(1,)](x)
+except RuntimeError as error:
+    assert "Global variable TYPE has changed" in str(error)
+else:
+    raise AssertionError("the kernel was compiled for another type")
+
+def key(lines):
+    text = "# a line\\n" * lines + "import triton\\n@triton.jit\\ndef f(i): i = i + 1\\n"
+    with open("moved.py", "w") as file: file.write(text)
+    import importlib.util
+    spec = importlib.util.spec_from_file_location(f"moved{lines}", "moved.py")
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module.f.cache_key, module.f.source.hash
+import linecache, os, tempfile
+os.chdir(tempfile.mkdtemp())
+(first, digest), _ = key(0), linecache.clearcache()
+(moved, same) = key(1)
+assert first != moved and digest == same
+"""
+    )
+
+
+def test_a_pool_compiles_and_launches_wait(program):
+    program(
+        KERNEL
+        + """
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from triton.runtime._async_compile import active_mode
+
+class Later(Executor):
+    def __init__(self): self.queue = []
+    def submit(self, work): self.queue.append(work); return Future()
+
+@triton.jit
+def put(x, VALUE: tl.constexpr):
+    tl.static_assert(VALUE != 2)
+    tl.store(x, VALUE)
+
+table, later = put.device_caches[0][0], Later()
+with triton.AsyncCompileMode(later) as mode:
+    assert active_mode.get() is mode
+    first = [put.warmup(out, VALUE=value, grid=(1,)) for value in (0, 1)]
+    again = put.warmup(out, VALUE=1, grid=(1,))
+    assert again is first[1] and len(table) == len(later.queue) == 2
+    put[(1,)](out, 3)  # not in the queue
+    assert out[0] == 3 and len(table) == 3 and len(later.queue) == 2
+    later.queue.pop(0)()
+    assert put[(1,)](out, 0) is first[0].result() and out[0] == 0 and len(table) == 3
+    later.queue.pop(0)()
+assert active_mode.get() is None and put[(1,)](out, 1) is first[1].result() and out[0] == 1
+
+with ThreadPoolExecutor(2) as pool:
+    try:
+        with triton.AsyncCompileMode(pool):
+            put.warmup(out, VALUE=2, grid=(1,))
+            assert len(table) == 4
+            put.warmup(out, VALUE=5, grid=(1,))
+    except triton.compiler.errors.CompileTimeAssertionFailure:
+        pass
+    else:
+        raise AssertionError("the end of the block did not raise")
+    assert active_mode.get() is None and len(table) == 4  # the wrong one is forgotten
+    with triton.AsyncCompileMode(pool, ignore_errors=True):
+        put.warmup(out, VALUE=2, grid=(1,))
+put[(1,)](out, 5)
+assert out[0] == 5 and len(table) == 4
+try:
+    with triton.AsyncCompileMode(pool):
+        put.warmup(out, VALUE=6, grid=(1,))
+except RuntimeError as error:
+    assert "after shutdown" in str(error)
+assert len(table) == 4
+"""
+    )
+
+
+def test_specializations_name_functions(program):
+    program(
+        KERNEL
+        + """
+def make(number):
+    @triton.jit
+    def value(): return number
+    return value
+
+@triton.jit
+def put(x, VALUE: tl.constexpr): tl.store(x, VALUE())
+
+three = make(tl.constexpr(3))
+told = []
+knobs.runtime.jit_cache_hook = lambda **facts: told.append(facts["compile"]["specialization_data"])
+made = put[(1,)](out, three)
+put.device_caches.clear()
+assert put.preload(told[0]).hash == made.hash
+put[(1,)](out, three)
+assert out[0] == 3 and len(told) == 1
+four = make(tl.constexpr(4))  # takes the other one's place
+def refused(why):
+    try:
+        put.preload(told[0])
+    except RuntimeError as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError("another function was taken")
+refused("has another text")
+del four
+refused("is not here")
+put[(1,)](out, make(tl.constexpr(4)))
+assert out[0] == 4 and len(told) == 2
 """
     )

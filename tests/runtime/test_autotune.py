@@ -167,7 +167,7 @@ def test_pruning() -> None:
     share[grid](np.zeros(300, np.float32), 300)
     assert share.best_config == more[-1]
     nothing = tuned(BLOCKS, watch, prune_configs_by={"early_config_prune": lambda *a, **k: []})
-    with pytest.raises(LaunchError, match="early_config_prune left no configuration"):
+    with pytest.raises(LaunchError, match="`early_config_prune` should return at least one config"):
         nothing[grid](np.zeros(300, np.float32), 300)
     with pytest.raises(LaunchError, match="no entry 'early_prune'"):
         tuned(BLOCKS, watch, prune_configs_by={"early_prune": early})

@@ -12,7 +12,7 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import CompilationError, DeuteronError, LaunchError
+from deuteron.compiler.errors import CompilationError, DeuteronError, KernelMismatch, LaunchError
 from deuteron.compiler.runtime.launch.hooks import (
     LaunchEvent,
     add_launch_hook,
@@ -96,7 +96,7 @@ def test_a_global_that_changes_its_type_is_refused(
     fresh = deuteron.jit(kernel.fn)
     fresh[(1,)](x, x, 100, BLOCK=64)
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(changed))
-    with pytest.raises(LaunchError, match="global 'SCALE'"):
+    with pytest.raises(LaunchError, match="Global variable SCALE"):
         fresh[(1,)](x, x, 100, BLOCK=64)
 
 
@@ -169,7 +169,7 @@ def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: py
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(3))  # another object of the same value
     kernel[(1,)](x, x, 5, 64)
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(4))
-    with pytest.raises(LaunchError, match="global 'SCALE', which kernel uses, was .*3.* is .*4"):
+    with pytest.raises(KernelMismatch, match=r"kernel: Global variable SCALE has .* from constexpr\[3\] to .*\[4\]"):
         kernel[(1,)](x, x, 5, 64)
 
 
@@ -197,7 +197,7 @@ def test_what_counts_as_another_global(
 
     local[(1,)](x)
     limit = tl.constexpr(new)
-    with nullcontext() if same else pytest.raises(LaunchError, match="global 'limit', which local uses"):
+    with nullcontext() if same else pytest.raises(KernelMismatch, match="Global variable limit has"):
         local[(1,)](x)
 
 
@@ -213,14 +213,20 @@ def test_changed_variables_of_enclosing_functions_and_modules_are_refused(
     sizes = types.ModuleType("sizes")
     sizes.HEIGHT = tl.constexpr(5)  # type: ignore[attr-defined]
     local[(1,)](x)
+    assert [name for name, _ in local.used_global_vals] == ["sizes.HEIGHT", "width"]
+    width.value = 5  # in place: the object is the same one
+    with pytest.raises(KernelMismatch, match=r"width has .* from constexpr\[3\] to constexpr\[5\]"):
+        local[(1,)](x)
+    width.value = 3
+    local[(1,)](x)
     width = tl.constexpr(3)
     local[(1,)](x)
     width = tl.constexpr(4)
-    with pytest.raises(LaunchError, match="global 'width', which local uses"):
+    with pytest.raises(KernelMismatch, match="local: Global variable width has"):
         local[(1,)](x)
     width = tl.constexpr(3)
     monkeypatch.setattr(sizes, "HEIGHT", tl.constexpr(6))
-    with pytest.raises(LaunchError, match="global 'sizes.HEIGHT', which local uses"):
+    with pytest.raises(LaunchError, match="Global variable sizes.HEIGHT has"):
         local[(1,)](x)
 
 

@@ -11,6 +11,7 @@ from ..variant.specialization import variant_from_text
 from .binding import KernelParameter
 from .compiled import CompiledKernel, compile_variant
 from .kernel import Kernel, Prepared
+from .pending import PendingKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ class DeclaredParameter:
         return self.default is not inspect.Parameter.empty
 
 
-class Variants(dict[str, CompiledKernel]):
-    """Variants compiled so far by their hash. Clearing forgets what is ready to be launched, too: the next launch looks
-    for its variant on disk and compiles it if it is not there."""
+class Variants(dict[str, CompiledKernel | PendingKernel]):
+    """Variants compiled so far, and those under way, by their hash. Clearing forgets what is ready to be launched, too:
+    the next launch looks for its variant on disk and compiles it if it is not there."""
 
     def __init__(self, prepared: dict[object, Prepared]) -> None:
         super().__init__()

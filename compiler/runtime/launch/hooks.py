@@ -1,15 +1,15 @@
 """Launch hooks: how a profiler sees every kernel launch. With no hook installed a launch pays one attribute read.
 
 Listeners see the rarer events before a first launch: a process needs a variant, has it (compiled or from the
-cache), and loads it onto a device.
+cache), and loads it onto a device; ``@autotune`` has chosen.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from ...source.kernel import Sourced
@@ -69,7 +69,19 @@ class VariantLoad:
     done: bool
 
 
-VariantEvent = VariantRequest | VariantReady | VariantLoad
+@dataclass(frozen=True, slots=True)
+class SearchDone:
+    """A search of ``@autotune`` chose a configuration. ``timings_ms`` has median, 20th and 80th percentile by
+    configuration. ``seconds`` is what the search took; None where all timings were on disk."""
+
+    kernel: Sourced
+    key: tuple[object, ...]
+    best: object
+    timings_ms: Mapping[Any, tuple[float, float, float]]
+    seconds: float | None
+
+
+VariantEvent = VariantRequest | VariantReady | VariantLoad | SearchDone
 VariantListener = Callable[[VariantEvent], object]
 
 
@@ -118,8 +130,8 @@ def remove_launch_hook(hook: LaunchHook) -> None:
 
 
 def add_variant_listener(listener: VariantListener) -> None:
-    """Call ``listener`` with every :class:`VariantRequest`, :class:`VariantReady` and :class:`VariantLoad` from now on;
-    adding it twice changes nothing."""
+    """Call ``listener`` with every :class:`VariantRequest`, :class:`VariantReady`, :class:`VariantLoad` and
+    :class:`SearchDone` from now on; adding it twice changes nothing."""
     with _lock:
         if not any(known is listener for known in installed.listeners):
             installed.listeners = (*installed.listeners, listener)

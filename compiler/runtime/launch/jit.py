@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
 from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
+from ..variant.specialization import function_name, functions
 from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
 from .bound import Relaunch
@@ -26,7 +28,8 @@ from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared
-from .launcher import compile_for_launch, make_launcher
+from .launcher import compile_for_launch, compile_later, make_launcher
+from .pending import PendingKernel, active_mode
 from .specialize import specialize
 from .stand_in import standing
 from .watch import Watch
@@ -59,6 +62,7 @@ class JITFunction(DescribedKernel):
         if isinstance(kernel, types.FunctionType):
             self.fn = kernel
             functools.update_wrapper(self, kernel)
+            functions[function_name(self)] = self
         else:
             self.__dict__["source"] = kernel
             self.__name__ = kernel.name
@@ -74,6 +78,8 @@ class JITFunction(DescribedKernel):
         self.cache = Variants(self._variants)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
+        #: Globals that the kernel, once compiled, counts on; see :attr:`Watch.values`.
+        self.used_global_vals: dict[tuple[str, int], tuple[object, dict[str, object]]] = {}
         self._interpret = knobs.interpret.get()
 
     # ---- what it is ------------------------------------------------------------------------------------------
@@ -121,8 +127,9 @@ class JITFunction(DescribedKernel):
 
     @property
     def cache_key(self) -> str:
-        """A digest of the source and of everything that it reaches."""
-        return self.source.hash
+        """A digest of the source, of everything that it reaches and of the line that it begins in. Our own caches go by
+        ``source.hash``, which is the same wherever the kernel stands."""
+        return hashlib.sha256(f"{self.source.hash} {self.starting_line_number}".encode()).hexdigest()
 
     @functools.cached_property
     def parameters(self) -> list[KernelParameter]:
@@ -176,19 +183,23 @@ class JITFunction(DescribedKernel):
 
     def run(
         self, *args: object, grid: Grid | GridFunction, warmup: bool = False, **kwargs: object
-    ) -> CompiledKernel | None:
+    ) -> CompiledKernel | PendingKernel | None:
         """Launch, or only compile when ``warmup`` is set."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         launched: CompiledKernel | None = self._launch(grid, *args, **kwargs)
         return launched
 
-    def warmup(self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object) -> CompiledKernel:
+    def warmup(
+        self, *args: object, grid: Grid | GridFunction | None = None, **kwargs: object
+    ) -> CompiledKernel | PendingKernel:
         """Compile for these arguments without launching: the variant that a launch with them runs. Instead of arrays,
-        types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting."""
+        types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting. In an
+        :class:`AsyncCompileMode` it does not wait."""
         arguments, options = self.bind(args, kwargs)
         launch = specialize(self, arguments, options, placeholders=True)
-        return compile_for_launch(self, launch, warmup=True)
+        mode = active_mode.get()
+        return compile_for_launch(self, launch, warmup=True) if mode is None else compile_later(self, launch, mode)
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
@@ -289,6 +300,7 @@ class JITFunction(DescribedKernel):
             made = make_launcher(self, launch)
             if not self._watched and (watch := Watch(self.source)).entries:
                 self._watched.append(watch)
+                self.used_global_vals = watch.values
         self._variants[key] = made
         return made
 

@@ -19,6 +19,7 @@ from .bound import BoundLaunch, Relaunch
 from .compiled import CompiledKernel
 from .interface import KernelInterface
 from .loaded import Direct
+from .pending import PendingKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,14 @@ class Prepared(Protocol):
 class Kernel(Sourced, KernelInterface):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
-    ``cache`` holds the variants compiled so far by their key; ``repr`` names a launch in profiles; ``launch_metadata``
-    is called with grid, launch and arguments when a profiler listens.
+    ``cache`` holds the variants compiled so far, and those under way, by their key; ``repr`` names a launch in
+    profiles; ``launch_metadata`` is called with grid, launch and arguments when a profiler listens.
     """
 
     __name__: str
     repr: Callable[[Launch], str] | None
     launch_metadata: Callable[..., Mapping[str, object]] | None
-    cache: dict[str, CompiledKernel]
+    cache: dict[str, CompiledKernel | PendingKernel]
 
     @property
     @abstractmethod

@@ -16,6 +16,7 @@ from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, VariantRequest, installed, launch_with_hooks
 from .kernel import Kernel, Launch
 from .loaded import Direct
+from .pending import AsyncCompileMode, PendingKernel
 from .recorded import run_observed
 
 
@@ -30,19 +31,45 @@ def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) 
         launch = launch.without(broken)
 
 
+def compile_later(kernel: Kernel, launch: Launch, mode: AsyncCompileMode) -> PendingKernel | CompiledKernel:
+    """The variant of a launch that :func:`compile_for_launch` gives, compiled by the mode's executor unless it is at
+    hand or under way."""
+    key = launch.variant.key
+    known = kernel.cache.get(key)
+    if known is not None:
+        return known
+
+    def forget(pending: PendingKernel) -> None:
+        if kernel.cache.get(key) is pending:
+            del kernel.cache[key]
+
+    def work() -> CompiledKernel:
+        _make(kernel, launch, warmup=True)
+        return compile_for_launch(kernel, launch, warmup=True)
+
+    made = kernel.cache[key] = mode.begin(forget)
+    made.begin(mode.executor, work)
+    return made
+
+
 def _compiled(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledKernel:
     """The compiled variant of a launch: from this process, the disk cache or the compiler."""
-    key = launch.variant.key
-    made = kernel.cache.get(key)
-    if made is None:
-        request = VariantRequest(kernel, launch.variant, launch.device, warmup)
-        installed.tell(request)
-        made = compile_variant(launch.variant)
-        made.launch_metadata = kernel.launch_metadata
-        if kernel.repr:
-            made.name = kernel.repr(launch)
-        kernel.cache[key] = made
-        installed.tell(replace(request, metadata=made.metadata))
+    known = kernel.cache.get(launch.variant.key)
+    if known is None:
+        return _make(kernel, launch, warmup)
+    return known.result() if isinstance(known, PendingKernel) else known
+
+
+def _make(kernel: Kernel, launch: Launch, warmup: bool) -> CompiledKernel:
+    """The variant of a launch from the disk cache or the compiler, kept in this process."""
+    request = VariantRequest(kernel, launch.variant, launch.device, warmup)
+    installed.tell(request)
+    made = compile_variant(launch.variant)
+    made.launch_metadata = kernel.launch_metadata
+    if kernel.repr:
+        made.name = kernel.repr(launch)
+    kernel.cache[launch.variant.key] = made
+    installed.tell(replace(request, metadata=made.metadata))
     return made
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...errors import LaunchError
-from ...language.constexpr import unwrap
+from ...errors import KernelMismatch
+from ...ir.types import Scalar
+from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable, LibraryFunction
 from ...source.kernel import KernelSource, functions_in, source_of
 from ...source.namespace import LiveNamespace
@@ -19,6 +20,8 @@ class Watch:
         self._kernel = source.name
         #: Namespace, name, the Python object then.
         self.entries: list[tuple[LiveNamespace, str, object]] = []
+        #: Those that are a ``tl.constexpr``, whose value a program may change in place, with the value then.
+        self._boxes: list[tuple[str, constexpr, object]] = []
         self._collect(source, set())
         #: Those that are globals: what finds one, its name, the Python object then.
         self._globals: list[tuple[Callable[[str], object], str, object]] = []
@@ -41,10 +44,20 @@ class Watch:
             for function in functions_in(value):
                 self._collect(source_of(function), seen)
             if isinstance(source.namespace, LiveNamespace) and _may_change(value):
-                self.entries.append((source.namespace, name, source.namespace.raw(name)))
+                raw = source.namespace.raw(name)
+                self.entries.append((source.namespace, name, raw))
+                if isinstance(raw, constexpr):
+                    self._boxes.append((name, raw, raw.value))
+
+    @property
+    def values(self) -> dict[tuple[str, int], tuple[object, dict[str, object]]]:
+        """The globals that are values, as Triton's kernels list them: the name and the identity of the dictionary that
+        it is looked up in, with the value and that dictionary. Functions are not among them."""
+        found = ((namespace.function.__globals__, name, value) for namespace, name, value in self.entries)
+        return {(name, id(home)): (value, home) for home, name, value in found if not isinstance(value, Inlinable)}
 
     def check(self) -> None:
-        """Raise LaunchError if a captured global has another value than when the kernel was compiled."""
+        """Raise KernelMismatch if a captured global has another value than when the kernel was compiled."""
         for find, name, old in self._globals:  # 0.04 us each; 0.8 by way of the namespace
             new = find(name)
             if new is not old:
@@ -53,11 +66,15 @@ class Watch:
             new = self._now(namespace, name)
             if new is not old:
                 self._compare(name, old, new)
+        for name, box, value in self._boxes:
+            if box.value is not value:
+                self._compare(name, constexpr(value), box)
 
     def _compare(self, name: str, old: object, new: object) -> None:
         if not _same(old, new):
-            raise LaunchError(
-                f"the global {name!r}, which {self._kernel} uses, was {old!r} when it was compiled and is {new!r} now",
+            raise KernelMismatch(
+                f"{self._kernel}: Global variable {name} has changed since we compiled this kernel, "
+                f"from {_shown(old)} to {_shown(new)}",
                 hint="pass it as a tl.constexpr parameter",
             )
 
@@ -72,8 +89,13 @@ class Watch:
 
 
 def _may_change(value: object) -> bool:
-    """Numbers, strings, tuples and jit functions; not modules and functions of the language."""
-    return value is None or isinstance(value, int | float | str | tuple | Inlinable)
+    """Numbers, strings, tuples, dtypes and jit functions; not modules and functions of the language."""
+    return value is None or isinstance(value, int | float | str | tuple | Scalar | Inlinable)
+
+
+def _shown(value: object) -> str:
+    """A value as Triton's messages have it."""
+    return f"constexpr[{value.value!r}]" if isinstance(value, constexpr) else repr(value)
 
 
 def _same(old: object, new: object) -> bool:

@@ -15,6 +15,7 @@ from ..device import Device
 from ..devices import device_of
 from ..launch.bound import Relaunch
 from ..launch.compiled import CompiledKernel
+from ..launch.hooks import SearchDone, installed
 from ..launch.kernel import Kernel
 from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
@@ -191,10 +192,12 @@ class Autotuner(Runner):
         if self.early_config_prune is not None:
             candidates = list(self.early_config_prune(self.configs, dict(named_args), **kwargs))
             if not candidates:
-                raise LaunchError(
-                    f"autotune of {self.__name__}: early_config_prune left no configuration",
-                    hint="let it keep at least one",
+                error = LaunchError(
+                    "Autotuner error: No valid autotuner configs after pruning. "
+                    "`early_config_prune` should return at least one config."
                 )
+                error.add_note(f"in the search of {self.__name__}, which has {len(self.configs)} configurations")
+                raise error
         if self.perf_model is None:
             return candidates
         top_k = self.configs_top_k
@@ -239,6 +242,7 @@ class Autotuner(Runner):
                 hint="add configurations with smaller blocks",
             )
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
+        installed.tell(SearchDone(self.base_fn, key, best, timings, self.bench_time if fresh else None))
         return best
 
     def _bench(self, *args: object, config: Config, grid: Any = (1,), **kwargs: object) -> Timing:

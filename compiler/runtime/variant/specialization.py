@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from weakref import WeakValueDictionary
 
-from ...errors import LaunchError
+from ...errors import KernelMismatch, LaunchError
 from ...ir.types import SCALARS, Scalar
 from ...signature import parse_argument_type
-from ...source.kernel import KernelSource
+from ...source.kernel import KernelSource, Sourced
 from ...target import Target
 from .variant import Variant, make_schedule
+
+#: The functions of this process by module and qualified name; of equal names the last one.
+functions: WeakValueDictionary[str, Sourced] = WeakValueDictionary()
 
 
 def specialization_text(variant: Variant) -> str:
@@ -32,8 +36,9 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
     """The variant of ``source`` that :func:`specialization_text` described.
 
     Raises:
-        LaunchError: the text is not one of these, it is of another kernel, a changed one or another kind of target, or
-            one of its compile-time values cannot be written as text.
+        KernelMismatch: it is of another kernel, a changed one or another kind of target, or names a function that is
+            not here or changed.
+        LaunchError: the text is not one of these, or one of its compile-time values cannot be written as text.
         TargetError: its target is unknown.
     """
     try:
@@ -45,12 +50,28 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
         raise LaunchError("this is no specialization data", hint="pass what a compile hook was given") from error
     if (name, digest) != (source.name, source.hash):
         what = f"another version of {name}" if name == source.name else f"the kernel {name}"
-        raise LaunchError(f"Specialization data is for {what}, and this is {source.name}", hint="make it again")
+        raise KernelMismatch(f"Specialization data is for {what}, and this is {source.name}", hint="make it again")
     if backend != str(target_name).partition(":")[0]:
-        raise LaunchError(f"Specialization data is for {target}, which is no target of deuteron")
+        raise KernelMismatch(f"Specialization data is for {target}, which is no target of deuteron")
     types = {parameter: parse_argument_type(kind) for parameter, kind in signature.items()}
     values = {parameter: _decoded(parameter, value) for parameter, value in constants.items()}
     return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule))
+
+
+def function_name(function: Sourced) -> str:
+    """The module and the qualified name under which a later process finds a function."""
+    python = function.python()
+    return f"{python.__module__}.{python.__qualname__}" if python is not None else function.source.name
+
+
+def _function(parameter: str, name: str, digest: str) -> Sourced:
+    found = functions.get(name)
+    if found is None or found.source.hash != digest:
+        raise KernelMismatch(
+            f"Specialization data is for {parameter} = {name}, which {'has another text' if found else 'is not here'}",
+            hint="define the function before, or make the data again",
+        )
+    return found
 
 
 def _encoded(value: object) -> object:
@@ -63,6 +84,8 @@ def _encoded(value: object) -> object:
         return {"tuple": [_encoded(item) for item in value]}
     if isinstance(value, Scalar):
         return {"dtype": value.name}
+    if isinstance(value, Sourced):
+        return {"function": function_name(value), "source": value.source.hash}
     return {"other": type(value).__name__}
 
 
@@ -74,6 +97,8 @@ def _decoded(parameter: str, value: object) -> object:
             return tuple(_decoded(parameter, item) for item in items)
         case {"dtype": str(name)} if name in SCALARS:
             return SCALARS[name]
+        case {"function": str(name), "source": str(digest)}:
+            return _function(parameter, name, digest)
         case dict():
             raise LaunchError(
                 f"the compile-time value of {parameter!r}, {value.get('other', 'unknown')}, is not in the data",

@@ -30,12 +30,14 @@ from deuteron.compat.triton.runtime import (
     heuristics,
     reinterpret,
 )
+from deuteron.compat.triton.runtime._async_compile import AsyncCompileMode
 from deuteron.compat.triton.runtime.jit import constexpr_function, jit
 from deuteron.compat.triton.version import __version__ as __version__
 from deuteron.compiler import aggregate, cdiv, must_use_result, next_power_of_2
 from deuteron.tools import set_allocator
 
 __all__ = [
+    "AsyncCompileMode",
     "Autotuner",
     "CompilationError",
     "Config",

@@ -10,6 +10,7 @@ from deuteron.compat.triton.backends.compiler import target_of
 from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.launch.hooks import (
     LaunchEvent,
+    SearchDone,
     VariantEvent,
     VariantLoad,
     VariantReady,
@@ -26,6 +27,8 @@ Hook = Callable[..., object]
 JitHook = Callable[..., object]
 #: Called with the keywords src, metadata, metadata_group, times and cache_hit.
 CompilationListener = Callable[..., object]
+#: Called with the keywords fn, key, best_config, configs_timings, duration and cache_hit.
+TuningListener = Callable[..., object]
 
 _STAGES = ("tile", "gpu", "llvm", "ptx", "cubin", "object")
 
@@ -108,11 +111,14 @@ class RuntimeHooks(Protocol):
 
 
 class Bridge:
-    """Listens to deuteron and calls Triton's hooks. ``runtime`` and ``listener`` look up what is set at that moment."""
+    """Listens to deuteron and calls Triton's hooks. ``runtime`` and the two others, for compilations and for searches
+    of ``@autotune``, look up what is set at that moment."""
 
-    def __init__(self, runtime: Callable[[], RuntimeHooks], listener: Callable[[], Any]) -> None:
+    def __init__(
+        self, runtime: Callable[[], RuntimeHooks], compilations: Callable[[], Any], searches: Callable[[], Any]
+    ) -> None:
         self._runtime = runtime
-        self._listener = listener
+        self._compilations, self._searches = compilations, searches
         add_variant_listener(self.tell)
 
     def refresh(self) -> None:
@@ -134,7 +140,7 @@ class Bridge:
             hook(LaunchFacts(event))
 
     def tell(self, event: VariantEvent) -> None:
-        """Before and after a variant is made or loaded."""
+        """Before and after a variant is made or loaded, and after a search."""
         runtime = self._runtime()
         match event:
             case VariantRequest():
@@ -142,12 +148,15 @@ class Bridge:
                 if hook is not None:
                     hook(**_request_facts(event))
             case VariantReady():
-                if (listener := self._listener()) is not None:
+                if (listener := self._compilations()) is not None:
                     listener(**_compilation_facts(event))
             case VariantLoad():
                 hook = runtime.kernel_load_end_hook if event.done else runtime.kernel_load_start_hook
                 if hook is not None:
                     hook(None, None, event.metadata.name, {}, event.metadata.hash)
+            case SearchDone():
+                if (listener := self._searches()) is not None:
+                    listener(**_search_facts(event))
 
 
 def _wanted(hook: Any) -> bool:
@@ -185,6 +194,17 @@ def _request_facts(event: VariantRequest) -> dict[str, object]:
         },
         "is_manual_warmup": event.warmup,
         "already_compiled": False,
+    }
+
+
+def _search_facts(event: SearchDone) -> dict[str, object]:
+    return {
+        "fn": event.kernel,
+        "key": event.key,
+        "best_config": event.best,
+        "configs_timings": dict(event.timings_ms),
+        "duration": event.seconds,
+        "cache_hit": event.seconds is None,
     }
 
 

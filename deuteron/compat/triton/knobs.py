@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from deuteron.compat.triton.hooks import Bridge, CompilationListener, CompileTimes, HookChain, JitHook
+from deuteron.compat.triton.hooks import Bridge, CompilationListener, CompileTimes, HookChain, JitHook, TuningListener
 from deuteron.compiler import knobs as own
 
 __all__ = [
@@ -44,6 +44,11 @@ class Setting:
         self.knob = knob
         self._shown, self._taken = shown, taken
 
+    @property
+    def key(self) -> str:
+        """The variable of the environment that Triton has for the setting, or else ours."""
+        return next((name for name in self.knob.names if not name.startswith("DEUTERON_")), self.knob.name)
+
     def __get__(self, group: object, owner: type[object]) -> Any:
         return self if group is None else self._shown(self.knob.get())
 
@@ -55,11 +60,6 @@ class Setting:
     def __delete__(self, group: object) -> None:
         before = _before.get(self.knob.name)
         self.put_back(_State((), self.knob.variables() if before is None else before, None))
-
-    @property
-    def key(self) -> str:
-        """The variable of the environment that has the setting."""
-        return self.knob.names[0]
 
     def state(self) -> _State:
         """Everything that assigning changes."""
@@ -100,18 +100,15 @@ class KnobGroup:
     #: What Triton has and deuteron does not -> what to use.
     elsewhere: ClassVar[Mapping[str, str]] = {}
 
-    def _settings(self) -> dict[str, Setting]:
+    @property
+    def knob_descriptors(self) -> dict[str, Setting]:
+        """All settings of the area themselves: ``key`` is a setting's variable."""
         return {name: found for name, found in vars(type(self)).items() if isinstance(found, Setting)}
 
     @property
     def knobs(self) -> dict[str, Any]:
         """All settings of the area with their values."""
-        return {name: getattr(self, name) for name in self._settings()}
-
-    @property
-    def knob_descriptors(self) -> dict[str, Setting]:
-        """All settings of the area; ``key`` of each is its variable in the environment."""
-        return self._settings()
+        return {name: getattr(self, name) for name in self.knob_descriptors}
 
     def copy(self) -> KnobGroup:
         """A group of its own: what is set in it that is no setting, such as a hook, is set only in it."""
@@ -121,14 +118,14 @@ class KnobGroup:
 
     def reset(self) -> KnobGroup:
         """Forget what the program assigned to settings."""
-        for setting in self._settings().values():
+        for setting in self.knob_descriptors.values():
             setting.__delete__(self)
         return self
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is assigned inside a ``with`` block, hooks too, is taken back at its end."""
-        states = [(setting, setting.state()) for setting in self._settings().values()]
+        states = [(setting, setting.state()) for setting in self.knob_descriptors.values()]
         attributes = dict(vars(self))
         try:
             yield
@@ -194,6 +191,9 @@ class AutotuningKnobs(KnobGroup):
 
     cache = Setting(own.cache_autotuning)
     print = Setting(own.print_autotuning)
+    #: Called when a search has chosen: keywords fn, key, best_config, configs_timings, duration in s, cache_hit. A
+    #: search that finds all of its timings on disk has no duration.
+    listener: TuningListener | None = None
 
 
 class CacheKnobs(KnobGroup):
@@ -240,7 +240,7 @@ language = LanguageKnobs()
 nvidia = NvidiaKnobs()
 proton = ProtonKnobs()
 
-_bridge = Bridge(lambda: runtime, lambda: compilation.listener)
+_bridge = Bridge(lambda: runtime, lambda: compilation.listener, lambda: autotuning.listener)
 for _chain in (RuntimeKnobs.launch_enter_hook, RuntimeKnobs.launch_exit_hook):
     _chain.changed = _bridge.refresh
 

@@ -1,5 +1,5 @@
-"""Bessel functions and inverses of the error function, on every target, against values of mpmath with forty digits, and
-numbers beside f64 tensors."""
+"""Bessel functions, the gamma function and inverses of the error function, on every target, against values of mpmath
+with forty digits, and numbers beside f64 tensors."""
 
 from __future__ import annotations
 
@@ -169,15 +169,80 @@ EXACT = {
         (1.0, float("inf")),
         (2.0, float("nan")),
     ],
+    "tgamma": [
+        (0.125, 7.533941598797612),
+        (0.4999, 1.7728019519128926),
+        (0.75, 1.2254167024651776),
+        (1.0, 1.0),
+        (1.5, 0.886226925452758),
+        (2.0, 1.0),
+        (2.75, 1.6083594219855457),
+        (4.0, 6.0),
+        (5.999, 119.79545129224265),
+        (6.0, 120.0),
+        (11.25, 6552134.137490662),
+        (25.5, 3.0867705405286966e24),
+        (101.0, 9.332621544394415e157),
+        (171.5, 9.4833675668248e307),
+        (-0.25, -4.901666809860711),
+        (-0.5, -3.544907701811032),
+        (-0.75, -4.834146544295877),
+        (-1.5, 2.363271801207355),
+        (-4.25, -0.12617664186267893),
+        (-33.5, 6.227609042535818e-38),
+        (-120.75, -1.8218736373149174e-200),
+        (-176.5, -1.196e-321),
+        (1e-300, 9.999999999999999e299),
+        (-1e-09, -1000000000.5772156),
+        (0.0, float("inf")),
+        (-0.0, -float("inf")),
+        (172.0, float("inf")),
+        (-3.0, float("nan")),
+        (-200.5, 0.0),
+        (float("inf"), float("inf")),
+        (-float("inf"), float("nan")),
+    ],
+    "lgamma": [
+        (0.125, 2.0194183575537963),
+        (0.4999, 0.5725613186041184),
+        (0.75, 0.20328095143129538),
+        (0.9375, 0.039390901734582304),
+        (1.0000001, -5.772155829918507e-08),
+        (1.0, 0.0),
+        (1.25, -0.09827183642181316),
+        (1.5, -0.12078223763524522),
+        (1.99999, -4.227811104241674e-06),
+        (2.0, 0.0),
+        (2.5, 0.2846828704729192),
+        (3.0, 0.6931471805599453),
+        (3.75, 1.486815578593417),
+        (4.0, 1.791759469228055),
+        (7.5, 7.534364236758733),
+        (100.25, 360.28455963776423),
+        (10000000000.0, 220258509288.81058),
+        (1e300, 6.897755278982137e302),
+        (-0.25, 1.589575312551186),
+        (-0.5, 1.2655121234846454),
+        (-0.75, 1.5757045971498584),
+        (-1.5, 0.860047015376481),
+        (-33.5, -85.66924105593168),
+        (-1000.25, -5912.363970042725),
+        (1e-300, 690.7755278982137),
+        (-1e-09, 20.723265837523627),
+        (0.0, float("inf")),
+        (-7.0, float("inf")),
+        (float("inf"), float("inf")),
+        (-float("inf"), float("inf")),
+    ],
 }
 
 #: Units in the last place of f64 of functions without zeros, or with an exact one.
-UNITS = {"cyl_bessel_i0": 5, "cyl_bessel_i1": 5, "erfinv": 2, "erfcinv": 2, "normcdfinv": 3}
+UNITS = {"cyl_bessel_i0": 5, "cyl_bessel_i1": 5, "erfinv": 2, "erfcinv": 2, "normcdfinv": 3, "tgamma": 5, "lgamma": 4}
 #: The error of the others beside 1, or beside the function where it is larger.
 ABSOLUTE = 2e-15
 SIZE = 32
 #: Functions that are also tried in f32.
-IN_F32 = ("j0", "y1", "cyl_bessel_i1", "erfinv")
+IN_F32 = ("j0", "y1", "cyl_bessel_i1", "erfinv", "lgamma")
 
 
 def wrong(got, exact, error):

@@ -9,7 +9,7 @@ import pytest
 
 import deuteron
 import deuteron.language as tl
-from deuteron.compiler.errors import TypeMismatch, UnsupportedSyntax
+from deuteron.compiler.errors import CompilationError, KernelMismatch, TypeMismatch, UnsupportedSyntax
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.targets.interpreter import run
 
@@ -130,3 +130,57 @@ def test_compile_time_integers_are_bounded_before_they_are_computed(text) -> Non
     """1 << (1 << 62) would take more memory than any machine has."""
     with pytest.raises(UnsupportedSyntax, match="more than 256 bits"):
         execute(f"tl.store(out, ({text}) * 0)", NUMBERS, np.zeros(1, np.int32))
+
+
+CLASSES = """
+class Sizes:
+    WIDTH: tl.constexpr = 4
+    HALF = tl.constexpr(2)
+    @staticmethod
+    def host(): return object()
+
+class Host:
+    def __init__(self): self.size = 3
+
+@triton.jit
+def kernel(x, C: tl.constexpr, I: tl.constexpr, S: tl.constexpr):
+    tl.store(x, isinstance(C, float)); tl.store(x + 1, isinstance(C, int)); tl.store(x + 2, isinstance(I, int))
+    tl.store(x + 3, isinstance(I, (float, bool))); tl.store(x + 4, isinstance(tl.load(x), (int, float)))
+    tl.store(x + 5, isinstance(S, bool)); tl.store(x + 6, Sizes.WIDTH * 10 + Sizes.HALF)
+"""
+
+
+class Sizes:
+    """The class of CLASSES, for the functions of this module."""
+
+    WIDTH = tl.constexpr(4)
+    HALF = tl.constexpr(2)
+    PLAIN = 3
+
+
+@deuteron.jit
+def of_sizes(x, WRONG: tl.constexpr):
+    tl.store(x, Sizes.PLAIN if WRONG else Sizes.WIDTH * 10 + Sizes.HALF)
+
+
+def test_classes_of_python_and_classes_that_hold_constants() -> None:
+    out, constants = np.full(7, -1, np.int32), {"C": 1.5, "I": 3, "S": True}
+    head = "import triton\nimport triton.language as tl\n"
+    run(lower(KernelSource.from_text(head + CLASSES, "kernel"), {"x": "*i32"}, constants), (1,), [out])
+    kinds = [(1.5, float), (1.5, int), (3, int), (3, (float, bool)), (None, int), (True, bool)]
+    assert out.tolist() == [*(isinstance(value, kind) for value, kind in kinds), 42]
+    for word, why in [("Sizes", "the class Sizes is no value"), ("Host", "'Host' is not"), ("Sizes.host", "no 'host'")]:
+        text = head + CLASSES.replace("Sizes.WIDTH * 10", word)
+        with pytest.raises(CompilationError, match=why):
+            lower(KernelSource.from_text(text, "kernel"), {"x": "*i32"}, constants)
+
+
+def test_a_live_class_holds_constants(monkeypatch) -> None:
+    out = np.zeros(1, np.int32)
+    of_sizes[(1,)](out, False)
+    assert out[0] == 42
+    with pytest.raises(CompilationError, match="PLAIN"):
+        of_sizes[(1,)](out, True)
+    monkeypatch.setattr(Sizes, "WIDTH", tl.constexpr(5))
+    with pytest.raises(KernelMismatch, match="Sizes.WIDTH has changed"):
+        of_sizes[(1,)](out, False)

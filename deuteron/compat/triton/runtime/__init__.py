@@ -1,5 +1,6 @@
 """Launching, tuning, devices and the cache."""
 
+from deuteron.compat.triton.runtime import _async_compile as _async_compile
 from deuteron.compat.triton.runtime import cache as cache
 from deuteron.compat.triton.runtime import errors as errors
 from deuteron.compat.triton.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics

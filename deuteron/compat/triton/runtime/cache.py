@@ -38,7 +38,7 @@ class CacheManager(ABC):
 
     @abstractmethod
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The files of a group by name, without those that are gone; None where there is no such group."""
+        """The files of a group by name; None where there is no such group, and where one of its files is gone."""
 
     @abstractmethod
     def put_group(self, filename: str, group: dict[str, str]) -> str:
@@ -77,12 +77,12 @@ class FileCacheManager(CacheManager):
         return str(path)
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """The files of a group by name, without those that are gone; None where there is no such group."""
+        """The files of a group by name; None where there is no such group, and where one of its files is gone."""
         listed = self.get_file(f"__grp__{filename}")
         if listed is None:
             return None
         children: dict[str, str] = json.loads(Path(listed).read_text()).get("child_paths", {})
-        return {name: path for name, path in children.items() if Path(path).exists()}
+        return children if all(Path(path).exists() for path in children.values()) else None
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         """Keep a group of files, names and paths, and return the path of its list."""
