@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     from .runtime.tuning.heuristics import Heuristics as Heuristics
     from .runtime.tuning.heuristics import heuristics as heuristics
     from .runtime.variant.metadata import KernelMetadata as KernelMetadata
-    from .source.kernel import Argument as Argument
+    from .source.arguments import Argument as Argument
     from .source.kernel import KernelSource as KernelSource
     from .target import Target as Target
 
 _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
-    "source.kernel": "Argument KernelSource",
+    "source.arguments": "Argument",
+    "source.kernel": "KernelSource",
     "language": "cdiv next_power_of_2",
     "language.aggregate": "aggregate",
     "language.inline": "constexpr_function must_use_result",

@@ -15,7 +15,8 @@ from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable
 from ..language.tensor import tensor
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
-from ..source.kernel import Argument, KernelSource, source_of
+from ..source.arguments import Argument
+from ..source.kernel import KernelSource, source_of
 from ..tile.control import Yield
 from ..tile.passes.records import check_scopes
 from . import branches, comprehensions, expressions, loops, statements

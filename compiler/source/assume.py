@@ -16,7 +16,8 @@ from ..errors import DeuteronError, SignatureError
 from ..ir.types import SCALARS
 from ..options import SCHEDULE_OPTIONS
 from ..signature import parse_argument_type
-from .kernel import Argument, KernelSource
+from .arguments import Argument
+from .kernel import KernelSource
 from .usage import Usage, usage_of
 
 _REAL_NAMES = re.compile(r"(.*_)?(eps|epsilon|p|prob|rate|scale|factor|alpha|beta|gamma|lr|momentum|temperature)")

@@ -19,29 +19,12 @@ from ..language.aggregate import AggregateType, Initializer
 from ..language.constexpr import unwrap
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.named import field_names
+from .arguments import Argument, spelled
 from .modules import LanguageModule, suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace, admit_value, evaluate_constant
+from .parsing import parse_text
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
-
-#: Longest source text that is parsed; a real kernel file is a hundredth of this.
-MAX_SOURCE_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A parameter of a kernel as it is declared. ``variadic``: it is ``*name``, a tuple, by default an empty one."""
-
-    name: str
-    constexpr: bool
-    annotation: str | None
-    default: ast.expr | None
-    variadic: bool = False
-
-    @property
-    def has_default(self) -> bool:
-        """Whether the declaration gives a default, be it None."""
-        return self.default is not None
 
 
 @dataclass(eq=False)
@@ -69,10 +52,10 @@ class KernelSource:
         """The jit function ``name`` of a source text.
 
         Raises:
-            UnsupportedSyntax: the text is not Python or is longer than MAX_SOURCE_BYTES.
+            UnsupportedSyntax: the text is not Python or is longer than :data:`.parsing.MAX_SOURCE_BYTES`.
             UnknownName: it has no jit function of that name.
         """
-        tree = _parse(text, filename)
+        tree = parse_text(text, filename)
         lines = tuple(text.splitlines())
 
         def make(node: ast.FunctionDef) -> Inlinable:
@@ -114,7 +97,7 @@ class KernelSource:
         text = "".join(lines)
         filename = inspect.getsourcefile(function) or "<unknown>"
         dedented = textwrap.dedent(text)
-        tree = _parse(dedented, filename)
+        tree = parse_text(dedented, filename)
         (node,) = tree.body
         if not isinstance(node, ast.FunctionDef):
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
@@ -138,7 +121,7 @@ class KernelSource:
             UnsupportedSyntax: the text is not one function.
         """
         filename = f"<text of {function.__name__}>"
-        body = _parse(text, filename).body
+        body = parse_text(text, filename).body
         if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
             raise UnsupportedSyntax(f"the text of {function.__name__} is not one function")
         return KernelSource(body[0].name, filename, body[0], LiveNamespace(function), tuple(text.splitlines()))
@@ -149,14 +132,14 @@ class KernelSource:
         signature = inspect.signature(function)
         parameters = [
             p.replace(
-                annotation=p.annotation if p.annotation is p.empty else _spelled(p.annotation),
+                annotation=p.annotation if p.annotation is p.empty else spelled(p.annotation),
                 default=p.empty if p.default is p.empty else None,
             )
             for p in signature.parameters.values()
         ]
         made = signature.replace(parameters=parameters, return_annotation=signature.empty)
         text = f"def {function.__name__}{made}:\n    raise NotImplementedError\n"
-        (node,) = _parse(text, function.__code__.co_filename).body
+        (node,) = parse_text(text, function.__code__.co_filename).body
         if not isinstance(node, ast.FunctionDef):
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
         lines = tuple(text.splitlines())
@@ -189,10 +172,10 @@ class KernelSource:
             raise self.error("functions of the kernel language do not take **kwargs", self.node)
         positional = [*spec.posonlyargs, *spec.args]
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
-        made = [_argument(a, d) for a, d in zip(positional, defaults, strict=True)]
+        made = [Argument.declared(a, d) for a, d in zip(positional, defaults, strict=True)]
         if spec.vararg:
-            made.append(_argument(spec.vararg, ast.Tuple([], ast.Load()), variadic=True))
-        return made + [_argument(a, d) for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+            made.append(Argument.declared(spec.vararg, ast.Tuple([], ast.Load()), variadic=True))
+        return made + [Argument.declared(a, d) for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
 
     @property
     def hash(self) -> str:
@@ -411,40 +394,3 @@ def _making(source: KernelSource) -> KernelSource:
 @cache
 def _parsed(function: types.FunctionType) -> KernelSource:
     return KernelSource.from_function(function)
-
-
-def _parse(text: str, filename: str) -> ast.Module:
-    if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
-        raise UnsupportedSyntax(f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone")
-    try:
-        return ast.parse(text, filename)
-    except SyntaxError as error:
-        where = Location(filename, error.lineno or 1, max(0, (error.offset or 1) - 1))
-        raise UnsupportedSyntax(
-            f"not valid Python: {error.msg}",
-            location=where,
-            source_line=(error.text or "").rstrip("\n") or None,
-        ) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UnsupportedSyntax(f"{filename} cannot be parsed: {error or 'nested too deeply'}") from error
-
-
-def _argument(node: ast.arg, default: ast.expr | None, variadic: bool = False) -> Argument:
-    return Argument(node.arg, _is_constexpr(node.annotation), _text(node.annotation), default, variadic)
-
-
-def _text(annotation: ast.expr | None) -> str | None:
-    if annotation is None:
-        return None
-    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
-        return annotation.value
-    return ast.unparse(annotation)
-
-
-def _spelled(annotation: object) -> str:
-    """An annotation object as the text that it was."""
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-
-
-def _is_constexpr(annotation: ast.expr | None) -> bool:
-    return (_text(annotation) or "").rpartition(".")[2] == "constexpr"

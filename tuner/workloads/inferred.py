@@ -22,7 +22,8 @@ from .legal import refuse_variadic
 from .spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
-    from deuteron.compiler.source.kernel import Argument, KernelSource
+    from deuteron.compiler.source.arguments import Argument
+    from deuteron.compiler.source.kernel import KernelSource
     from deuteron.compiler.source.usage import Usage
 
 ROLE_SUFFIXES = ("input", "output", "inout")

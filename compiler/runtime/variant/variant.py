@@ -16,7 +16,8 @@ from ...language.inline import Inlinable
 from ...launch_recipe import Guard
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
-from ...source.kernel import Argument, KernelSource, source_of
+from ...source.arguments import Argument
+from ...source.kernel import KernelSource, source_of
 from ...target import Target
 from .constants import constant_text
 from .toolchain import toolchain
