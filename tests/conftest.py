@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="arithmetic is tested on every pair of element types, not on a sample",
     )
+
+
+#: Folders with files that take long. They come first: a worker that began such a file at the end would let others wait.
+LONG = ("server", "cli", "examples", "fuzz", "tuner")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in LONG)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

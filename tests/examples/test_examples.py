@@ -214,7 +214,7 @@ def test_example_runs_on_the_gpu(script: str):
     assert run(script, "--device", "cuda:0")
 
 
-@pytest.mark.parametrize("script", ["vector_add", "heuristics", "attention", "layer_norm", "rms_norm", "split_k"])
+@pytest.mark.parametrize("script", ["vector_add", "heuristics", "split_k"])
 def test_example_runs_under_the_interpreter(script: str):
     assert run(script, TRITON_INTERPRET="1")
 
@@ -252,9 +252,8 @@ def test_kernel_assembles_without_spills(kernel: Kernel, target: str):
     assert compiled.metadata.registers
 
 
-@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("data", [F16, BF16])
+@pytest.mark.parametrize(("target", "data"), [("cuda:80", F16), ("cuda:90a", BF16)])
 @pytest.mark.parametrize("kernel", PASSES, ids=lambda k: k.name)
 def test_attention_assembles_without_spills(kernel: Pass, data: str, causal: bool, target: str):
     compiled = compile_attention(kernel, target, data, 64, causal)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
@@ -79,38 +78,42 @@ def test_version_is_stated_once_more_than_once_alike():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == deuteron.__version__
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_respect_the_layers(path: Path):
+def test_imports_respect_the_layers():
+    assert not [mistake for path in sources() for mistake in unfit_imports(path)]
+
+
+def unfit_imports(path: Path) -> Iterator[str]:
+    """What is wrong with the imports of a file, with places."""
     room = path.relative_to(ROOT).parts[0]
     kernel_text = "workloads/kernels" in path.as_posix()  # data: read as text, never imported
     for line, level, module in imports(path):
         where = f"{path.relative_to(ROOT)}:{line}"
         head, _, rest = module.partition(".")
-        assert level or head not in set(ROOMS) - {"deuteron"}, f"{where}: bare import of {module}"
-        assert level or head not in DEVELOPMENT, f"{where}: {module} is not part of the wheel"
-        if head == "deuteron" and not level and not kernel_text:
-            target = rest.partition(".")[0]
-            if target == "__version__":
-                continue
+        if not level and head in set(ROOMS) - {"deuteron"}:
+            yield f"{where}: bare import of {module}"
+        if not level and head in DEVELOPMENT:
+            yield f"{where}: {module} is not part of the wheel"
+        target = rest.partition(".")[0]
+        if head == "deuteron" and not level and not kernel_text and target != "__version__":
             if target == room:
-                raise AssertionError(f"{where}: import your own room relatively, not as {module}")
-            if room != "deuteron" and target:
-                assert target in ALLOWED[room], f"{where}: {room} must not import {target}"
-        if room in ("compiler", "profiler", "tuner"):
-            assert head not in SERVICE_PACKAGES, f"{where}: {room} must not import {head}"
+                yield f"{where}: import your own room relatively, not as {module}"
+            elif room != "deuteron" and target and target not in ALLOWED[room]:
+                yield f"{where}: {room} must not import {target}"
+        if room in ("compiler", "profiler", "tuner") and head in SERVICE_PACKAGES:
+            yield f"{where}: {room} must not import {head}"
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_only_the_settings_modules_read_the_environment(path: Path):
-    name = path.relative_to(ROOT).as_posix()
-    if name in ENVIRONMENT_READERS:
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        reads = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
-        assert not reads, f"{name}:{getattr(node, 'lineno', 0)} reads the environment"
+def test_only_the_settings_modules_read_the_environment():
+    found = []
+    for path in sources():
+        name = path.relative_to(ROOT).as_posix()
+        if name not in ENVIRONMENT_READERS:
+            nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            reads = (n for n in nodes if isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv"))
+            found += [f"{name}:{node.lineno}" for node in reads]
+    assert not found
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_stay_readable(path: Path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= 500, f"{path.relative_to(ROOT)} has {lines} lines: split it by concept"
+def test_files_stay_readable():
+    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert not {path: lines for path, lines in lengths.items() if lines > 500}, "split them by concept"
