@@ -40,7 +40,7 @@ def downgrade(
     Example: `deuteron db downgrade 0001 --yes`
     """
     if not yes:
-        typer.confirm(f"Take {_shown(_address(url))} back to {revision}?", abort=True, err=True)
+        typer.confirm(f"Take {shown(_address(url))} back to {revision}?", abort=True, err=True)
     _move(url, revision, up=False)
 
 
@@ -66,7 +66,7 @@ def _move(url: str | None, revision: str, *, up: bool) -> None:
     address = _address(url)
     with explained(address):
         (migrations.upgrade if up else migrations.downgrade)(address, revision)
-        typer.echo(f"{_shown(address)} is at {migrations.current(address) or 'base'}")
+        typer.echo(f"{shown(address)} is at {migrations.current(address) or 'base'}")
 
 
 def _address(url: str | None) -> str:
@@ -83,7 +83,7 @@ def _address(url: str | None) -> str:
     return settings.database_url
 
 
-def _shown(address: str) -> str:
+def shown(address: str) -> str:
     """The address without its password."""
     from sqlalchemy import make_url
 
@@ -100,10 +100,10 @@ def explained(address: str) -> Iterator[None]:
         yield
     except AlembicError as error:
         raise CommandError(
-            f"{_shown(address)}: {error}",
+            f"{shown(address)}: {error}",
             hint="`deuteron db current` prints the newest revision",
         ) from None
     except DBAPIError as error:
         raise CommandError(
-            f"{_shown(address)}: {error.orig}", hint="does the database exist, and does it answer?"
+            f"{shown(address)}: {error.orig}", hint="does the database exist, and does it answer?"
         ) from None

@@ -92,5 +92,15 @@ class BundleDownload:
     changed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteHealth:
+    """``auth`` says in words who may call, ``scheduler`` is ``embedded``, ``none`` or how one elsewhere is reached,
+    ``workers`` are those that are connected now."""
+
+    auth: str
+    scheduler: str
+    workers: int
+
+
 def _optional(value: object) -> str | None:
     return None if value is None else str(value)

@@ -16,7 +16,7 @@ from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 from deuteron.tuner.records import Difference
 
-from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
+from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteHealth, RemoteJob
 from .download import Download
 from .stream import parse_events
 
@@ -58,6 +58,14 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    def health(self) -> RemoteHealth:
+        """What the service says of itself; raises ServiceError where it is not ready, such as for an old schema."""
+        alive = self._get("/healthz")
+        self._get("/readyz")
+        metrics = self._http.send("GET", "/metrics").text
+        workers = next((line for line in metrics.splitlines() if line.startswith("deuteron_workers ")), "_ 0")
+        return RemoteHealth(str(alive["auth"]), str(alive["scheduler"]), int(float(workers.split()[1])))
 
     def submit(self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None) -> RemoteJob:
         """Submit a job. A lost answer is asked for again under the same key, so it makes one job."""

@@ -28,6 +28,10 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert "n=65536" in watched.out
     assert "speed-up" in watched.out
 
+    healthy = run("doctor", "--json", *server)
+    (said,) = (finding for finding in json.loads(healthy.out) if finding["name"] == "service")
+    assert (said["state"], said["text"].startswith("ready, 1 workers, ")) == ("ok", True)
+
     listed = run("jobs", *server).out
     assert job in listed
     assert "succeeded" in listed
