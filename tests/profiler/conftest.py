@@ -30,8 +30,9 @@ def h200_profile() -> Path:
 
 @pytest.fixture(autouse=True)
 def no_sessions_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test runs in its own folder and ends without sessions."""
+    """Every test runs in its own folder, begins with session 0 and ends without sessions."""
     monkeypatch.chdir(tmp_path)
+    registry.restart_numbers()
     yield
     for session in list(registry.sessions.values()):
         session.active = False
