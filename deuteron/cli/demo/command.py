@@ -115,7 +115,7 @@ class DemoFiles:
 
 def _say_where(files: DemoFiles) -> None:
     folder = files.folder
-    typer.echo(f"\nThe files are in {folder.resolve()}:")
+    typer.echo(f"\nThe files are in {folder}:")
     for path, what in (
         (files.bundle, "the configurations: deuteron.tuned(kernel, cache=this file)"),
         (files.profile("softmax"), "the search as a profile: proton-viewer -m time/us FILE"),
