@@ -9,30 +9,24 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import Location
-from ..frontend import lower
-from ..ir.core import Function
 from ..runtime.launch.stand_in import standing_in
 from ..runtime.variant.variant import Variant
 from ..source.kernel import KernelSource
-from ..targets.interpreter.launch import bind
-from ..targets.interpreter.memory import Memory
 from .findings import Report
 from .fresh import FreshArrays
 from .order import Order
 from .program import CheckedLaunch, CheckedProgram
 from .shadow import Shadow, regions_of
+from .source_ir import SourceFunctions
 
 
 class Sanitizer:
-    """Runs kernels program by program and collects what is wrong in ``report``.
-
-    What runs is tile IR as it comes from the source, before any pass, so that every access is the author's.
-    """
+    """Runs kernels program by program, as their source says, and collects what is wrong in ``report``."""
 
     def __init__(self) -> None:
         self.report = Report()
         self.fresh = FreshArrays()
-        self._functions: dict[str, Function] = {}
+        self._functions = SourceFunctions()
         self._lock = threading.Lock()
 
     def run(self, variant: Variant, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
@@ -44,9 +38,7 @@ class Sanitizer:
             EndlessWait: a program waits for another one for ever.
         """
         with self._lock:
-            function = self._function(variant)
-            memory = Memory()
-            held = [bind(p, arguments[p.name], memory) for p in function.parameters]
+            function, memory, held = self._functions.bound(variant, arguments)
             regions = regions_of(memory.buffers)
             self.fresh.mark(regions)
             order = Order(function)
@@ -61,14 +53,6 @@ class Sanitizer:
                 CheckedProgram(memory, serial, watch, print).block(function.body, held)
                 self.report.programs += 1
             self.fresh.learn(regions)
-
-    def _function(self, variant: Variant) -> Function:
-        made = self._functions.get(variant.key)
-        if made is None:
-            types = {name: str(kind) for name, kind in variant.signature.items()}
-            made = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
-            self._functions[variant.key] = made
-        return made
 
 
 @contextmanager

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from deuteron.compiler.errors import Location
-from deuteron.compiler.frontend import lower
 from deuteron.compiler.ir.core import Block, Function, Op
 from deuteron.compiler.ir.types import Pointer
 from deuteron.compiler.runtime.launch.stand_in import standing_in
 from deuteron.compiler.runtime.variant.variant import Variant
 from deuteron.compiler.sanitizer.forms import AccessForm, form_of
 from deuteron.compiler.sanitizer.session import line_of
+from deuteron.compiler.sanitizer.source_ir import SourceFunctions
 from deuteron.compiler.sanitizer.waiting import LoopRounds
-from deuteron.compiler.targets.interpreter.launch import bind
 from deuteron.compiler.targets.interpreter.memory import Memory
 from deuteron.compiler.targets.interpreter.numbers import Array, dtype_of
 from deuteron.compiler.targets.interpreter.program import Held, Program
@@ -36,15 +35,12 @@ def recorded(wanted: Wanted | None = None) -> Iterator[AccessRecord]:
 
 
 class AccessRecorder:
-    """Runs kernels in the place of devices and fills ``record``.
-
-    What runs is tile IR as it comes from the source, before any pass, so that every access is one of the author's.
-    """
+    """Runs kernels in the place of devices, as their source says, and fills ``record``."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.record = AccessRecord()
         self.wanted = wanted
-        self._functions: dict[str, Function] = {}
+        self._functions = SourceFunctions()
         self._lock = threading.Lock()
 
     def run(self, variant: Variant, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
@@ -56,9 +52,7 @@ class AccessRecorder:
             EndlessWait: a program waits for another one for ever.
         """
         with self._lock:
-            function = self._function(variant)
-            memory = Memory()
-            held = [bind(p, arguments[p.name], memory) for p in function.parameters]
+            function, memory, held = self._functions.bound(variant, arguments)
             launch = self._begin(variant, grid, _arrays(function, memory))
             watch = _Watch(self, variant, launch, memory)
             for serial in range(grid[0] * grid[1] * grid[2]):
@@ -66,14 +60,6 @@ class AccessRecorder:
                 if chosen and launch is not None:
                     launch.programs += 1
                 RecordingProgram(memory, serial, grid, watch, chosen).block(function.body, held)
-
-    def _function(self, variant: Variant) -> Function:
-        made = self._functions.get(variant.key)
-        if made is None:
-            types = {name: str(kind) for name, kind in variant.signature.items()}
-            made = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
-            self._functions[variant.key] = made
-        return made
 
     def _begin(
         self, variant: Variant, grid: tuple[int, int, int], arrays: tuple[RecordedArray, ...]
