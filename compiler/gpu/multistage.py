@@ -2,7 +2,8 @@
 
 With ``slots`` slots, ``slots - 1`` iterations are fetched ahead: a prologue fills that many slots, and each iteration
 begins the fetch for the iteration ``slots - 1`` later into the slot that the one before it has read. The barrier after
-waiting makes both safe: copies are visible to all threads, and nobody reads the slot that is filled next any more.
+waiting makes both safe: copies are visible to all threads, and nobody reads the slot that is filled next any more. With
+a single slot each iteration fetches for itself, between two barriers.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class _Expansion:
 
     def run(self) -> None:
         """Rewrite the loop and what stands before it."""
-        self._steady()
+        if self.slots == 1:
+            self._compute(self._fetch_here())
+            return
+        self._compute(self._fetch_ahead())
         block = _block_of(self.function.body, self.loop)
         at = block.ops.index(self.loop)
         block.ops[at:at] = self._prologue()
@@ -66,23 +70,36 @@ class _Expansion:
     def _guarded(self, index: Value) -> list[Op]:
         """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group;
         slots are not: of those that are filled all are read, and the next time round begins where this one ended."""
-        env = {self.loop.body.args[0]: index}
-        body = Block(ops=[op.clone(env) for op in self.needed])
-        for rings in self.rings:
-            body.ops += rings.fetch(env)
-            body.ops.append(Advance(rings.pipe.result))
-        body.ops.append(Yield(()))
+        body = Block(ops=[*self._fetches({self.loop.body.args[0]: index}), Yield(())])
         exists = ew.Compare(index, self.loop.upper, "lt")
-        counted = [Commit()] if any(rings.group.engine == "cp.async" for rings in self.rings) else []
-        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *counted]
+        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *self._counted()]
 
-    def _steady(self) -> None:
-        """Wait, begin a later fetch, compute."""
-        body = self.loop.body
+    def _fetches(self, env: dict[Value, Value]) -> list[Op]:
+        """Fetch for the iteration whose index is in ``env``."""
+        ops = [op.clone(env) for op in self.needed]
+        for rings in self.rings:
+            ops += [*rings.fetch(env), Advance(rings.pipe.result)]
+        return ops
+
+    def _counted(self) -> list[Op]:
+        return [Commit()] if any(rings.group.engine == "cp.async" for rings in self.rings) else []
+
+    def _fetch_ahead(self) -> list[Op]:
+        """Wait, and begin a later fetch."""
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
-        later = ew.Add(body.args[0], distance.result)
+        later = ew.Add(self.loop.body.args[0], distance.result)
         ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
-        ops += [Barrier(), distance, later, *self._guarded(later.result)]
+        return [*ops, Barrier(), distance, later, *self._guarded(later.result)]
+
+    def _fetch_here(self) -> list[Op]:
+        """Fetch when nobody reads the slot any more, and wait."""
+        ops = [Barrier(), *self._fetches({}), *self._counted()]
+        return [*ops, *(Receive(rings.pipe.result) for rings in self.rings), Barrier()]
+
+    def _compute(self, before: list[Op]) -> None:
+        """What the loop did, ``before`` it the copies, with slots in place of what was loaded."""
+        body = self.loop.body
+        ops = list(before)
         replaced: dict[Value, Value] = {}
         for rings in self.rings:
             ops += rings.slots(replaced)

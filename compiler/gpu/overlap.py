@@ -11,6 +11,7 @@ from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
+from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent
@@ -77,6 +78,7 @@ def rotate(work: GpuWork) -> None:
 
 def expand(work: GpuWork) -> None:
     """Boxes that no ring took become plain accesses again."""
+    work.guards = tuple(dict.fromkeys((*work.guards, *align_edges(work.function, work.denied))))
     work.function = dce(expand_blocks(work.function))
 
 

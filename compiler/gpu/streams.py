@@ -26,7 +26,8 @@ from .descriptors import Descriptors
 
 #: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
 _SMALLEST_COPY = 4
-#: Fewer slots than that would only wait.
+#: Whose author asks for fewer slots than that wants no copies ahead. Where no more than one fits, it is still better
+#: filled by copies than by way of registers.
 FEWEST_SLOTS = 2
 
 
@@ -106,7 +107,7 @@ def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
 
 class Finder:
     """Finds the streams of a function for one target. Rings have as many slots as the loop's author says, else
-    ``slots``, and at most ``limit``; with fewer than two a loop is not streamed."""
+    ``slots``, and at most ``limit``; a loop for which fewer than two are asked is not streamed."""
 
     def __init__(
         self,
@@ -133,8 +134,9 @@ class Finder:
 
     def _stream(self, loop: For) -> Stream | None:
         step = loop.step.op
-        slots = min(loop.num_stages or self.slots, self.limit)
-        if slots < FEWEST_SLOTS or not isinstance(step, Constant) or step.value <= 0:
+        asked = loop.num_stages or self.slots
+        slots = min(asked, self.limit)
+        if asked < FEWEST_SLOTS or not slots or not isinstance(step, Constant) or step.value <= 0:
             return None
         by_product: dict[Dot, list[StreamedBox]] = {}
         for op in loop.body.ops:

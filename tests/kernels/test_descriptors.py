@@ -167,3 +167,41 @@ def test_descriptors_in_branches_and_loops(launch: Launch, normal, which: int):
         acc = acc + box_of(chosen, [i, 0], [4, 4], 0)
         chosen = b if i == which else chosen
     np.testing.assert_array_equal(got, acc)
+
+
+@triton.jit
+def gated(x, gate, up, scale, out, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Of each matrix of a batch (x gate^T) (x up^T) and a tile's sums of scale: boxes are one matrix thick."""
+    m, n, batch = tl.program_id(0) * BM, tl.program_id(1) * BN, tl.program_id(2)
+    left = tl.zeros((BM, BN), tl.float32)
+    right = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        rows = x.load([batch, m, k]).reshape([BM, BK])
+        left = tl.dot(rows, gate.load([n, k]).T, left)
+        right = tl.dot(rows, tl.trans(up.load([n, k])), right)
+    scales = tl.reshape(scale.load([batch, m, n]), [BM, BN]).to(tl.float32)
+    total = tl.sum(scales, axis=1, keep_dims=True)
+    out.store([batch, m, n], tl.reshape(left * right + total, [1, BM, BN]).to(out.dtype))
+
+
+@pytest.mark.parametrize("columns", [48, 40, 35], ids=["whole tiles", "whole vectors", "an end inside a vector"])
+def test_boxes_that_are_one_matrix_thick(launch: Launch, rng, columns: int):
+    """In the last case the promise that a vector ends where the array does is broken, and the launch compiles again."""
+    batches, m, k, room = 2, 40, 56, 48
+    x = rng.integers(-3, 4, (batches, m, k)).astype(np.float16)
+    gate, up = (rng.integers(-2, 3, (columns, k)).astype(np.float16) for _ in range(2))
+    scale = rng.integers(-9, 10, (batches, m, room)).astype(np.float16)
+    out = np.full((batches, m, room), 77, np.float32)
+    described = [
+        TensorDescriptor.from_tensor(x, [1, 16, 32]),
+        *(TensorDescriptor.from_tensor(w, [16, 32]) for w in (gate, up)),
+        *(TensorDescriptor(a, (batches, m, columns), [m * room, room, 1], [1, 16, 16]) for a in (scale, out)),
+    ]
+    grid = (-(-m // 16), -(-columns // 16), batches)
+    got = launch(gated, grid, *described, k, BM=16, BN=16, BK=32, num_warps=1)[4].base
+    expected = np.full(out.shape, 77.0)
+    wide = x.astype(np.float64)
+    expected[..., :columns] = (wide @ gate.T.astype(np.float64)) * (wide @ up.T)
+    for tile in (slice(n, min(n + 16, columns)) for n in range(0, columns, 16)):
+        expected[..., tile] += scale[..., tile].sum(-1, keepdims=True)
+    np.testing.assert_array_equal(got, expected)

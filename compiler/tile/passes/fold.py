@@ -1,4 +1,4 @@
-"""Folding: applies the rules of :mod:`.rules` and :mod:`.control_rules` until none fires."""
+"""Folding: applies the rules of :data:`RULE_MODULES` until none fires."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...ir.core import Block, Function, Op, Value
 from ...ir.types import Scalar
 from ..control import Condition, Yield
 from ..elementwise import Constant
-from . import control_rules, rules, shape_rules
+from . import block_rules, control_rules, rules, shape_rules
 from .numbers import evaluate
 from .registry import RULES, Rewriter
 
@@ -116,4 +116,4 @@ class _Folder(Rewriter):
 
 
 #: The modules whose import fills the table of rules.
-RULE_MODULES = (rules, shape_rules, control_rules)
+RULE_MODULES = (rules, shape_rules, block_rules, control_rules)

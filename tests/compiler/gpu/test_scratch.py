@@ -181,3 +181,10 @@ def test_the_lowest_place_is_behind_all_that_is_needed_at_the_same_time() -> Non
     assert taken.lowest(96, Lifetime(5, 7), 16) == ByteRange(304, 400)
     assert taken.lowest(96, Lifetime(0, 3), 16, first=90) == ByteRange(112, 208)
     assert taken.lowest(96, Lifetime(10, 11), 16, first=90) == ByteRange(96, 192)
+
+
+@pytest.mark.parametrize(("target", "slots"), [("cuda:86", 1), ("cuda:80", 1), ("cuda:90a", 1), ("cuda:120", 1)])
+def test_one_slot_is_better_than_none(to_gpu, target: str, slots: int) -> None:
+    """Where two do not fit, copies still fill the memory that products read; a slot is 64 KiB, or 128."""
+    block = (128, 128, 128) if target in ("cuda:86", "cuda:120") else (256, 256, 128)
+    assert product(to_gpu, target, 3, block, persistent=False).num_slots == slots

@@ -198,6 +198,20 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
           'store %p %x mask=%k {cache = ".wt", eviction = ""}', "%r = neg %x : i32"],
          ['store %p %x {cache = ".wt", eviction = ""}', "%r = neg %x : i32", "%r"]),
     ],
+    "thin_load": [
+        (["%r = block_load %p sizes=[%x, %y, %x] strides=[%y, %x, %y] offsets=[%x, %x, %y] {shape = [1, 4, 8],"
+          ' checked = [1, 0, 1], padding = "zero", cache = "", eviction = ""} : tile<1x4x8xi32>'],
+         ["%r = block_load %p sizes=[%x, %y, %x] strides=[%y, %x, %y] offsets=[%x, %x, %y] {shape = [4, 8],"
+          ' checked = [1, 0, 1], padding = "zero", cache = "", eviction = ""} : tile<4x8xi32>',
+          "%r_1 = reshape %r {shape = [1, 4, 8]} : tile<1x4x8xi32>", "%r_1"]),
+    ],
+    "thin_store": [
+        (["%v = reshape %m {shape = [1, 1, 4, 8]} : tile<1x1x4x8xi32>",
+          "block_store %p sizes=[%x, %y, %x, %x] strides=[%y, %x, %y, %x] offsets=[%x, %x, %y, %y] %v"
+          ' {checked = [1, 0, 1, 1], cache = "", eviction = ""}', "%r = neg %x : i32"],
+         ["block_store %p sizes=[%x, %y, %x, %x] strides=[%y, %x, %y, %x] offsets=[%x, %x, %y, %y] %m"
+          ' {checked = [1, 0, 1, 1], cache = "", eviction = ""}', "%r = neg %x : i32", "%r"]),
+    ],
     "known_condition": [
         (["%k = constant {value = True, type = i1} : i1", 'assert %k {message = ""}', "assume %k",
           "%r = neg %x : i32"], ["%r = neg %x : i32", "%r"]),
