@@ -229,6 +229,24 @@ class DeviceRow(Base):
     last_seen: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
+class WorkerRow(Base):
+    """A device of a host that measures. ``name`` is ``device@host``, which no restart changes; ``process`` is how the
+    process that measures there calls itself. Drained: it is given no job until it is resumed."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    process: Mapped[str] = mapped_column(String(200))
+    device_key: Mapped[str | None] = mapped_column(String(200))
+    toolchain: Mapped[str | None] = mapped_column(Text)
+    # What the server that dispatches saw when it looked last, at ``last_seen``.
+    connected: Mapped[bool] = mapped_column()
+    first_seen: Mapped[datetime] = mapped_column(UtcDateTime)
+    last_seen: Mapped[datetime] = mapped_column(UtcDateTime)
+    drained_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    drained_by: Mapped[str | None] = mapped_column(String(200))
+
+
 class TokenRow(Base):
     """A bearer token, hashed. The text of the token is shown once, when it is made."""
 

@@ -33,7 +33,17 @@ from ..metrics import Metrics
 from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
-from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
+from ..store import (
+    Job,
+    JobIsFinal,
+    JobState,
+    NewTrial,
+    ServiceStore,
+    StoredTrial,
+    Transaction,
+    WorkerIsDraining,
+    worker_name,
+)
 
 #: Searches that a run gets to start from: it uses a few of them, the nearest.
 KNOWN_AT_MOST = 32
@@ -85,9 +95,14 @@ class Ingest:
             JobIsFinal: the job has ended, or this would be one attempt too many (the job fails then).
             JobIsTaken: another run has it.
             NotFound: no such job.
+            WorkerIsDraining: the worker is to get no other job.
         """
         with self.store.write() as tx:
             before = tx.jobs.lock(job_id)
+            if before.claim_id != claim_id and worker_name(worker) in tx.workers.drained():
+                raise WorkerIsDraining(
+                    f"worker {worker_name(worker)} is draining", hint="POST /v1/workers/{name}/resume ends that"
+                )
             job = tx.jobs.claim(job_id, claim_id=claim_id, worker=worker, lease=self.lease)
             if job.attempts > self.settings.max_attempts:
                 job = self._give_up(tx, job, before.attempts)

@@ -213,6 +213,38 @@ class StoredDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredWorker:
+    """A device of a host that measures: ``name`` is ``device@host``, ``process`` what measures there now.
+    ``connected``: the server that dispatches saw it at ``last_seen``. ``toolchain`` is JSON; it and ``device_key`` are
+    None where the worker has not said them. ``drained_at``: since when it gets no other job, None for one that does."""
+
+    name: str
+    process: str
+    device_key: str | None
+    toolchain: str | None
+    connected: bool
+    first_seen: datetime
+    last_seen: datetime
+    drained_at: datetime | None
+    drained_by: str | None
+
+    @property
+    def device(self) -> str:
+        """Such as ``cuda:0``."""
+        return self.name.partition("@")[0]
+
+    @property
+    def host(self) -> str:
+        """The machine's name, "" for a worker that does not say it."""
+        return self.name.partition("@")[2]
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is given no other job."""
+        return self.drained_at is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A token without its secret."""
 
