@@ -125,7 +125,7 @@ class Ingest:
         parsed = [(item, event_from_json(item.event)) for item in events]
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
-            known = tx.events.delivered(job_id, claim_id)
+            known = tx.events.delivered(job_id, claim_id, [item.sequence for item, _ in parsed])
             for item, event in parsed:
                 if item.sequence not in known:
                     self._apply(tx, job, claim_id, item, event)
@@ -199,6 +199,8 @@ class Ingest:
             case TrialFinished():
                 if tx.trials.append(job.id, new_trial(event, job.attempts)):
                     self.metrics.count("trials", status=event.trial.status)
+                    if event.trial.phase == "screen":
+                        tx.jobs.count_screened(job.id)
             case ShapeFinished():
                 put_record(tx, event.record, job.id, who=job.worker or "")
             case JobFinished() if owns:
@@ -238,12 +240,7 @@ class Ingest:
         self._advance(tx, job.id)
 
     def _advance(self, tx: Transaction, job_id: str) -> None:
-        tx.jobs.advance(
-            job_id,
-            trials=tx.trials.count(job_id),
-            screened=tx.trials.count_screened(job_id),
-            last_event=tx.events.last_id(job_id),
-        )
+        tx.jobs.advance(job_id, trials=tx.trials.count(job_id), last_event=tx.events.last_id(job_id))
 
     def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
         renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)

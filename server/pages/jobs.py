@@ -142,9 +142,12 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         tag(
             "div",
             id="chart",
+            class_="chart",
             role="img",
-            aria_label="Time of every trial and the best so far; the same numbers are in the table below",
+            aria_label="Times of the trials and the best so far; the same numbers are in the table of all trials",
+            data_open=not job.state.is_final,
         ),
+        tag("p", id="sampled", class_="muted", hidden=True),
         tag(
             "p",
             [
@@ -153,7 +156,20 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
                 tag("a", "Compare with another job", href=f"/compare?a={job.id}"),
             ],
         ),
-        tag("h2", "Trials"),
+        tag(
+            "section",
+            tag("h2", "Roofline"),
+            tag(
+                "div",
+                id="roofline",
+                class_="chart",
+                role="img",
+                aria_label="Operations a second of the trials over operations a byte, beneath what the device can do",
+            ),
+            id="roof",
+            hidden=True,
+        ),
+        tag("div", tag("h2", "Trials"), tag("a", "All trials", href=f"/jobs/{job.id}/trials"), class_="title"),
         table(
             ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Bound by", "Configuration"],
             [],
@@ -161,7 +177,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
             id="trials",
         ),
         current="/",
-        scripts=("/static/plotly.min.js", static_url("job.js")),
+        scripts=("/static/plotly.min.js", static_url("roofline.js"), static_url("job.js")),
         charts=True,
     )
 

@@ -78,7 +78,8 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
     """``sequence`` orders trials as they arrived; ``shape`` and ``body`` are JSON text; ``bound``: what bounds the
-    variant (:data:`deuteron.tuner.measure.measurement.Bound`), None where nobody knows."""
+    variant (:data:`deuteron.tuner.measure.measurement.Bound`), None where nobody knows; ``best``: it was faster than
+    every screened trial of its search before it."""
 
     job_id: str
     trial_id: str
@@ -90,6 +91,7 @@ class StoredTrial:
     status: str
     median_ns: float | None
     bound: str | None
+    best: bool
     body: str
     recorded_at: datetime
 
