@@ -20,7 +20,7 @@ from ..store import ConfigEntry, Job, JobState, StoredConfig
 from .filters import NamePart, choice_field, filter_form, page_links, text_field
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, join, table, tag
-from .layout import bar, empty, page, pill, static_url
+from .layout import bar, empty, facts, page, pill, static_url
 
 router = APIRouter(include_in_schema=False)
 
@@ -113,7 +113,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     with context.store.read() as tx:
         job, configs = tx.jobs.get(job_id), tx.config_history.of_job(job_id)
         starts = tx.events.of_kind(job_id, "shape_finished")
-    facts: list[tuple[str, Child]] = [
+    known: list[tuple[str, Child]] = [
         ("Device", job.device),
         ("Worker", job.worker or "–"),
         ("Attempts", job.attempts),
@@ -135,7 +135,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         ),
         tag("p", job.error or "", id="error", class_="error", hidden=job.error is None, role="alert"),
         tag("div", progress(job), id="progress", class_="wide"),
-        tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts"),
+        facts(known),
         tag("h2", "Best configurations"),
         tag("div", result_table(configs), _starts(starts), id="results"),
         tag("h2", "Convergence"),

@@ -16,7 +16,7 @@ from ..context import ContextDep
 from ..store import Job, StoredTrial
 from .format import optional_time, settings_text
 from .html import Child, Markup, table, tag
-from .layout import page, pill
+from .layout import facts, page, pill
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,19 +32,15 @@ def trial_page(job_id: str, trial_id: str, context: ContextDep, _reader: Reader)
         f"{job.kernel_name} {job.id[:8]} trial {trial.number}",
         tag("div", tag("h1", f"Trial {trial.number}"), pill(trial.status), class_="title"),
         tag("pre", trial.error, class_="error", role="alert", tabindex=0) if trial.error else None,
-        _facts(_identity(job, stored, trial)),
+        facts(_identity(job, stored, trial)),
         tag("p", tag("a", "Source, IR and assembly, compiled again", href=f"{trial_id}/code", rel="nofollow")),
         tag("h2", "What bounds it"),
         tag("p", (measurement and explain(measurement)) or "Not known."),
-        [tag("h2", "Measurement"), _facts(_measured(measurement))] if measurement else None,
-        [tag("h2", "Code"), _facts(_code(measurement.code))] if measurement and measurement.code else None,
+        [tag("h2", "Measurement"), facts(_measured(measurement))] if measurement else None,
+        [tag("h2", "Code"), facts(_code(measurement.code))] if measurement and measurement.code else None,
         [tag("h2", "All figures"), _figures(trial)] if trial.metrics else None,
         current="/",
     )
-
-
-def _facts(pairs: Iterator[tuple[str, Child]]) -> Markup:
-    return tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in pairs], class_="facts")
 
 
 def _identity(job: Job, stored: StoredTrial, trial: Trial) -> Iterator[tuple[str, Child]]:

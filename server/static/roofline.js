@@ -41,7 +41,7 @@ function drawRoofline() {
   }));
   const intensities = [...rooflines.values()].map((line) => line.x[0]);
   for (const roof of roofs) {
-    traces.push(roofTrace(roof, Math.min(...intensities), Math.max(...intensities), colour("--default")));
+    traces.push(roofTrace(roof, Math.min(...intensities), Math.max(...intensities), colour("--muted")));
   }
   const axis = { type: "log", gridcolor: colour("--line"), zeroline: false, linecolor: colour("--line"), exponentformat: "power", dtick: 1 };
   Plotly.react("roofline", traces, {

@@ -38,7 +38,12 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert run("workers", "drain", name, *server).out == f"worker {name} gets no job\n"
     table = run("workers", "list", *server).out
     assert name in table and "draining" in table and worker["devices"][0] in table
+    waiting = run("submit", "vector_add", "--shape", "n=4096", "--trials", "1", *server).out.strip()
+    why = "waits for a worker with cpu that is not draining"
+    seen = (run("jobs", "--state", "queued", *server).out for _ in range(300))
+    assert any(why in queued for queued in seen), run("jobs", *server).out
     assert run("workers", "resume", name, *server).out == f"worker {name} is idle\n"
+    assert run("watch", waiting, *server).code == 0
     unknown = run("workers", "drain", "cpu@nowhere", *server)
     assert (unknown.code, unknown.out) == (2, "") and "there is no worker 'cpu@nowhere'" in unknown.err
 

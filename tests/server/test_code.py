@@ -74,14 +74,6 @@ def test_the_code_of_a_trial_for_a_gpu_that_is_not_here(client: TestClient) -> N
     assert any(".reqntid 64" in line or ".maxntid 64" in line for line, _ in stages["ptx"]), "2 warps, as the trial"
 
 
-def test_the_code_of_a_trial_for_the_processor(client: TestClient) -> None:
-    page = page_of(client, "cpu", Trial(0, {"BLOCK": 64}, "ok", "screen"))
-    stages = stages_of(client.get(f"{page}/code").text)
-    assert list(stages) == ["source", "tile", "llvm"]
-    assert any("define" in line for line, _ in stages["llvm"])
-    assert any("64xf32" in line for line, _ in stages["tile"])
-
-
 def test_what_cannot_be_compiled_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(client, "cpu", Trial(0, {"BLOCK": 100}, "compile_error", "screen", error="of old"))
     text = client.get(f"{page}/code").text

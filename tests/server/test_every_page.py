@@ -1,15 +1,21 @@
-"""Every page of a service with something on it: no error, nothing wider than a telephone; on demand, a picture.
+"""Every page of a service with something on it: no error, nothing wider than a telephone.
 
-pytest tests/server/test_every_page.py --screenshots docs/images/pages
+On demand what axe-core says of each, and a picture:
+
+    pytest tests/server/test_every_page.py --axe axe.min.js --screenshots docs/images/pages
+
+``axe.min.js`` is a file of npm's package axe-core.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +106,7 @@ def fill(url: str, make_record: Callable[..., Any]) -> dict[str, str]:
             tx.jobs.add(NewJob(job_id, "softmax_kernel", "a" * 64, "cuda", text, 120))
         started = json.dumps(JobStarted("softmax_kernel", H200.key, "surrogate", 2, 60, None).to_json())
         for job_id, host, trials in zip(ids[:2], "ab", (60, 25), strict=True):
-            tx.jobs.claim(job_id, claim_id="t.1", worker=f"cuda:0@gpu-{host}/4711", lease=spec_lease())
+            tx.jobs.claim(job_id, claim_id="t.1", worker=f"cuda:0@gpu-{host}/4711", lease=timedelta(days=1))
             tx.jobs.name_device(job_id, H200.key)
             tx.events.append(job_id, "job_started", started)
             for shape in SHAPES:
@@ -125,13 +131,6 @@ def fill(url: str, make_record: Callable[..., Any]) -> dict[str, str]:
     return {"job": ids[0], "other": ids[1], "trial": trial, "config": config}
 
 
-def spec_lease() -> Any:
-    """Longer than any test: the job stays with its worker."""
-    from datetime import timedelta
-
-    return timedelta(days=1)
-
-
 #: Pages by the name of their picture.
 PAGES = {
     "jobs": "/",
@@ -152,6 +151,31 @@ PAGES = {
 DRAWN = {"job": "#roofline .scatterlayer .point", "parameters": ".lines .scatterlayer .js-line"}
 
 
+#: Of the pictures, in pixels, where 760 show too little.
+HEIGHTS = {"job": 1500, "parameters": 900, "code": 860}
+
+
+def save_picture(browser: Any, path: Path, height: int) -> None:
+    """A PNG of 64 colours: a third of the size, and nobody sees the difference."""
+    image = pytest.importorskip("PIL.Image", reason="pictures are made smaller by pillow")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    browser.set_window_size(1280, height)
+    picture = image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB")
+    picture.quantize(64, dither=image.Dither.NONE).save(path, optimize=True)
+
+
+def serious_violations(browser: Any, script: str) -> list[tuple[str, list[str]]]:
+    """What axe-core calls serious or critical: the rule, and where."""
+    # As a debugger does: the policy of the page lets no other script in.
+    browser.execute_cdp_cmd("Runtime.evaluate", {"expression": script})
+    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    return [
+        (violation["id"], [node["target"][0] for node in violation["nodes"]])
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+    ]
+
+
 @pytest.fixture
 def browser(chromium: Any) -> Iterator[Any]:
     yield chromium
@@ -169,6 +193,7 @@ def test_every_page(
     pytestconfig: pytest.Config,
 ) -> None:
     folder: Path | None = pytestconfig.getoption("--screenshots")
+    axe: Path | None = pytestconfig.getoption("--axe")
     url = f"sqlite:///{tmp_path / 'filled.db'}"
     migrations.upgrade(url)
     ids = fill(url, make_record)
@@ -190,8 +215,9 @@ def test_every_page(
             line = browser.execute_script(lines)[0]
             assert set(browser.execute_script(mark.replace("20", line) + marked)) >= {"source", "ptx"}
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            browser.save_screenshot(str(folder.absolute() / f"{name}.png"))
+            save_picture(browser, folder / f"{name}.png", HEIGHTS.get(name, 760))
+        if axe is not None:
+            assert serious_violations(browser, axe.read_text()) == [], name
         browser.set_window_size(390, 800)
         assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth"), name
         messages = [entry["message"] for entry in browser.get_log("browser")]

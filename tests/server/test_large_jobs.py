@@ -21,7 +21,7 @@ from deuteron.tuner import Interval, Trial
 from deuteron.tuner.events import TrialFinished
 from deuteron.tuner.measure.measurement import Measurement, TimingProtocol
 
-SMALL, LARGE = 400, 3200
+SMALL, LARGE = 400, 2000
 STEP = 10
 
 

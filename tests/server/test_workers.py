@@ -12,10 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from deuteron import migrations
-from deuteron.server import Client, Settings
+from deuteron.server import Settings
 from deuteron.server.api.schemas import WorkerAnswer
 from deuteron.server.app import make_context
-from deuteron.server.client import ServiceError
 from deuteron.server.dispatch import ConnectedWorker
 from deuteron.server.dispatch.engine import Dispatched, Engine
 from deuteron.server.dispatch.roster import Roster
@@ -244,24 +243,3 @@ def test_a_scheduler_that_says_nothing_changes_nothing_in_the_database(settings:
     with store.read() as tx:
         assert tx.workers.get("cpu@a").connected
     store.close()
-
-
-def test_a_drained_worker_finishes_its_job_and_then_waits(
-    make_service: Callable[..., Any], wait_until: Callable[..., None]
-) -> None:
-    service = make_service()
-    first = service.submit(budget={"trials": 5, "seconds": 1.0})
-    wait_until(lambda: len(service.trials(first)) >= 1, 60)
-    second = service.submit(budget={"trials": 1, "seconds": 0.1})
-    with Client(service.url) as client:
-        (worker,) = client.workers()
-        assert client.drain(worker.name).state == "draining"
-        with pytest.raises(ServiceError, match="no worker"):
-            client.drain("cpu@nowhere")
-        wait_until(lambda: service.job(first)["state"] == "succeeded", 60)
-        wait_until(lambda: service.job(second)["waiting_for"] == "a worker with cpu that is not draining", 10)
-        assert service.job(first)["attempts"] == 1
-        assert (service.job(second)["state"], service.job(second)["attempts"]) == ("queued", 0)
-        assert client.resume(worker.name).draining is False
-        wait_until(lambda: service.job(second)["state"] == "succeeded", 60)
-        assert client.workers()[0].toolchain is not None
