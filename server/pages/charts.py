@@ -25,7 +25,7 @@ router = APIRouter(include_in_schema=False)
 MOST_POINTS = 2000
 #: Rows of the table of trials.
 SHOWN_TRIALS = 200
-_MOST_BEST, _MOST_FINALS = 2000, 500
+_MOST_BEST, _MOST_FINALS = 4000, 500
 
 
 class Point(Document, frozen=True):
