@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deuteron import __version__
 
 from . import openapi, problems
-from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workloads
+from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workers, workloads
 from .bundles import Bundles
 from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
@@ -65,7 +65,20 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.state.context = context
     openapi.describe(app, with_tokens=settings.requires_tokens)
     problems.install(app)
-    for module in (workloads, jobs, events, kernels, searches, configs, bundles, devices, tokens, worker, health):
+    for module in (
+        workloads,
+        jobs,
+        events,
+        kernels,
+        searches,
+        configs,
+        bundles,
+        devices,
+        workers,
+        tokens,
+        worker,
+        health,
+    ):
         app.include_router(module.router)
     install_pages(app)
     # The last one added is the outermost.

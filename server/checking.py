@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,14 @@ from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import BUILTINS, DeviceFingerprint, JobSpec, builtin_workload
 from deuteron.tuner.errors import Fault
-from deuteron.tuner.evaluate.trial_compile import CompiledConfig, compile_some
+from deuteron.tuner.evaluate.messages import Shown
+from deuteron.tuner.evaluate.trial_compile import CompiledConfig, compile_some, show_stages
+from deuteron.tuner.space import Configuration
+from deuteron.tuner.workloads import Problem
 from deuteron.tuner.workloads.validation import faults_of
 
 from .problems import HttpProblem, fault_list
+from .store import Job
 
 if TYPE_CHECKING:
     from .context import ServiceContext
@@ -25,6 +29,8 @@ _USUAL_TARGET = "cuda:90a"
 
 # Compiling takes a core for a second or more. Requests beyond these wait for their turn.
 _compilers = threading.BoundedSemaphore(2)
+# Who only looks does not wait for long: waiting requests hold threads that others need.
+_TURN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,34 @@ def compile_for(spec: JobSpec, target: JobTarget, *, others: int) -> list[Compil
     problem = next(spec.problems())
     with _compilers:
         return compile_some(problem, target.properties, target.target, others=others, seed=spec.seed)
+
+
+def show_code(context: ServiceContext, job: Job, dims: Mapping[str, int], dtype: str, config: Configuration) -> Shown:
+    """The stages of one configuration of a job's kernel, compiled again for the device that the job ran on. The text is
+    parsed, never executed, in a process of its own that has half a minute.
+
+    Raises:
+        HttpProblem: 503, others are compiling, and went on for too long.
+        DeuteronError: the stored job is not one that this version can read.
+    """
+    spec = JobSpec.from_json(json.loads(job.spec))
+    problem = Problem(spec.workload, dims, dtype)
+    if not _compilers.acquire(timeout=_TURN_S):
+        raise HttpProblem(
+            503, "compilers-busy", "other kernels are being compiled", hint="try again", headers={"Retry-After": "5"}
+        )
+    try:
+        return show_stages(problem, config, _target_of_job(context, job))
+    finally:
+        _compilers.release()
+
+
+def _target_of_job(context: ServiceContext, job: Job) -> str:
+    with context.store.read() as tx:
+        known = tx.devices.find(job.device_key) if job.device_key is not None else None
+    if known is None or known.kind != "cuda":
+        return target_of(context, job.device).target
+    return _target(DeviceFingerprint.from_json(json.loads(known.fingerprint)).compute_capability)
 
 
 def compile_faults(compiled: Sequence[CompiledConfig]) -> list[Fault]:

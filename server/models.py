@@ -22,6 +22,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -112,10 +113,25 @@ class JobRow(Base):
 
 
 class TrialRow(Base):
-    """One finished trial, as the tuner wrote it. The key makes a repeated delivery harmless."""
+    """One finished trial, as the tuner wrote it. The key makes a repeated delivery harmless. ``best``: it was screened
+    and faster than every screened trial of its job, shape and dtype that had arrived before it."""
 
     __tablename__ = "trials"
-    __table_args__ = (Index("ix_trials_job_id_sequence", "job_id", "sequence"),)
+    __table_args__ = (
+        Index("ix_trials_job_id_sequence", "job_id", "sequence"),
+        Index("ix_trials_job_id_phase_sequence", "job_id", "phase", "sequence"),
+        Index("ix_trials_job_id_status_sequence", "job_id", "status", "sequence"),
+        # Of a search of n trials in random order about ln n are: the index stays small.
+        Index(
+            "ix_trials_best",
+            "job_id",
+            "dtype",
+            "shape",
+            "sequence",
+            sqlite_where=text("best = 1"),
+            postgresql_where=text("best"),
+        ),
+    )
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     trial_id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -127,6 +143,7 @@ class TrialRow(Base):
     status: Mapped[str] = mapped_column(String(20))
     median_ns: Mapped[float | None] = mapped_column(Float)
     bound: Mapped[str | None] = mapped_column(String(20))
+    best: Mapped[bool] = mapped_column(default=False, server_default=false())
     body: Mapped[str] = mapped_column(Text)
     recorded_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -135,7 +152,10 @@ class EventRow(Base):
     """One event of a job. ``id`` counts 1, 2, 3 ... within the job: it is the SSE id."""
 
     __tablename__ = "events"
-    __table_args__ = (UniqueConstraint("job_id", "claim_id", "sequence", name="uq_events_delivery"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "claim_id", "sequence", name="uq_events_delivery"),
+        Index("ix_events_job_id_kind_id", "job_id", "kind", "id"),
+    )
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
@@ -227,6 +247,24 @@ class DeviceRow(Base):
     worker: Mapped[str] = mapped_column(String(200))
     first_seen: Mapped[datetime] = mapped_column(UtcDateTime)
     last_seen: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class WorkerRow(Base):
+    """A device of a host that measures. ``name`` is ``device@host``, which no restart changes; ``process`` is how the
+    process that measures there calls itself. Drained: it is given no job until it is resumed."""
+
+    __tablename__ = "workers"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    process: Mapped[str] = mapped_column(String(200))
+    device_key: Mapped[str | None] = mapped_column(String(200))
+    toolchain: Mapped[str | None] = mapped_column(Text)
+    # What the server that dispatches saw when it looked last, at ``last_seen``.
+    connected: Mapped[bool] = mapped_column()
+    first_seen: Mapped[datetime] = mapped_column(UtcDateTime)
+    last_seen: Mapped[datetime] = mapped_column(UtcDateTime)
+    drained_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    drained_by: Mapped[str | None] = mapped_column(String(200))
 
 
 class TokenRow(Base):

@@ -18,7 +18,7 @@ from starlette.routing import Match
 from deuteron.compiler.errors import CompilationError, DeuteronError
 from deuteron.tuner.errors import Fault, WorkloadError
 
-from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound
+from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, WorkerIsDraining
 
 logger = logging.getLogger("deuteron.server")
 
@@ -32,6 +32,7 @@ _STATUS: dict[str, int] = {
     Conflict.__name__: 422,
     JobIsFinal.__name__: 409,
     JobIsTaken.__name__: 409,
+    WorkerIsDraining.__name__: 409,
     InvalidToken.__name__: 401,
 }
 

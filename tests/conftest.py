@@ -69,6 +69,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="arithmetic is tested on every pair of element types, not on a sample",
     )
+    parser.addoption(
+        "--screenshots",
+        type=Path,
+        metavar="FOLDER",
+        help="tests/server/test_every_page.py leaves a picture of each page of the service there",
+    )
+    parser.addoption(
+        "--axe",
+        type=Path,
+        metavar="AXE.MIN.JS",
+        help="the script of npm's axe-core: tests/server/test_every_page.py has it look for what is not accessible",
+    )
 
 
 #: Folders with files that take long. They come first: a worker that began such a file at the end would let others wait.

@@ -27,6 +27,7 @@ from . import (
     token,
     tune,
     view,
+    workers,
 )
 from . import watch as watching
 from . import worker as working
@@ -81,6 +82,7 @@ _OF_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 app.command("sanitize", context_settings=_OF_SCRIPT)(sanitize.sanitize)
 app.command("view", context_settings=_OF_SCRIPT)(view.view)
 app.add_typer(cache.app, name="cache")
+app.add_typer(workers.app, name="workers")
 app.add_typer(token.app, name="token")
 app.add_typer(database.app, name="db")
 

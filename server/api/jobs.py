@@ -183,10 +183,10 @@ def _waiting_for(context: ServiceContext, job: Job) -> str | None:
     if job.state is not JobState.QUEUED or not context.dispatcher.leads:
         return None  # only who dispatches sees the workers
     needed = resources_for(job.device)
-    workers = context.dispatcher.workers()
-    if any(needed.keys() <= worker.resources.keys() for worker in workers):
+    fitting = [worker for worker in context.dispatcher.workers() if needed.keys() <= worker.resources.keys()]
+    if any(not worker.draining for worker in fitting):
         return None
-    return f"a worker with {' and '.join(sorted(needed))}"
+    return f"a worker with {' and '.join(sorted(needed))}{' that is not draining' if fitting else ''}"
 
 
 def trial_answer(stored: StoredTrial) -> TrialAnswer:

@@ -339,6 +339,50 @@ class DeviceList(BaseModel):
     devices: list[DeviceAnswer]
 
 
+class WorkerAnswer(BaseModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "cuda:0@gpu-a",
+                    "host": "gpu-a",
+                    "device": "cuda:0",
+                    "devices": ["cuda/h200/cc90/sm132/140gib/700w"],
+                    "state": "draining",
+                    "draining": True,
+                    "drained_at": "2026-11-23T09:30:00Z",
+                    "drained_by": "operator",
+                    "job": "8d0ce8f2-5c6a-4b0e-9b57-b4b3f6f2a1de",
+                    "first_seen": "2026-11-20T08:00:00Z",
+                    "last_seen": "2026-11-23T09:30:04Z",
+                    "toolchain": {"deuteron": "0.1.0", "target": "cuda:90a", "driver": "580.95"},
+                }
+            ]
+        }
+    )
+
+    name: str = Field(description="`device@host`: no restart of the worker changes it.")
+    host: str
+    device: str = Field(description="As the host calls it, such as `cuda:0`.")
+    devices: list[str] = Field(description="Keys as in GET /v1/devices; empty until the worker has announced them.")
+    state: Literal["idle", "running", "draining", "away"] = Field(
+        description="`draining`: it gets no other job, and finishes `job` if it has one; `away`: nobody sees it."
+    )
+    draining: bool = Field(description="Whether it was drained; a worker that is away keeps that.")
+    drained_at: datetime | None
+    drained_by: str | None = Field(description="The token of who drained it.")
+    job: str | None = Field(description="Id of the job that it has.")
+    first_seen: datetime
+    last_seen: datetime = Field(
+        description="When the server that dispatches saw it last; at most 10 s old while it is."
+    )
+    toolchain: dict[str, str] | None = Field(description="What it compiles with, if it said so.")
+
+
+class WorkerList(BaseModel):
+    workers: list[WorkerAnswer]
+
+
 Scope = Literal["read", "submit", "worker", "admin"]
 
 
@@ -413,8 +457,9 @@ class ReceiptAnswer(BaseModel):
 
 
 class AnnounceBody(Body):
-    worker: Text
+    worker: Text = Field(description="`device@host/pid`.", examples=["cuda:0@gpu-a/4711"])
     devices: list[Document] = Field(max_length=64)
+    toolchain: dict[Text, Text] | None = Field(None, max_length=64, description="What it compiles with.")
 
 
 class AnnounceAnswer(BaseModel):

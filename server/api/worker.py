@@ -72,6 +72,11 @@ def announce(body: AnnounceBody, context: ContextDep, _worker: WorkerPrincipal) 
                 fingerprint=json.dumps(device.to_json()),
                 worker=body.worker,
             )
+        tx.workers.announce(
+            body.worker,
+            device_key=devices[0].key if devices else None,
+            toolchain=None if body.toolchain is None else json.dumps(body.toolchain, sort_keys=True),
+        )
     return AnnounceAnswer(keys=[device.key for device in devices])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
-from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob
+from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob, RemoteWorker
 from .client import Client
 from .download import DownloadError
 
@@ -15,6 +15,7 @@ __all__ = [
     "LookupResult",
     "RemoteEvent",
     "RemoteJob",
+    "RemoteWorker",
     "ServiceError",
     "ServiceUnreachable",
 ]

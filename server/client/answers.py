@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from deuteron.tuner import ConfigRecord
 from deuteron.tuner.records import Difference
@@ -54,6 +55,37 @@ class RemoteJob:
             error=_optional(document.get("error")),
             waiting_for=_optional(document.get("waiting_for")),
             created_at=str(document["created_at"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteWorker:
+    """A worker as the service describes it. ``name`` is ``device@host``; ``state`` is ``idle``, ``running``,
+    ``draining`` or ``away``; ``job`` is the id of the one that it has."""
+
+    name: str
+    host: str
+    device: str
+    devices: tuple[str, ...]
+    state: str
+    draining: bool
+    job: str | None
+    last_seen: str
+    toolchain: Mapping[str, str] | None
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> RemoteWorker:
+        """A worker out of the service's JSON; raises KeyError for a document that is none."""
+        return cls(
+            name=str(document["name"]),
+            host=str(document["host"]),
+            device=str(document["device"]),
+            devices=tuple(cast("list[str]", document["devices"])),
+            state=str(document["state"]),
+            draining=bool(document["draining"]),
+            job=_optional(document["job"]),
+            last_seen=str(document["last_seen"]),
+            toolchain=cast("Mapping[str, str] | None", document["toolchain"]),
         )
 
 

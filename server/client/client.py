@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import cast
+from urllib.parse import quote
 
 import httpx
 
@@ -16,7 +17,7 @@ from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 from deuteron.tuner.records import Difference
 
-from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteHealth, RemoteJob
+from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteHealth, RemoteJob, RemoteWorker
 from .download import Download
 from .stream import parse_events
 
@@ -106,6 +107,23 @@ class Client:
     def cancel(self, job_id: str) -> RemoteJob:
         """Ask for a job's end; idempotent. A running trial is finished first."""
         return RemoteJob.from_json(_document(self._http.send("POST", f"/v1/jobs/{job_id}/cancel")))
+
+    def workers(self) -> list[RemoteWorker]:
+        """Every worker that the service knows, with what it does now."""
+        found = self._get("/v1/workers")["workers"]
+        return [RemoteWorker.from_json(item) for item in cast(list[dict[str, object]], found)]
+
+    def drain(self, worker: str) -> RemoteWorker:
+        """Give a worker (``device@host``) no other job; idempotent. :class:`ServiceError` 404 for an unknown name."""
+        return self._change_worker(worker, "drain")
+
+    def resume(self, worker: str) -> RemoteWorker:
+        """Give a worker jobs again; idempotent. Raises as :meth:`drain`."""
+        return self._change_worker(worker, "resume")
+
+    def _change_worker(self, worker: str, change: str) -> RemoteWorker:
+        answer = self._http.send("POST", f"/v1/workers/{quote(worker, safe='')}/{change}")
+        return RemoteWorker.from_json(_document(answer))
 
     def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:
         """Every event of a job after the one numbered ``after``, until the job ends.

@@ -13,11 +13,12 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ConnectedWorker:
-    """A worker that the engine sees now, and the resources it offers."""
+    """A worker that the engine sees now, and the resources it offers. One that is ``draining`` gets no other job."""
 
     address: str
     name: str
     resources: dict[str, float]
+    draining: bool = False
 
 
 class Dispatcher(Protocol):

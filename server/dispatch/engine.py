@@ -60,10 +60,14 @@ def worker_options(bench: Bench, folder: Path) -> dict[str, Any]:
 
 
 class Dispatched:
-    """A job at the scheduler. Dask is untyped; this is all that the supervisor needs of its futures."""
+    """A job at the scheduler. Dask is untyped; this is all that the supervisor needs of its futures.
 
-    def __init__(self, ticket: str, future: Any) -> None:
+    ``among``: addresses of the workers that may run it, None for all.
+    """
+
+    def __init__(self, ticket: str, future: Any, among: frozenset[str] | None = None) -> None:
         self.ticket = ticket
+        self.among = among
         self._future = future
 
     @property
@@ -157,17 +161,18 @@ class Engine:
         """Whether the scheduler still answers."""
         return bool(self._client.status == "running")
 
-    def submit(self, job_id: str, ticket: str, device: str) -> Dispatched:
-        """Queue a job at the scheduler."""
+    def submit(self, job_id: str, ticket: str, device: str, among: frozenset[str] | None = None) -> Dispatched:
+        """Queue a job at the scheduler, for the workers at the addresses ``among`` or, by default, for all."""
         future = self._client.submit(
             measure_here,
             job_id,
             ticket,
             key=f"measure-{ticket}",
             resources=resources_for(device),
+            workers=None if among is None else sorted(among),
             pure=False,
         )
-        return Dispatched(ticket, future)
+        return Dispatched(ticket, future, among)
 
     def workers(self) -> list[ConnectedWorker]:
         """The workers that the scheduler knows now.

@@ -33,7 +33,17 @@ from ..metrics import Metrics
 from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
-from ..store import Job, JobIsFinal, JobState, NewTrial, ServiceStore, StoredTrial, Transaction
+from ..store import (
+    Job,
+    JobIsFinal,
+    JobState,
+    NewTrial,
+    ServiceStore,
+    StoredTrial,
+    Transaction,
+    WorkerIsDraining,
+    worker_name,
+)
 
 #: Searches that a run gets to start from: it uses a few of them, the nearest.
 KNOWN_AT_MOST = 32
@@ -85,9 +95,14 @@ class Ingest:
             JobIsFinal: the job has ended, or this would be one attempt too many (the job fails then).
             JobIsTaken: another run has it.
             NotFound: no such job.
+            WorkerIsDraining: the worker is to get no other job.
         """
         with self.store.write() as tx:
             before = tx.jobs.lock(job_id)
+            if before.claim_id != claim_id and worker_name(worker) in tx.workers.drained():
+                raise WorkerIsDraining(
+                    f"worker {worker_name(worker)} is draining", hint="POST /v1/workers/{name}/resume ends that"
+                )
             job = tx.jobs.claim(job_id, claim_id=claim_id, worker=worker, lease=self.lease)
             if job.attempts > self.settings.max_attempts:
                 job = self._give_up(tx, job, before.attempts)
@@ -110,7 +125,7 @@ class Ingest:
         parsed = [(item, event_from_json(item.event)) for item in events]
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
-            known = tx.events.delivered(job_id, claim_id)
+            known = tx.events.delivered(job_id, claim_id, [item.sequence for item, _ in parsed])
             for item, event in parsed:
                 if item.sequence not in known:
                     self._apply(tx, job, claim_id, item, event)
@@ -184,6 +199,8 @@ class Ingest:
             case TrialFinished():
                 if tx.trials.append(job.id, new_trial(event, job.attempts)):
                     self.metrics.count("trials", status=event.trial.status)
+                    if event.trial.phase == "screen":
+                        tx.jobs.count_screened(job.id)
             case ShapeFinished():
                 put_record(tx, event.record, job.id, who=job.worker or "")
             case JobFinished() if owns:
@@ -223,12 +240,7 @@ class Ingest:
         self._advance(tx, job.id)
 
     def _advance(self, tx: Transaction, job_id: str) -> None:
-        tx.jobs.advance(
-            job_id,
-            trials=tx.trials.count(job_id),
-            screened=tx.trials.count_screened(job_id),
-            last_event=tx.events.last_id(job_id),
-        )
+        tx.jobs.advance(job_id, trials=tx.trials.count(job_id), last_event=tx.events.last_id(job_id))
 
     def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
         renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)

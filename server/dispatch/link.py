@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -74,9 +74,13 @@ class Link:
         """Say that the run is alive; the receipt says whether to go on."""
         return self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}, Receipt)
 
-    def announce(self, worker: str, fingerprints: Sequence[dict[str, object]]) -> None:
-        """Tell the server which devices this worker has."""
+    def announce(
+        self, worker: str, fingerprints: Sequence[dict[str, object]], toolchain: Mapping[str, str] | None = None
+    ) -> None:
+        """Tell the server which devices this worker has, and what it compiles with."""
         body: dict[str, object] = {"worker": worker, "devices": list(fingerprints)}
+        if toolchain is not None:
+            body["toolchain"] = dict(toolchain)
         self._send("POST", "/v1/worker/devices", json=body)
 
     def upload_profile(self, job_id: str, path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import cast
 
 from distributed import Worker, WorkerPlugin, get_worker
 
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner import current_toolchain
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from .link import Link
@@ -50,7 +52,8 @@ class BenchPlugin(WorkerPlugin):
         link = Link(self.bench.server_url, self.bench.token)
         while closing is not None and not closing.is_set():
             try:
-                link.announce(self.bench.worker_name, fingerprints([self.bench.device]))
+                device = get_device(self.bench.device)
+                link.announce(self.bench.worker_name, fingerprints([device.name]), current_toolchain(device))
                 deliver_leftovers(self.bench, link)
                 break
             except ServiceUnreachable as error:

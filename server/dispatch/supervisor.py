@@ -22,6 +22,7 @@ from . import ConnectedWorker
 from .ingest import Ingest
 from .leadership import dispatch_lock
 from .resources import detected_devices
+from .roster import Roster
 from .run import Bench
 from .spool import leftovers
 
@@ -34,7 +35,6 @@ _ROUND_S = 0.5
 _RECONNECT_S = 2.0
 _SPOOL_WAIT_S = 2.0
 _STANDBY_S = 1.0
-_LOOK_S = 1.0
 # Jobs for one device that the engine holds at a time. It needs one for each worker that becomes free between two
 # rounds; thousands of queued jobs would only make every round of ours and of the scheduler longer.
 _AHEAD = 64
@@ -52,8 +52,7 @@ class DaskDispatcher:
         self._devices = detected_devices() if self._embedded else None
         self._lock = dispatch_lock(store.database.engine)
         self._leads = False
-        self._workers: list[ConnectedWorker] = []
-        self._asked_at = float("-inf")
+        self._roster = Roster(store)
         self._engine: Engine | None = None
         self._dispatched: dict[str, Dispatched] = {}
         # Runs that a lost scheduler took with it: the jobs are not to blame.
@@ -80,7 +79,7 @@ class DaskDispatcher:
 
     def workers(self) -> list[ConnectedWorker]:
         """The workers that the scheduler saw a moment ago, none while it is away. Never waits for it."""
-        return self._workers
+        return self._roster.workers
 
     def devices(self) -> list[str] | None:
         """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
@@ -143,7 +142,7 @@ class DaskDispatcher:
         if not self._closing.is_set():
             self._guarded(self._excuse_running)
         self._dispatched.clear()
-        self._workers, self._asked_at = [], float("-inf")
+        self._roster.clear()
         self._engine = None
         engine.close()
 
@@ -174,7 +173,7 @@ class DaskDispatcher:
             if not engine.connected:
                 logger.warning("the connection to the scheduler is lost")
                 return
-            self._look_at_workers(engine)
+            self._guarded(lambda: self._look_at_workers(engine))
             self._guarded(self._reap)
             self._guarded(self._expire_leases)
             self._guarded(lambda: self._submit_queued(engine))
@@ -182,15 +181,13 @@ class DaskDispatcher:
             self._wake.clear()
 
     def _look_at_workers(self, engine: Engine) -> None:
-        if time.monotonic() - self._asked_at < _LOOK_S:
-            return
         try:
-            self._workers = engine.workers()
-        except (OSError, RuntimeError, TimeoutError) as error:
-            logger.debug("the scheduler does not tell its workers: %s", error)
-            self._workers = []
-        self._asked_at = time.monotonic()
-        self._guarded(engine.heal)
+            asked = self._roster.look(engine)
+        except SQLAlchemyError as error:
+            logger.warning("who is there was not noted: %s", error)
+            asked = True
+        if asked:
+            engine.heal()
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
@@ -232,13 +229,20 @@ class DaskDispatcher:
     def _submit_queued(self, engine: Engine) -> None:
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
+        among = self._roster.admitted()
         for job_id, device in waiting:
-            if job_id not in self._dispatched:
-                self._submit(engine, job_id, device)
+            given = self._dispatched.get(job_id)
+            if given is not None and given.among != among:
+                # It waits at a worker that is drained by now, or could go to one that is not any more. If it begins in
+                # this very moment, the run that is given it now finds it taken.
+                self._dispatched.pop(job_id).cancel()
+                given = None
+            if given is None and among != frozenset():
+                self._submit(engine, job_id, device, among)
 
-    def _submit(self, engine: Engine, job_id: str, device: str) -> None:
+    def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None) -> None:
         try:
-            dispatched = engine.submit(job_id, uuid.uuid4().hex, device)
+            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among)
         except DeuteronError as error:
             self._ingest.fail(job_id, str(error))
             return

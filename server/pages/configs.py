@@ -15,7 +15,7 @@ from .filters import NamePart, choice_field, filter_form, page_links, text_field
 from .format import ago, optional_time, settings_text
 from .html import Child, table, tag
 from .jobs import result_table
-from .layout import empty, page, pill
+from .layout import empty, facts, page, pill
 
 router = APIRouter(include_in_schema=False)
 
@@ -93,7 +93,7 @@ def config_page(config_id: str, context: ContextDep, _reader: Reader) -> Respons
             caption="History, newest first",
         ),
         tag("h2", "Measured with"),
-        tag("dl", [(tag("dt", n), tag("dd", v)) for n, v in record["toolchain"].items()], class_="facts"),
+        facts(record["toolchain"].items()),
         current="/configs",
     )
 

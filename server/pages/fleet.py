@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from itertools import groupby
 
 from fastapi import APIRouter, Response
 
 from ..auth import Reader
 from ..context import ContextDep
-from ..store import CoveredShape, Job, JobState, StoredDevice
+from ..fleet import FleetWorker, WorkerState, fleet
+from ..store import CoveredShape, StoredDevice
 from .filters import NamePart, filter_form, text_field
-from .format import ago
+from .format import ago, settings_text
 from .html import Child, Markup, table, tag
 from .layout import empty, page, pill
 
@@ -23,36 +25,64 @@ _MOST_RECORDS = 2000
 
 @router.get("/workers")
 def workers_page(context: ContextDep, _reader: Reader) -> Response:
-    """Every device that was announced, with its worker and what that does now."""
+    """Every worker and what it does now, and every device that was ever announced."""
     with context.store.read() as tx:
-        devices, running = tx.devices.all(), tx.jobs.in_state(JobState.RUNNING)
-    connected = {worker.name for worker in context.dispatcher.workers()}
-    told = "" if context.dispatcher.leads else "Another server dispatches: only that one knows which are connected."
-    by_worker = {job.worker: job for job in running}
-    rows = [_device_row(device, by_worker.get(device.worker), connected) for device in devices]
+        workers, devices = fleet(tx), tx.devices.all()
+    names = {device.key: device.name for device in devices}
+    here = sum(each.state is not WorkerState.AWAY for each in workers)
     return page(
         "Workers",
-        tag("div", tag("h1", "Workers"), tag("span", f"{len(connected)} connected", class_="muted"), class_="title"),
-        tag("p", told, class_="muted") if told else None,
-        table(["Device", "Worker", "State", "Job", "Last seen"], rows, caption="Devices and their workers")
-        if rows
-        else empty("No device is known yet. A worker announces its own:", tag("code", "deuteron worker")),
+        tag("div", tag("h1", "Workers"), tag("span", f"{here} connected", class_="muted"), class_="title"),
+        table(
+            ["Worker", "Device", "State", "Job", "Last seen", "Compiles with"],
+            [_worker_row(each, names) for each in workers],
+            caption="Workers and what they do",
+        )
+        if workers
+        else empty("No worker is known yet. One announces itself:", tag("code", "deuteron worker")),
+        tag(
+            "p",
+            "Out of service and back: ",
+            tag("code", "deuteron workers drain NAME"),
+            ", ",
+            tag("code", "resume NAME"),
+        )
+        if workers
+        else None,
+        tag("h2", "Devices"),
+        table(["Device", "Key", "Last announced"], [_device_row(device) for device in devices], caption="Known devices")
+        if devices
+        else empty("No device is known yet."),
         current="/workers",
     )
 
 
-def _device_row(device: StoredDevice, job: Job | None, connected: set[str]) -> Child:
-    # A worker of our own cluster is called after its device, one that joined a scheduler elsewhere after its host, too.
-    here = device.worker in connected or device.worker.partition("@")[0] in connected
-    state = "running" if job is not None else "idle" if here else "away"
+def _worker_row(each: FleetWorker, names: Mapping[str, str]) -> Child:
+    worker, job = each.worker, each.job
+    drained = f"drained {ago(worker.drained_at)} by {worker.drained_by}" if worker.draining else None
     return tag(
         "tr",
-        tag("td", device.name, " ", tag("code", device.key, class_="muted")),
-        tag("td", device.worker or "–"),
-        tag("td", pill(state)),
+        tag("th", tag("code", worker.name), scope="row"),
+        tag("td", names.get(worker.device_key or "", worker.device)),
+        tag("td", pill(each.state.value), tag("span", " ", drained, class_="muted") if drained else None),
         tag("td", tag("a", job.kernel_name, href=f"/jobs/{job.id}") if job is not None else "–"),
-        tag("td", tag("time", ago(device.last_seen), datetime=device.last_seen.isoformat())),
+        tag("td", _when(worker.last_seen)),
+        tag("td", tag("code", settings_text(json.loads(worker.toolchain))) if worker.toolchain else "–"),
     )
+
+
+def _device_row(device: StoredDevice) -> Child:
+    return tag(
+        "tr",
+        tag("th", device.name, scope="row"),
+        tag("td", tag("code", device.key)),
+        # Devices of records that came from elsewhere were never announced.
+        tag("td", _when(device.last_seen) if device.worker else "–"),
+    )
+
+
+def _when(moment: datetime) -> Markup:
+    return tag("time", ago(moment), datetime=moment.isoformat())
 
 
 @router.get("/coverage")

@@ -20,7 +20,7 @@ from ..store import ConfigEntry, Job, JobState, StoredConfig
 from .filters import NamePart, choice_field, filter_form, page_links, text_field
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, join, table, tag
-from .layout import bar, empty, page, pill, static_url
+from .layout import bar, empty, facts, page, pill, static_url
 
 router = APIRouter(include_in_schema=False)
 
@@ -113,7 +113,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     with context.store.read() as tx:
         job, configs = tx.jobs.get(job_id), tx.config_history.of_job(job_id)
         starts = tx.events.of_kind(job_id, "shape_finished")
-    facts: list[tuple[str, Child]] = [
+    known: list[tuple[str, Child]] = [
         ("Device", job.device),
         ("Worker", job.worker or "–"),
         ("Attempts", job.attempts),
@@ -135,16 +135,19 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
         ),
         tag("p", job.error or "", id="error", class_="error", hidden=job.error is None, role="alert"),
         tag("div", progress(job), id="progress", class_="wide"),
-        tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts"),
+        facts(known),
         tag("h2", "Best configurations"),
         tag("div", result_table(configs), _starts(starts), id="results"),
         tag("h2", "Convergence"),
         tag(
             "div",
             id="chart",
+            class_="chart",
             role="img",
-            aria_label="Time of every trial and the best so far; the same numbers are in the table below",
+            aria_label="Times of the trials and the best so far; the same numbers are in the table of all trials",
+            data_open=not job.state.is_final,
         ),
+        tag("p", id="sampled", class_="muted", hidden=True),
         tag(
             "p",
             [
@@ -153,7 +156,20 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
                 tag("a", "Compare with another job", href=f"/compare?a={job.id}"),
             ],
         ),
-        tag("h2", "Trials"),
+        tag(
+            "section",
+            tag("h2", "Roofline"),
+            tag(
+                "div",
+                id="roofline",
+                class_="chart",
+                role="img",
+                aria_label="Operations a second of the trials over operations a byte, beneath what the device can do",
+            ),
+            id="roof",
+            hidden=True,
+        ),
+        tag("div", tag("h2", "Trials"), tag("a", "All trials", href=f"/jobs/{job.id}/trials"), class_="title"),
         table(
             ["#", "Shape", "Dtype", "Phase", "Status", "Time", "Bound by", "Configuration"],
             [],
@@ -161,7 +177,7 @@ def job_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
             id="trials",
         ),
         current="/",
-        scripts=("/static/plotly.min.js", static_url("job.js")),
+        scripts=("/static/plotly.min.js", static_url("roofline.js"), static_url("job.js")),
         charts=True,
     )
 

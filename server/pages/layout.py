@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -84,6 +85,11 @@ def _navigation(current: str) -> Markup:
 def pill(state: str) -> Markup:
     """A state as a coloured word; the colour only repeats what the word says."""
     return tag("span", state.replace("_", " "), class_=f"pill {state.lower()}")
+
+
+def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
+    """Names and values beside each other, in as many lines as they need."""
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs], class_="facts")
 
 
 def bar(done: int, total: int, *, label: str) -> Markup:

@@ -23,12 +23,13 @@ _MOST_TRIALS = 5000
 def parameters_page(job_id: str, context: ContextDep, _reader: Reader) -> Response:
     """For each shape and dtype of a job what its parameters explain of the times."""
     with context.store.read() as tx:
-        job, trials = tx.jobs.get(job_id), tx.trials.screened(job_id, limit=_MOST_TRIALS)
+        job, trials = tx.jobs.get(job_id), tx.trials.sample(job_id, at_most=_MOST_TRIALS)
     searches: dict[tuple[str, str], list[StoredTrial]] = {}
     for trial in trials:
-        searches.setdefault((trial.shape, trial.dtype), []).append(trial)
+        if trial.phase == "screen" and trial.median_ns:
+            searches.setdefault((trial.shape, trial.dtype), []).append(trial)
     title = tag("a", f"{job.kernel_name} {job.id[:8]}", href=f"/jobs/{job.id}")
-    cut = f"The first {_MOST_TRIALS} trials that worked." if len(trials) == _MOST_TRIALS else None
+    cut = f"Of {job.trials_done} trials {len(trials)}, evenly spaced." if len(trials) < job.trials_done else None
     return page(
         f"{job.kernel_name} {job.id[:8]} parameters",
         tag("div", tag("h1", "Parameters of ", title), class_="title"),

@@ -15,8 +15,8 @@ from ..auth import Reader
 from ..context import ContextDep
 from ..store import Job, StoredTrial
 from .format import optional_time, settings_text
-from .html import Child, Markup, tag
-from .layout import page, pill
+from .html import Child, Markup, table, tag
+from .layout import facts, page, pill
 
 router = APIRouter(include_in_schema=False)
 
@@ -31,18 +31,16 @@ def trial_page(job_id: str, trial_id: str, context: ContextDep, _reader: Reader)
     return page(
         f"{job.kernel_name} {job.id[:8]} trial {trial.number}",
         tag("div", tag("h1", f"Trial {trial.number}"), pill(trial.status), class_="title"),
-        tag("p", trial.error, class_="error", role="alert") if trial.error else None,
-        _facts(_identity(job, stored, trial)),
+        tag("pre", trial.error, class_="error", role="alert", tabindex=0) if trial.error else None,
+        facts(_identity(job, stored, trial)),
+        tag("p", tag("a", "Source, IR and assembly, compiled again", href=f"{trial_id}/code", rel="nofollow")),
         tag("h2", "What bounds it"),
         tag("p", (measurement and explain(measurement)) or "Not known."),
-        [tag("h2", "Measurement"), _facts(_measured(measurement))] if measurement else None,
-        [tag("h2", "Code"), _facts(_code(measurement.code))] if measurement and measurement.code else None,
+        [tag("h2", "Measurement"), facts(_measured(measurement))] if measurement else None,
+        [tag("h2", "Code"), facts(_code(measurement.code))] if measurement and measurement.code else None,
+        [tag("h2", "All figures"), _figures(trial)] if trial.metrics else None,
         current="/",
     )
-
-
-def _facts(pairs: Iterator[tuple[str, Child]]) -> Markup:
-    return tag("dl", [(tag("dt", name), tag("dd", value)) for name, value in pairs], class_="facts")
 
 
 def _identity(job: Job, stored: StoredTrial, trial: Trial) -> Iterator[tuple[str, Child]]:
@@ -50,9 +48,29 @@ def _identity(job: Job, stored: StoredTrial, trial: Trial) -> Iterator[tuple[str
     yield "Shape", tag("code", f"{settings_text(json.loads(stored.shape))} {stored.dtype}")
     yield "Configuration", tag("code", settings_text(trial.config))
     yield "Phase", trial.phase
+    yield "Check", _check(trial)
     if trial.reason is not None:
         yield "Proposed", trial.reason
     yield "Time", optional_time(stored.median_ns)
+
+
+def _check(trial: Trial) -> str:
+    """What comparing the result with the reference gave."""
+    if trial.reference is None:
+        return "not reached" if trial.status != "ok" else "not said"
+    worst = trial.metrics.get("worst_error")
+    of_tolerance = "" if worst is None else f", worst error {worst:.3g} of what is tolerated"
+    agrees = "differs from" if trial.status == "wrong_result" else "agrees with"
+    return f"{agrees} {trial.reference}{of_tolerance}"
+
+
+def _figures(trial: Trial) -> Markup:
+    """Everything that compiler, check and timing gave as numbers, by their own names."""
+    rows = [
+        tag("tr", tag("th", tag("code", name), scope="row"), tag("td", f"{value:.6g}", class_="number"))
+        for name, value in sorted(trial.metrics.items())
+    ]
+    return table(["Name", "Value"], rows, caption="Numbers of the trial")
 
 
 def _measured(measurement: Measurement) -> Iterator[tuple[str, Child]]:

@@ -4,11 +4,14 @@
 const jobId = location.pathname.split("/").pop();
 const base = `/v1/jobs/${jobId}`;
 const SHOWN_TRIALS = 200;
+const MOST_POINTS = 8000;
 
-const searches = new Map(); // "shape dtype" -> {x, y, text, best, bestX}
-const seen = new Set();
+const searches = new Map(); // "shape dtype" -> {x, y, text, best, bestX, places, finals}
+const known = new Set(); // ids of the trials that the page began with: events may tell of them again
 const body = document.getElementById("trials");
+const chart = document.getElementById("chart");
 let drawn = null;
+let trials = 0;
 let screened = 0;
 
 function cell(text, className) {
@@ -39,35 +42,54 @@ function pairs(object) {
   return Object.entries(object).map(([name, value]) => `${name}=${value}`).join(", ");
 }
 
-function addTrial(shape, dtype, trial) {
-  if (seen.has(trial.id)) return;
-  seen.add(trial.id);
-  const name = `${pairs(shape)} ${dtype}`;
-  const time = trial.time_ns ? trial.time_ns.median : null;
+function searchOf(name) {
   if (!searches.has(name)) searches.set(name, { x: [], y: [], text: [], bestX: [], best: [], places: new Map(), finals: [] });
-  const search = searches.get(name);
-  if (trial.phase === "screen") screened += 1;
-  // Races and finals measure the same configurations again, more carefully: the last phase is drawn apart, where its
-  // configuration was screened, and does not move the line.
-  if (time !== null && trial.phase === "screen") {
-    const last = search.best.length ? search.best[search.best.length - 1] : Infinity;
-    const position = search.x.length + 1;
-    search.x.push(position);
-    search.y.push(time / 1e3);
-    search.text.push(pairs(trial.config).replaceAll(", ", "<br>"));
-    search.places.set(pairs(trial.config), position);
-    search.bestX.push(position);
-    search.best.push(Math.min(last, time / 1e3));
-  }
-  if (time !== null && trial.phase === "final") {
-    const place = search.places.get(pairs(trial.config));
-    if (place !== undefined) search.finals.push({ x: place, y: time / 1e3, text: pairs(trial.config).replaceAll(", ", "<br>") });
-  }
-  addRow(shape, dtype, trial, time);
-  scheduleDraw();
+  return searches.get(name);
 }
 
-function addRow(shape, dtype, trial, time) {
+// Races and finals measure the same configurations again, more carefully: the last phase is drawn apart, where its
+// configuration was screened, and does not move the line. `place` is the trial's number in its search.
+function addPoint(name, phase, place, time, config) {
+  const search = searchOf(name);
+  const text = config.replaceAll(", ", "<br>");
+  if (phase === "final") {
+    search.finals.push({ x: search.places.get(config) ?? place, y: time / 1e3, text });
+    return;
+  }
+  const last = search.best.length ? search.best[search.best.length - 1] : Infinity;
+  search.x.push(place);
+  search.y.push(time / 1e3);
+  search.text.push(text);
+  search.places.set(config, place);
+  search.bestX.push(place);
+  search.best.push(Math.min(last, time / 1e3));
+  if (search.x.length > MOST_POINTS) thin(search);
+}
+
+// A page that stays open while a long search runs keeps every second point.
+function thin(search) {
+  for (const part of ["x", "y", "text", "bestX", "best"]) search[part] = search[part].filter((_, index) => index % 2);
+  search.places = new Map(search.text.map((text, index) => [text.replaceAll("<br>", ", "), search.x[index]]));
+}
+
+function addTrial(shape, dtype, trial) {
+  if (known.has(trial.id)) return;
+  trials += 1;
+  const name = `${pairs(shape)} ${dtype}`;
+  const time = trial.time_ns ? trial.time_ns.median : null;
+  if (trial.phase === "screen") screened += 1;
+  if (time !== null && trial.phase !== "race") {
+    addPoint(name, trial.phase, trial.number + 1, time, pairs(trial.config));
+    addMeasurement(name, trial.measurement, pairs(trial.config));
+    scheduleDraw();
+  }
+  addRow({
+    id: trial.id, sequence: trials, shape: pairs(shape), dtype, phase: trial.phase, status: trial.status, ns: time,
+    bound: trial.measurement && trial.measurement.bound, config: pairs(trial.config), error: trial.error,
+  });
+}
+
+function addRow(trial) {
   const row = document.createElement("tr");
   const status = document.createElement("td");
   status.append(pill(trial.status));
@@ -75,22 +97,22 @@ function addRow(shape, dtype, trial, time) {
   const number = cell("", "number");
   const link = document.createElement("a");
   link.href = `${location.pathname}/trials/${trial.id}`;
-  link.textContent = String(seen.size);
+  link.textContent = String(trial.sequence);
   number.append(link);
   const config = document.createElement("td");
   const code = document.createElement("code");
-  code.textContent = pairs(trial.config);
+  code.textContent = trial.config;
   config.append(code);
   row.append(
-    number, cell(pairs(shape)), cell(dtype), cell(trial.phase),
-    status, cell(timeText(time), "number"), cell((trial.measurement && trial.measurement.bound) || "–"), config,
+    number, cell(trial.shape), cell(trial.dtype), cell(trial.phase),
+    status, cell(timeText(trial.ns), "number"), cell(trial.bound || "–"), config,
   );
   body.prepend(row);
   while (body.rows.length > SHOWN_TRIALS) body.deleteRow(-1);
 }
 
 function scheduleDraw() {
-  if (drawn === null) drawn = setTimeout(() => { drawn = null; draw(); }, 150);
+  if (drawn === null) drawn = setTimeout(() => { drawn = null; draw(); drawRoofline(); }, 150);
 }
 
 function colour(name) {
@@ -156,7 +178,7 @@ function showState(state) {
 function showProgress() {
   const bar = document.querySelector("#progress progress");
   bar.value = Math.min(screened, bar.max);
-  document.querySelector("#progress .count").textContent = `${seen.size} trials`;
+  document.querySelector("#progress .count").textContent = `${trials} trials`;
 }
 
 async function showResults() {
@@ -171,8 +193,37 @@ document.getElementById("cancel").addEventListener("click", async (event) => {
   await fetch(`${base}/cancel`, { method: "POST" });
 });
 
-function follow() {
-  const stream = new EventSource(`${base}/events`);
+// What there is: the newest rows, and points of a job of any size. Events tell what comes after.
+async function begin() {
+  const answer = await fetch(`/jobs/${jobId}/charts`);
+  if (!answer.ok) return;
+  const charts = await answer.json();
+  trials = charts.trials;
+  screened = charts.screened;
+  for (const point of charts.points) {
+    known.add(point.id);
+    addPoint(point.search, point.phase, point.number + 1, point.ns, point.config);
+    addMeasurement(point.search, point, point.config);
+  }
+  for (const row of charts.rows.reverse()) {
+    known.add(row.id);
+    addRow(row);
+  }
+  addRoofs(charts.roofs);
+  const measured = charts.points.length;
+  if (measured && charts.trials > 1.5 * measured) {
+    const note = document.getElementById("sampled");
+    note.textContent = `${measured} of ${charts.trials} trials are drawn: evenly spaced ones, and all that were the best so far.`;
+    note.hidden = false;
+  }
+  draw();
+  drawRoofline();
+  showProgress();
+  if (chart.hasAttribute("data-open")) follow(charts.after);
+}
+
+function follow(after) {
+  const stream = new EventSource(`${base}/events?after=${after}`);
   stream.addEventListener("trial_finished", (message) => {
     const event = JSON.parse(message.data);
     addTrial(event.shape, event.dtype, event.trial);
@@ -190,6 +241,5 @@ function follow() {
   window.addEventListener("pagehide", () => stream.close());
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-draw();
-follow();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { draw(); drawRoofline(); });
+begin();

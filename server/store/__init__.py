@@ -15,7 +15,7 @@ from sqlalchemy import Connection, select
 from ..database import Database, make_engine
 from ..models import CounterRow
 from .configs import CONFIGS, Configs
-from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError
+from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError, WorkerIsDraining
 from .events import Events
 from .history import ConfigHistory
 from .idempotency import IdempotencyKeys
@@ -36,10 +36,12 @@ from .records import (
     StoredEvent,
     StoredKernel,
     StoredTrial,
+    StoredWorker,
     Token,
 )
 from .tokens import SCOPES, Tokens
 from .trials import Trials
+from .workers import Workers, worker_name
 
 __all__ = [
     "SCOPES",
@@ -63,8 +65,11 @@ __all__ = [
     "StoreError",
     "StoredConfig",
     "StoredTrial",
+    "StoredWorker",
     "Token",
     "Transaction",
+    "WorkerIsDraining",
+    "worker_name",
 ]
 
 
@@ -81,6 +86,7 @@ class Transaction:
         self.kernels = Kernels(connection)
         self.tokens = Tokens(connection)
         self.trials = Trials(connection)
+        self.workers = Workers(connection)
         self._connection = connection
 
     def versions(self) -> tuple[tuple[str, int], ...]:

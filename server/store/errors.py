@@ -10,7 +10,7 @@ class StoreError(DeuteronError):
 
 
 class NotFound(StoreError):
-    """No such kernel, job, config, device or token."""
+    """No such kernel, job, config, device, worker or token."""
 
 
 class Conflict(StoreError):
@@ -23,6 +23,10 @@ class JobIsFinal(StoreError):
 
 class JobIsTaken(StoreError):
     """Another run has the job and is alive."""
+
+
+class WorkerIsDraining(StoreError):
+    """The worker finishes what it has and gets no other job."""
 
 
 class InvalidToken(StoreError):

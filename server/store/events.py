@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -41,9 +42,11 @@ class Events:
         )
         return event_id
 
-    def delivered(self, job_id: str, claim_id: str) -> set[int]:
-        """Sequence numbers that this run has already delivered."""
+    def delivered(self, job_id: str, claim_id: str, among: Collection[int] | None = None) -> set[int]:
+        """Sequence numbers that this run has already delivered, all or those ``among`` some."""
         query = select(EventRow.sequence).where(EventRow.job_id == job_id, EventRow.claim_id == claim_id)
+        if among is not None:
+            query = query.where(EventRow.sequence.in_(among))
         return {number for (number,) in self.connection.execute(query) if number is not None}
 
     def last_id(self, job_id: str) -> int:

@@ -201,9 +201,13 @@ class Jobs:
         )
         return self.get(job_id)
 
-    def advance(self, job_id: str, *, trials: int, screened: int, last_event: int) -> None:
+    def advance(self, job_id: str, *, trials: int, last_event: int) -> None:
         """Record how many trials and events the job now has."""
-        self._set(job_id, trials_done=trials, screened=screened, last_event=last_event)
+        self._set(job_id, trials_done=trials, last_event=last_event)
+
+    def count_screened(self, job_id: str) -> None:
+        """One more trial of those that the budget counts: counting them all would cost more with each."""
+        self._set(job_id, screened=JobRow.screened + 1)
 
     def name_device(self, job_id: str, device_key: str) -> None:
         """Note which device a run of the job found."""

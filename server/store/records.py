@@ -78,7 +78,8 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
     """``sequence`` orders trials as they arrived; ``shape`` and ``body`` are JSON text; ``bound``: what bounds the
-    variant (:data:`deuteron.tuner.measure.measurement.Bound`), None where nobody knows."""
+    variant (:data:`deuteron.tuner.measure.measurement.Bound`), None where nobody knows; ``best``: it was faster than
+    every screened trial of its search before it."""
 
     job_id: str
     trial_id: str
@@ -90,6 +91,7 @@ class StoredTrial:
     status: str
     median_ns: float | None
     bound: str | None
+    best: bool
     body: str
     recorded_at: datetime
 
@@ -210,6 +212,38 @@ class StoredDevice:
     worker: str
     first_seen: datetime
     last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWorker:
+    """A device of a host that measures: ``name`` is ``device@host``, ``process`` what measures there now.
+    ``connected``: the server that dispatches saw it at ``last_seen``. ``toolchain`` is JSON; it and ``device_key`` are
+    None where the worker has not said them. ``drained_at``: since when it gets no other job, None for one that does."""
+
+    name: str
+    process: str
+    device_key: str | None
+    toolchain: str | None
+    connected: bool
+    first_seen: datetime
+    last_seen: datetime
+    drained_at: datetime | None
+    drained_by: str | None
+
+    @property
+    def device(self) -> str:
+        """Such as ``cuda:0``."""
+        return self.name.partition("@")[0]
+
+    @property
+    def host(self) -> str:
+        """The machine's name, "" for a worker that does not say it."""
+        return self.name.partition("@")[2]
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is given no other job."""
+        return self.drained_at is not None
 
 
 @dataclass(frozen=True, slots=True)

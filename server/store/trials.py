@@ -12,8 +12,9 @@ from .errors import NotFound
 from .records import FoundTrial, NewTrial, StoredTrial
 
 _TABLE = TrialRow.__table__
-#: Bounds the time that answering takes: a trial is a few KB of JSON.
+#: Bound the time that answering takes: a trial is a few KB of JSON.
 MOST_FOUND = 10_000
+MOST_JOBS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Trials:
                 status=new.status,
                 median_ns=new.median_ns,
                 bound=new.bound,
+                best=self._is_best(job_id, new),
                 body=new.body,
                 recorded_at=datetime.now(UTC),
             )
@@ -69,59 +71,82 @@ class Trials:
             raise NotFound(f"job {job_id} has no trial {trial_id}", hint=f"GET /v1/jobs/{job_id}/trials lists them")
         return _trial(row)
 
-    def screened(self, job_id: str, *, limit: int) -> list[StoredTrial]:
-        """The first screened trials of a job that worked, in the order of arrival."""
-        query = (
-            select(_TABLE)
-            .where(TrialRow.job_id == job_id, TrialRow.phase == "screen", TrialRow.median_ns > 0)
-            .order_by(TrialRow.sequence)
-            .limit(limit)
-        )
+    def newest(
+        self, job_id: str, *, before: int | None = None, limit: int, status: str | None = None, phase: str | None = None
+    ) -> list[StoredTrial]:
+        """Trials of a job, newest first, with sequence numbers below ``before``; of one status or of one phase."""
+        query = select(_TABLE).where(TrialRow.job_id == job_id).order_by(TrialRow.sequence.desc()).limit(limit)
+        if before is not None:
+            query = query.where(TrialRow.sequence < before)
+        if status is not None:
+            query = query.where(TrialRow.status == status)
+        if phase is not None:
+            query = query.where(TrialRow.phase == phase)
+        return [_trial(row) for row in self.connection.execute(query)]
+
+    def sample(self, job_id: str, *, at_most: int) -> list[StoredTrial]:
+        """Trials of a job in order of arrival, all of them or ``at_most``, evenly spaced: it reads no more of a larger
+        job."""
+        count = self.count(job_id)
+        if count <= at_most:
+            return self.page(job_id)
+        chosen = [1 + place * (count - 1) // (at_most - 1) for place in range(at_most)]
+        query = select(_TABLE).where(TrialRow.job_id == job_id, TrialRow.sequence.in_(chosen))
+        return [_trial(row) for row in self.connection.execute(query.order_by(TrialRow.sequence))]
+
+    def best(self, job_id: str, *, limit: int) -> list[StoredTrial]:
+        """Trials that were the best of their search when they arrived, by search, in order of arrival."""
+        query = select(_TABLE).where(TrialRow.job_id == job_id, TrialRow.best)
+        query = query.order_by(TrialRow.dtype, TrialRow.shape, TrialRow.sequence).limit(limit)
         return [_trial(row) for row in self.connection.execute(query)]
 
     def of_kernel(self, kernel: str, *, without: str | None = None, limit: int = MOST_FOUND) -> list[FoundTrial]:
-        """Screened trials that worked, of all jobs of the kernel of this name or hash that said which device they ran
-        on: newest jobs first, in the order of arrival within a job. ``without``: a job that is left out."""
-        query = (
-            select(
-                JobRow.id.label("job_id"),
-                JobRow.kernel_name,
-                JobRow.kernel_hash,
-                JobRow.device_key,
-                TrialRow.shape,
-                TrialRow.dtype,
-                TrialRow.median_ns,
-                TrialRow.body,
-            )
-            .join(TrialRow, TrialRow.job_id == JobRow.id)
-            .where(
-                or_(JobRow.kernel_name == kernel, JobRow.kernel_hash == kernel),
-                JobRow.device_key.is_not(None),
-                TrialRow.phase == "screen",
-                TrialRow.status == "ok",
-                TrialRow.median_ns > 0,
-            )
-            .order_by(JobRow.number.desc(), TrialRow.sequence)
-            .limit(limit)
+        """Screened trials that worked, of the newest jobs of the kernel of this name or hash that said which device
+        they ran on (:data:`MOST_JOBS`): newest jobs first, in the order of arrival within a job. ``without``: a job to
+        leave out."""
+        jobs = (
+            select(JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
+            .where(or_(JobRow.kernel_name == kernel, JobRow.kernel_hash == kernel), JobRow.device_key.is_not(None))
+            .order_by(JobRow.number.desc())
+            .limit(MOST_JOBS)
         )
         if without is not None:
-            query = query.where(JobRow.id != without)
-        return [FoundTrial(**row._mapping) for row in self.connection.execute(query)]
+            jobs = jobs.where(JobRow.id != without)
+        found: list[FoundTrial] = []
+        for job in self.connection.execute(jobs).all():
+            # A job at a time, in the order of an index: a join would sort all trials of all jobs first.
+            trials = (
+                select(TrialRow.shape, TrialRow.dtype, TrialRow.median_ns, TrialRow.body)
+                .where(TrialRow.job_id == job.id, TrialRow.phase == "screen")
+                .where(TrialRow.status == "ok", TrialRow.median_ns > 0)
+                .order_by(TrialRow.sequence)
+                .limit(limit - len(found))
+            )
+            named = {"job_id": job.id, "kernel_name": job.kernel_name, "kernel_hash": job.kernel_hash}
+            rows = self.connection.execute(trials)
+            found += [FoundTrial(**named, device_key=job.device_key, **row._mapping) for row in rows]
+            if len(found) >= limit:
+                break
+        return found
 
     def count(self, job_id: str) -> int:
         """How many trials of a job are stored."""
         query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(TrialRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
-    def count_screened(self, job_id: str) -> int:
-        """Trials that the budget counts: races and finals come on top of it."""
-        query = select(func.count()).where(TrialRow.job_id == job_id, TrialRow.phase == "screen")
-        return int(self.connection.execute(query).scalar_one())
-
     def count_by_status(self) -> dict[str, int]:
         """Number of trials of all jobs, by status."""
         query = select(TrialRow.status, func.count()).group_by(TrialRow.status)
         return {str(status): int(count) for status, count in self.connection.execute(query)}
+
+    def _is_best(self, job_id: str, new: NewTrial) -> bool:
+        if new.phase != "screen" or new.median_ns is None:
+            return False
+        search = (TrialRow.job_id == job_id, TrialRow.dtype == new.dtype, TrialRow.shape == new.shape, TrialRow.best)
+        # Each was faster than those before it, so the last one is the fastest.
+        query = select(TrialRow.median_ns).where(*search).order_by(TrialRow.sequence.desc()).limit(1)
+        fastest = self.connection.execute(query).scalar()
+        return fastest is None or new.median_ns < fastest
 
 
 def _trial(row: Row[tuple[object, ...]]) -> StoredTrial:

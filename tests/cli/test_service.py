@@ -32,6 +32,21 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     (said,) = (finding for finding in json.loads(healthy.out) if finding["name"] == "service")
     assert (said["state"], said["text"].startswith("ready, 1 workers, ")) == ("ok", True)
 
+    (worker,) = json.loads(run("workers", "list", "--json", *server).out)
+    assert (worker["state"], worker["device"], worker["job"]) == ("idle", "cpu", None)
+    name = worker["name"]
+    assert run("workers", "drain", name, *server).out == f"worker {name} gets no job\n"
+    table = run("workers", "list", *server).out
+    assert name in table and "draining" in table and worker["devices"][0] in table
+    waiting = run("submit", "vector_add", "--shape", "n=4096", "--trials", "1", *server).out.strip()
+    why = "waits for a worker with cpu that is not draining"
+    seen = (run("jobs", "--state", "queued", *server).out for _ in range(300))
+    assert any(why in queued for queued in seen), run("jobs", *server).out
+    assert run("cancel", waiting, *server).out == f"job {waiting}: cancelled\n"
+    assert run("workers", "resume", name, *server).out == f"worker {name} is idle\n"
+    unknown = run("workers", "drain", "cpu@nowhere", *server)
+    assert (unknown.code, unknown.out) == (2, "") and "there is no worker 'cpu@nowhere'" in unknown.err
+
     listed = run("jobs", *server).out
     assert job in listed
     assert "succeeded" in listed

@@ -13,7 +13,7 @@ import pytest
 from deuteron.cli import main
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import SignatureError
-from deuteron.compiler.runtime.variant.listings import Listings, make_listings
+from deuteron.compiler.runtime.variant.listings import Listings, list_stages, make_listings
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.source.assume import assume
@@ -142,6 +142,20 @@ def test_the_profile_is_that_of_the_compiled_kernel() -> None:
         assert (made.metadata.num_threads, made.metadata.registers) == (160, 58)
         assert facts["occupancy"] == "47% (6 blocks, 30 of 64 warps a processor)"
         assert facts["limited by"] == "registers"
+
+
+def test_stages_of_a_kernel_for_a_processor() -> None:
+    source = KernelSource.from_file(EXAMPLES / "softmax.py", "softmax_kernel")
+    found = assume(source, signature={}, constexprs={}, schedule={}, dtype="f32")
+    variant = make_variant(source, found.signature, found.constexprs, "cpu", found.schedule)
+    stages = list_stages(variant)
+    assert list(stages) == ["source", "tile", "llvm"]
+    exponential = next(line.source for line in stages["source"] if "exp(" in line.text)
+    assert any("exp " in line.text for line in stages["tile"] if line.source == exponential)
+    assert "\n".join(line.text for line in stages["llvm"]) == str(
+        build(variant, stop_after="llvm").artifacts["llvm"]
+    ).rstrip("\n")
+    assert all(line.source is None for line in stages["llvm"])
 
 
 # ---- the page --------------------------------------------------------------------------------------------------

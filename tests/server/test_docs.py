@@ -55,8 +55,15 @@ def service(make_service: Callable[..., Any]) -> Any:
 
 def test_http_api(service: Any, tmp_path: Path) -> None:
     out = run_blocks("http-api.md", service.url, tmp_path)
-    health, submit, follow, read, lookup, other, batch, history, bundle, kernel, problem = out
+    health, submit, follow, read, lookup, other, batch, history, bundle, kernel, fleet, problem = out
     assert "single user" in json.loads(health)["auth"]
+    decoder, at, said = json.JSONDecoder(), 0, []
+    while at < len(fleet.rstrip()):
+        document, at = decoder.raw_decode(fleet, at)
+        said.append(document)
+    (worker,) = said[0]["workers"]
+    assert worker["toolchain"]["target"] == "cpu"
+    assert [each["state"] for each in (worker, *said[1:])] == ["idle", "draining", "draining", "idle"]
     assert f"{service.url}/v1/jobs/" in submit
     trials, resumed = follow.split("\n")[:2]
     assert int(trials) >= 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -62,6 +64,49 @@ def test_history_begins_with_what_is_stored_and_configurations_survive_both_ways
     migrations.upgrade(database_url)
     with ServiceStore.open(database_url).read() as tx:
         assert len(tx.config_history.of_job("j1")) == 1
+    engine.dispose()
+
+
+def test_trials_are_marked_and_survive_both_ways(database_url: str) -> None:
+    """Of the released schema 0003: what was the best so far follows from the times."""
+    migrations.upgrade(database_url, "0003_config_history")
+    draw, now = random.Random(7), datetime(2026, 1, 1, tzinfo=UTC)
+    job = {
+        "id": "j", "state": "running", "kernel_name": "k", "kernel_hash": "a" * 64, "device": "cpu", "spec": "{}",
+        "trials_total": 0, "trials_done": 0, "screened": 0, "last_event": 0, "attempts": 1, "cancel_requested": False,
+        "created_at": now,
+    }  # fmt: skip
+    trials = [
+        {
+            "job_id": "j", "trial_id": str(number), "sequence": number, "attempt": 1,
+            "phase": draw.choice(["screen"] * 4 + ["final"]),
+            "dtype": draw.choice(["f16", "f32"]), "shape": draw.choice(["a", "b"]), "status": "ok",
+            "median_ns": draw.choice([None, *map(float, range(1, 60))]), "bound": None, "body": "{}",
+            "recorded_at": now,
+        }
+        for number in range(1, 120)
+    ]  # fmt: skip
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        for name, rows in (("jobs", [job]), ("trials", trials)):
+            connection.execute(sa.insert(sa.Table(name, sa.MetaData(), autoload_with=connection)), rows)
+    migrations.upgrade(database_url)
+    fastest: dict[tuple[object, object], float] = {}
+    best = []
+    for trial in trials:
+        search, time = (trial["dtype"], trial["shape"]), trial["median_ns"]
+        if trial["phase"] == "screen" and isinstance(time, float) and time < fastest.get(search, math.inf):
+            fastest[search] = time
+            best.append(trial["trial_id"])
+    assert len(best) > 8
+    with ServiceStore.open(database_url).read() as tx:
+        assert sorted(int(found.trial_id) for found in tx.trials.best("j", limit=1000)) == [int(each) for each in best]
+    migrations.downgrade(database_url, "0003_config_history")
+    with engine.begin() as connection:
+        table = sa.Table("trials", sa.MetaData(), autoload_with=connection)
+        assert "best" not in table.columns
+        found = connection.execute(sa.select(table).order_by(table.c.sequence)).mappings().all()
+        assert [{**row, "recorded_at": now} for row in found] == trials
     engine.dispose()
 
 

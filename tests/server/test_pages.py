@@ -191,13 +191,18 @@ def test_coverage_shows_what_is_missing(client: TestClient, make_record: Callabl
 
 def test_workers_with_their_jobs(client: TestClient) -> None:
     with stored(client).write() as tx:
-        tx.devices.announce(key="cpu/x", kind="cpu", name="CPU <X>", fingerprint="{}", worker="host-cpu")
-        tx.devices.announce(key="cpu/y", kind="cpu", name="CPU Y", fingerprint="{}", worker="other-cpu")
+        for key, name, host in (("cpu/x", "CPU <X>", "a"), ("cpu/y", "CPU Y", "b")):
+            tx.devices.announce(key=key, kind="cpu", name=name, fingerprint="{}", worker=f"cpu@{host}/1")
+            tx.workers.announce(f"cpu@{host}/1", device_key=key, toolchain='{"llvm": "<20>"}')
+        tx.workers.see(["cpu@a"])
+        tx.workers.drain("cpu@b", who="<ada>")
         job = tx.jobs.add(job_of("softmax"))
-        tx.jobs.claim(job.id, claim_id="t.1", worker="host-cpu", lease=timedelta(seconds=30))
-    rows = client.get("/workers").text.split("<tr>")[2:]
+        tx.jobs.claim(job.id, claim_id="t.1", worker="cpu@a/1", lease=timedelta(seconds=30))
+    text = client.get("/workers").text
+    rows = text.split("<tr>")[2:]
     assert "CPU &lt;X&gt;" in rows[0] and f"/jobs/{job.id}" in rows[0] and "running" in rows[0]
-    assert "CPU Y" in rows[1] and "away" in rows[1]
+    assert "CPU Y" in rows[1] and "away" in rows[1] and "by &lt;ada&gt;" in rows[1] and "llvm=&lt;20&gt;" in rows[1]
+    assert "1 connected" in text
 
 
 def test_two_jobs_side_by_side(client: TestClient, make_record: Callable[..., Any]) -> None:

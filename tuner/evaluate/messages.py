@@ -42,6 +42,12 @@ class Compile(Document, frozen=True):
     config: Mapping[str, Scalar]
 
 
+class Show(Document, frozen=True):
+    """Compile ``config`` and tell the stages of that."""
+
+    config: Mapping[str, Scalar]
+
+
 class Screen(Document, frozen=True):
     """Check ``config``, then a first look at its time; ``best_ns`` is the best time so far."""
 
@@ -84,6 +90,22 @@ class Compiled(Document, frozen=True):
     metrics: dict[str, Finite] = field(default_factory=dict)
     seconds: Finite = 0.0
     code: CodeFacts | None = None
+
+
+class ShownLine(Document, frozen=True):
+    """One line of a stage; ``source``: the line of the kernel's file that it comes from, if it comes from one."""
+
+    text: str
+    source: int | None = None
+
+
+class Shown(Document, frozen=True):
+    """The stages of a compilation by name, as :func:`deuteron.compiler.runtime.variant.listings.list_stages` orders
+    them; none unless ``status`` is ok."""
+
+    status: Status
+    error: str | None = None
+    stages: dict[str, list[ShownLine]] = field(default_factory=dict)
 
 
 class Screened(Document, frozen=True):

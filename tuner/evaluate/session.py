@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from deuteron.compiler.runtime.devices import get_device
+from deuteron.compiler.runtime.variant.listings import list_stages
 
 from ..errors import JobError
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
@@ -16,7 +17,7 @@ from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
 from .check import Checker
 from .compilation import code_facts, code_identity, compile_variant, static_metrics
-from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened
+from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened, Show, Shown, ShownLine
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
@@ -57,6 +58,15 @@ class ChildSession:
             code=code_facts(kernel, variant),
             seconds=time.perf_counter() - began,
         )
+
+    def show(self, request: Show) -> Shown:
+        """Compile, and list the stages of what a launch at the problem's sizes runs."""
+        kernel, _ = self._compiled(request.config)
+        if kernel.variant is None:
+            raise JobError("a kernel from another process has no stages to show")
+        listed = list_stages(kernel.variant)
+        stages = {name: [ShownLine(line.text, line.source) for line in lines] for name, lines in listed.items()}
+        return Shown("ok", stages=stages)
 
     def screen(self, request: Screen) -> Screened:
         """Check, then a first look at the time."""

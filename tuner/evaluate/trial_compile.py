@@ -1,4 +1,4 @@
-"""Compiling some configurations of a problem to see whether they compile, in a process of their own."""
+"""Compiling some configurations of a problem to see whether they compile, or to what, in a process of their own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..codec import Document, Finite, Scalar
-from ..space import config_key
+from ..space import Configuration, config_key
 from ..trial import Status
 from ..workloads import Problem
+from .child import ChildCrashed, ChildProcess, ChildTimeout
 from .compile_pool import CompilePool
-from .messages import Prepare
+from .messages import Done, Prepare, Show, Shown
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
@@ -64,3 +65,23 @@ def compile_some(
     finally:
         pool.close()
     return found
+
+
+def show_stages(problem: Problem, config: Configuration, target: str) -> Shown:
+    """Compile one configuration for a target, and list the stages; never raises for what is wrong with the kernel.
+
+    In a child process, as :func:`compile_some`.
+    """
+    child = ChildProcess()
+    prepare = Prepare(problem.spec, problem.dims, problem.dtype, target)
+    try:
+        ready = Done.from_json(child.request("prepare", prepare.to_json(), PATIENCE_S))
+        if ready.status != "ok":
+            return Shown(ready.status, "the kernel cannot be prepared")
+        return Shown.from_json(child.request("show", Show(config).to_json(), PATIENCE_S))
+    except ChildTimeout:
+        return Shown("timeout", f"compiling took more than {PATIENCE_S:g} s")
+    except ChildCrashed as error:
+        return Shown("crashed", f"compiling: {error}")
+    finally:
+        child.kill()

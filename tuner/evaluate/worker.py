@@ -21,7 +21,7 @@ from deuteron.compiler.errors import (
 from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
-from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen
+from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen, Show
 from .session import ChildSession
 
 
@@ -75,6 +75,8 @@ def _perform(session: ChildSession, request: JsonObject) -> Document:
             return session.prepare(Prepare.from_json(request))
         case "compile":
             return session.compile(Compile.from_json(request))
+        case "show":
+            return session.show(Show.from_json(request))
         case "screen":
             return session.screen(Screen.from_json(request))
         case "race":

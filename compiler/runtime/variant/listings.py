@@ -1,4 +1,4 @@
-"""The stages of one variant for a GPU as lines of text, each with the line of the source that it comes from."""
+"""The stages of one variant as lines of text, each with the line of the source that it comes from."""
 
 from __future__ import annotations
 
@@ -69,6 +69,24 @@ def make_listings(variant: Variant) -> Listings:
         with suppress(TargetError):  # nobody here can read machine code
             listed["sass"] = tuple(ListedLine(text, None) for text in disassemble(cubin).splitlines())
     return Listings(variant, work.metadata(), listed)
+
+
+def list_stages(variant: Variant) -> dict[str, tuple[ListedLine, ...]]:
+    """The stages of :func:`make_listings`; for a CPU ``source``, ``tile`` and ``llvm``, whose lines come from none.
+
+    Raises:
+        CompilationError: the kernel is wrong.
+    """
+    if variant.target.kind == "cuda":
+        return make_listings(variant).stages
+    source = variant.source
+    tile = print_function(make_tile(Build(variant)), locations=True)
+    llvm = str(build(variant, stop_after="llvm").artifacts["llvm"])
+    return {
+        "source": _source(source),
+        "tile": _located(tile, source),
+        "llvm": tuple(ListedLine(text, None) for text in llvm.splitlines()),
+    }
 
 
 def _source(source: KernelSource) -> tuple[ListedLine, ...]:

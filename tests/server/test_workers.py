@@ -1,0 +1,245 @@
+"""Workers in the database, over HTTP and at dispatch: what they do, and that drained ones get no other job."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from fastapi.testclient import TestClient
+
+from deuteron import migrations
+from deuteron.server import Settings
+from deuteron.server.api.schemas import WorkerAnswer
+from deuteron.server.app import make_context
+from deuteron.server.dispatch import ConnectedWorker
+from deuteron.server.dispatch.engine import Dispatched, Engine
+from deuteron.server.dispatch.roster import Roster
+from deuteron.server.dispatch.supervisor import DaskDispatcher
+from deuteron.server.fleet import WorkerState, fleet
+from deuteron.server.models import WorkerRow
+from deuteron.server.store import Job, JobState, NewJob, NotFound, ServiceStore, WorkerIsDraining
+
+LEASE = timedelta(seconds=30)
+
+
+def store_of(client: TestClient) -> ServiceStore:
+    return cast(ServiceStore, client.app.state.context.store)  # type: ignore[attr-defined]
+
+
+def add_job(store: ServiceStore, device: str = "cpu") -> Job:
+    with store.write() as tx:
+        return tx.jobs.add(NewJob(str(uuid.uuid4()), "k", "a" * 64, device, "{}", 1))
+
+
+# -- in the database
+
+
+def test_what_is_drained_stays_so(database_url: str) -> None:
+    """Whatever is restarted: the server (a new store), the worker (another process), who dispatches (sees it again)."""
+    migrations.upgrade(database_url)
+    store = ServiceStore.open(database_url)
+    with store.write() as tx:
+        tx.workers.announce("cpu@a/1", device_key="cpu/x", toolchain='{"llvm": "20"}')
+        first = tx.workers.drain("cpu@a", who="ada")
+    store.close()
+    store = ServiceStore.open(database_url)
+    with store.write() as tx:
+        tx.workers.announce("cpu@a/2", device_key="cpu/x", toolchain=None)
+        tx.workers.see(["cpu@a", "cuda:0@b"])
+        again = tx.workers.drain("cpu@a", who="bob")
+        assert tx.workers.drained() == {"cpu@a"}
+        assert [worker.name for worker in tx.workers.all()] == ["cpu@a", "cuda:0@b"]
+    assert (again.drained_at, again.drained_by, again.first_seen) == (first.drained_at, "ada", first.first_seen)
+    assert (again.process, again.device, again.host) == ("cpu@a/2", "cpu", "a")
+    with store.write() as tx:
+        assert not tx.workers.resume("cpu@a").draining
+        assert tx.workers.drained() == set()
+        with pytest.raises(NotFound, match="no worker 'cpu@c'"):
+            tx.workers.drain("cpu@c", who="ada")
+    store.close()
+
+
+def test_who_is_not_seen_is_away_and_forgotten_in_the_end(database_url: str) -> None:
+    migrations.upgrade(database_url)
+    store = ServiceStore.open(database_url)
+    with store.write() as tx:
+        tx.workers.see(["cpu@a", "cpu@b", "cpu@c"])
+        tx.workers.drain("cpu@b", who="ada")
+        tx.workers.see(["cpu@b"])
+    now = datetime.now(UTC)
+
+    def states(at: datetime) -> dict[str, WorkerState]:
+        with store.read() as tx:
+            return {each.worker.name: each.state for each in fleet(tx, now=at)}
+
+    assert states(now) == {
+        "cpu@a": WorkerState.AWAY,
+        "cpu@b": WorkerState.DRAINING,
+        "cpu@c": WorkerState.AWAY,
+    }
+    # The server that dispatches is gone, too: nobody says that the worker is there.
+    assert states(now + timedelta(minutes=1))["cpu@b"] is WorkerState.AWAY
+    long_ago = now - timedelta(days=31)
+    with store.database.write() as connection:
+        connection.execute(WorkerRow.__table__.update().values(last_seen=long_ago))  # type: ignore[attr-defined]
+    with store.write() as tx:
+        tx.workers.see(["cpu@c"])
+    assert set(states(now)) == {"cpu@b", "cpu@c"}, "one that is drained is not forgotten"
+    store.close()
+
+
+# -- over HTTP
+
+
+def test_a_worker_through_its_states(client: TestClient, settings: Settings) -> None:
+    context = client.app.state.context  # type: ignore[attr-defined]
+    body = {"worker": "cpu@a/7", "devices": [], "toolchain": {"llvm": "20"}}
+    assert client.post("/v1/worker/devices", json=body).status_code == 200
+    job, other = add_job(context.store), add_job(context.store)
+
+    def worker() -> dict[str, Any]:
+        (found,) = client.get("/v1/workers").json()["workers"]
+        assert found == client.get("/v1/workers/cpu@a").json()
+        return dict(found)
+
+    assert (worker()["state"], worker()["job"], worker()["toolchain"]) == ("idle", None, {"llvm": "20"})
+    context.ingest.claim(job.id, claim_id="t.1", worker="cpu@a/7")
+    assert (worker()["state"], worker()["job"]) == ("running", job.id)
+    answers = [client.post("/v1/workers/cpu@a/drain") for _ in range(2)]
+    assert [answer.json() for answer in answers] == [worker(), worker()]
+    assert (worker()["state"], worker()["job"], worker()["drained_by"]) == ("draining", job.id, "single user")
+    # It may ask again whether it got what it has, and gets nothing else.
+    context.ingest.claim(job.id, claim_id="t.1", worker="cpu@a/7")
+    refused = client.post(f"/v1/worker/jobs/{other.id}/claim", json={"claim_id": "u.1", "worker": "cpu@a/8"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:deuteron:problem:worker-is-draining")
+    with pytest.raises(WorkerIsDraining):
+        context.ingest.claim(other.id, claim_id="u.1", worker="cpu@a/7")
+    with context.store.read() as tx:
+        assert (tx.jobs.get(other.id).state, tx.jobs.get(other.id).attempts) == (JobState.QUEUED, 0)
+    context.ingest.release(job.id, reason="it died")
+    assert (worker()["state"], worker()["job"]) == ("draining", None)
+    rows = client.get("/workers").text
+    assert "draining" in rows and "by single user" in rows and "llvm=20" in rows
+    assert client.post("/v1/workers/cpu@a/resume").json()["state"] == "idle"
+    context.ingest.claim(other.id, claim_id="u.1", worker="cpu@a/7")
+    assert worker()["job"] == other.id
+
+
+def test_only_administrators_drain_and_only_what_is_there(settings: Settings, open_client: Callable[..., Any]) -> None:
+    client = open_client(replace(settings, auth="tokens"))
+    with store_of(client).write() as tx:
+        secrets = {scope: tx.tokens.create(scope, [scope])[1] for scope in ("read", "submit", "worker", "admin")}
+        tx.workers.see(["cpu@a"])
+    for change in ("drain", "resume"):
+        statuses = {
+            scope: client.post(f"/v1/workers/cpu@a/{change}", headers={"Authorization": f"Bearer {secret}"}).status_code
+            for scope, secret in secrets.items()
+        }
+        assert statuses == {"read": 403, "submit": 403, "worker": 403, "admin": 200}
+        unknown = client.post(f"/v1/workers/cpu@b/{change}", headers={"Authorization": f"Bearer {secrets['admin']}"})
+        assert (unknown.status_code, unknown.headers["content-type"]) == (404, "application/problem+json")
+        assert "cpu@b" in unknown.json()["detail"] and "GET /v1/workers" in unknown.json()["hint"]
+    assert client.get("/v1/workers").status_code == 401
+
+
+def test_the_example_is_a_worker(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()["components"]["schemas"]["WorkerAnswer"]
+    (example,) = schema["examples"]
+    assert WorkerAnswer.model_validate(example).model_dump(mode="json") == example
+    assert set(example) == set(schema["required"]) == set(schema["properties"])
+
+
+# -- at dispatch
+
+
+@dataclass
+class Future:
+    """Stays at the scheduler until it is cancelled."""
+
+    cancelled: bool = False
+
+    def done(self) -> bool:
+        return False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def add_done_callback(self, _call: object) -> None:
+        pass
+
+
+@dataclass
+class PretendedEngine:
+    """An engine whose workers a test names; what it was given, by job."""
+
+    here: list[ConnectedWorker]
+    given: list[tuple[str, frozenset[str] | None, Future]] = field(default_factory=list)
+
+    def workers(self) -> list[ConnectedWorker]:
+        return self.here
+
+    def submit(self, job_id: str, ticket: str, _device: str, among: frozenset[str] | None) -> Dispatched:
+        self.given.append((job_id, among, Future()))
+        return Dispatched(ticket, self.given[-1][2], among)
+
+
+def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
+    migrations.upgrade(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
+    context = make_context(settings, store)
+    dispatcher = DaskDispatcher(replace(settings, scheduler="tcp://127.0.0.1:1"), store, context.ingest, "")
+    workers = [ConnectedWorker(f"tcp://{host}:1", f"cpu@{host}/9", {"cpu": 1}) for host in "ab"]
+    engine = PretendedEngine(list(workers))
+    running, queued = add_job(store), add_job(store)
+
+    def round() -> list[tuple[str, frozenset[str] | None]]:
+        """What is given to the engine in a round of the dispatcher, which looks at the workers anew."""
+        before = len(engine.given)
+        dispatcher._roster._asked_at = float("-inf")
+        dispatcher._look_at_workers(cast(Engine, engine))
+        dispatcher._submit_queued(cast(Engine, engine))
+        return [(job_id, among) for job_id, among, _ in engine.given[before:]]
+
+    engine.heal = lambda: None  # type: ignore[attr-defined]
+    assert round() == [(running.id, None), (queued.id, None)]
+    assert round() == []
+    context.ingest.claim(running.id, claim_id="t.1", worker="cpu@a/9")
+    with store.write() as tx:
+        tx.workers.drain("cpu@a", who="ada")
+    # The one that runs is left alone; the one that waits, perhaps behind it, is taken back and given to the other.
+    assert round() == [(queued.id, frozenset({"tcp://b:1"}))]
+    assert [future.cancelled for *_, future in engine.given] == [False, True, False]
+    assert [worker.draining for worker in dispatcher.workers()] == [True, False]
+    assert round() == []
+    # The worker comes back under another address: what was limited to the old one would wait for ever.
+    engine.here[1] = replace(workers[1], address="tcp://b:2")
+    assert round() == [(queued.id, frozenset({"tcp://b:2"}))]
+    with store.write() as tx:
+        tx.workers.drain("cpu@b", who="ada")
+    assert round() == [] and engine.given[-1][2].cancelled, "nobody may have it: it waits in the database"
+    with store.write() as tx:
+        tx.workers.resume("cpu@a"), tx.workers.resume("cpu@b")
+    assert round() == [(queued.id, None)]
+    store.close()
+
+
+def test_a_scheduler_that_says_nothing_changes_nothing_in_the_database(settings: Settings) -> None:
+    migrations.upgrade(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
+    engine = PretendedEngine([ConnectedWorker("tcp://a:1", "cpu@a/9", {"cpu": 1})])
+    roster = Roster(store)
+    assert roster.look(cast(Engine, engine)) and not roster.look(cast(Engine, engine))
+
+    def silent() -> list[ConnectedWorker]:
+        raise OSError("no answer")
+
+    engine.workers = silent  # type: ignore[method-assign]
+    roster._asked_at = float("-inf")
+    assert roster.look(cast(Engine, engine)) and roster.workers == []
+    with store.read() as tx:
+        assert tx.workers.get("cpu@a").connected
+    store.close()
