@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from deuteron.compiler.errors import DeuteronError
@@ -29,6 +29,10 @@ class Source(Protocol):
 
     def stop(self) -> None:
         """End collecting; records not drained by now are lost."""
+        ...
+
+    def trace(self, wanted: bool) -> None:
+        """Whether to collect calls with their times, copies and memsets. Raises CuptiError."""
         ...
 
     def flush(self) -> None:
@@ -58,6 +62,7 @@ class GpuProfiler:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
+        self._traced = False
         source.start()
         self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
@@ -71,9 +76,21 @@ class GpuProfiler:
             cell = thread.cell = self.source.cell()
         cell.value = place.number
 
+    def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
+        """Mark the calling thread's next launch with its place and with metrics of its own."""
+        self.mark(thread, launch)
+        if thread.cell is not None:
+            thread.cell.value = self.correlations.number_of_launch(launch.targets, metrics)
+
     def use_root(self, sessions: Sequence[Session]) -> None:
         """Launches of threads that never told where they are go to the roots of these sessions."""
         self.attribution.fallback = tuple(session.target(()) for session in sessions)
+
+    def trace(self, wanted: bool) -> None:
+        """Whether traces are recorded, which show more than trees. Raises CuptiError."""
+        if wanted != self._traced:
+            self.source.trace(wanted)
+            self._traced = wanted
 
     def drain(self) -> None:
         """Add the records that have arrived."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deuteron.compiler.extras import require_packages
 
+from .chrome import to_chrome
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
 from .output.files import write_atomic
@@ -138,7 +139,7 @@ class Session:
         if suffix == "chrome_trace":
             if phase.timeline is None:
                 raise MalformedProfile("a tree session has no trace", hint="start with data='trace'")
-            return phase.timeline.to_chrome().encode()
+            return to_chrome(phase.timeline).encode()
         return phase.profile.to_hatchet().encode()
 
     def write(self, output_format: str = "") -> list[Path]:

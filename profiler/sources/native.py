@@ -9,14 +9,18 @@ waiting for CUPTI. So a few instructions are compiled with llvmlite:
   pointer leads to, and that Python sets when the thread's place in the profile changes) are appended to a log. CUPTI
   could join the two by itself (external correlation ids), but on CUDA 13.0 it does so only with records of every driver
   call, which made launching 1.3 times slower on an H200.
+- While a trace is recorded, the call's thread, beginning and end are appended to a second log when it returns. CUPTI
+  keeps the beginning between the two callbacks. Times are those of CLOCK_MONOTONIC, as ``time.perf_counter_ns`` has
+  them.
 
-Python takes buffers and log as a whole when it has time.
+Python takes buffers and logs as a whole when it has time.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,21 +32,43 @@ if TYPE_CHECKING:
 _HEADER = 64  # before the bytes that CUPTI sees: address of the next buffer, number of valid bytes
 _CHUNK_ENTRIES = 1 << 16
 _CHUNK_HEADER = 16  # address of the chunk before, number of entries used
+_LAUNCH_BYTES = 8
+# Linux's number of the system call gettid: by machine, and for all that share one table (aarch64 does).
+_GETTID = {"x86_64": 186, "ppc64le": 207}
+_GETTID_GENERIC = 178
+_CLOCK_MONOTONIC = 1
+
+# (name, format, offset in bytes) of an entry in the log of calls: correlation id, number of the place, the thread as
+# the system numbers it, which driver call, and when it began and ended in nanoseconds of CLOCK_MONOTONIC.
+CALL_FIELDS = (
+    ("id", "<u4", 0),
+    ("number", "<u4", 4),
+    ("thread", "<u4", 8),
+    ("call", "<u4", 12),
+    ("begin", "<u8", 16),
+    ("end", "<u8", 24),
+)
+_CALL_BYTES = 32
 
 # Offsets in CUpti_CallbackData (cupti_callbacks.h), the same in CUDA 12 and 13.
 CALLBACK_SITE_OFFSET = 0
+CORRELATION_DATA_OFFSET = 56
 CORRELATION_ID_OFFSET = 64
 API_ENTER = 0
 
 _TEXT = """
 @full = internal global i64 0
 @mutex = internal global [64 x i8] zeroinitializer, align 16
-@chunk = internal global ptr null
+@launches = internal global ptr null
+@calls = internal global ptr null
+@tracing = internal global i32 0
 
 declare ptr @malloc(i64)
 declare ptr @pthread_getspecific(i32)
 declare i32 @pthread_mutex_lock(ptr)
 declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @clock_gettime(i32, ptr)
+declare i64 @syscall(i64, ...)
 
 define void @deuteron_requested(ptr %buffer, ptr %size, ptr %limit) {{
   %raw = call ptr @malloc(i64 {buffer_total})
@@ -78,64 +104,161 @@ define i64 @deuteron_take_buffers() {{
   ret i64 %head
 }}
 
-define void @deuteron_launch(ptr %user, i32 %domain, i32 %call, ptr %data) {{
+define internal i64 @now() {{
+  %time = alloca {{ i64, i64 }}
+  call i32 @clock_gettime(i32 {monotonic}, ptr %time)
+  %nanoseconds_at = getelementptr i8, ptr %time, i64 8
+  %seconds = load i64, ptr %time
+  %nanoseconds = load i64, ptr %nanoseconds_at
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %nanoseconds
+  ret i64 %sum
+}}
+
+; Where the next entry of a log goes, null without memory. The caller holds the mutex.
+define internal ptr @appended(ptr %log, i64 %bytes) {{
 entry:
-  %site_at = getelementptr i8, ptr %data, i64 {site}
-  %site = load i32, ptr %site_at
-  %entering = icmp eq i32 %site, {enter}
-  br i1 %entering, label %mine, label %exit
-mine:
-  %value = call ptr @pthread_getspecific(i32 {key})
-  %told = icmp ne ptr %value, null
-  br i1 %told, label %numbered, label %exit
-numbered:
-  %number = load i32, ptr %value
-  %known = icmp ne i32 %number, 0
-  br i1 %known, label %append, label %exit
-append:
-  %id_at = getelementptr i8, ptr %data, i64 {correlation}
-  %id = load i32, ptr %id_at
-  call i32 @pthread_mutex_lock(ptr @mutex)
-  %last = load ptr, ptr @chunk
+  %last = load ptr, ptr %log
   %absent = icmp eq ptr %last, null
   br i1 %absent, label %fresh, label %check
 check:
   %count_at = getelementptr i8, ptr %last, i64 8
   %count = load i64, ptr %count_at
   %spent = icmp uge i64 %count, {entries}
-  br i1 %spent, label %fresh, label %write
+  br i1 %spent, label %fresh, label %found
 fresh:
-  %new = call ptr @malloc(i64 {chunk_total})
+  %room = mul i64 %bytes, {entries}
+  %total = add i64 %room, {chunk_header}
+  %new = call ptr @malloc(i64 %total)
   %failed = icmp eq ptr %new, null
-  br i1 %failed, label %unlock, label %link
+  br i1 %failed, label %full, label %link
+full:
+  ret ptr null
 link:
   store ptr %last, ptr %new
-  store ptr %new, ptr @chunk
-  br label %write
-write:
+  store ptr %new, ptr %log
+  br label %found
+found:
   %to = phi ptr [ %last, %check ], [ %new, %link ]
   %at = phi i64 [ %count, %check ], [ 0, %link ]
-  %offset = shl i64 %at, 3
-  %start = add i64 %offset, {chunk_header}
-  %id_to = getelementptr i8, ptr %to, i64 %start
-  store i32 %id, ptr %id_to
-  %number_to = getelementptr i8, ptr %id_to, i64 4
-  store i32 %number, ptr %number_to
   %used = add i64 %at, 1
   %used_to = getelementptr i8, ptr %to, i64 8
   store i64 %used, ptr %used_to
+  %offset = mul i64 %at, %bytes
+  %start = add i64 %offset, {chunk_header}
+  %slot = getelementptr i8, ptr %to, i64 %start
+  ret ptr %slot
+}}
+
+define internal void @log_launch(i32 %id, i32 %number) {{
+entry:
+  call i32 @pthread_mutex_lock(ptr @mutex)
+  %slot = call ptr @appended(ptr @launches, i64 {launch_bytes})
+  %none = icmp eq ptr %slot, null
+  br i1 %none, label %unlock, label %write
+write:
+  store i32 %id, ptr %slot
+  %number_to = getelementptr i8, ptr %slot, i64 4
+  store i32 %number, ptr %number_to
   br label %unlock
 unlock:
   call i32 @pthread_mutex_unlock(ptr @mutex)
+  ret void
+}}
+
+define internal void @log_call(i32 %id, i32 %number, i32 %call, i64 %begin) {{
+entry:
+  %end = call i64 @now()
+  %thread = call i64 (i64, ...) @syscall(i64 {gettid})
+  %short = trunc i64 %thread to i32
+  call i32 @pthread_mutex_lock(ptr @mutex)
+  %slot = call ptr @appended(ptr @calls, i64 {call_bytes})
+  %none = icmp eq ptr %slot, null
+  br i1 %none, label %unlock, label %write
+write:
+  %number_to = getelementptr i8, ptr %slot, i64 4
+  %thread_to = getelementptr i8, ptr %slot, i64 8
+  %call_to = getelementptr i8, ptr %slot, i64 12
+  %begin_to = getelementptr i8, ptr %slot, i64 16
+  %end_to = getelementptr i8, ptr %slot, i64 24
+  store i32 %id, ptr %slot
+  store i32 %number, ptr %number_to
+  store i32 %short, ptr %thread_to
+  store i32 %call, ptr %call_to
+  store i64 %begin, ptr %begin_to
+  store i64 %end, ptr %end_to
+  br label %unlock
+unlock:
+  call i32 @pthread_mutex_unlock(ptr @mutex)
+  ret void
+}}
+
+define void @deuteron_launch(ptr %user, i32 %domain, i32 %call, ptr %data) {{
+entry:
+  %site_at = getelementptr i8, ptr %data, i64 {site}
+  %site = load i32, ptr %site_at
+  %id_at = getelementptr i8, ptr %data, i64 {correlation}
+  %id = load i32, ptr %id_at
+  %kept_at = getelementptr i8, ptr %data, i64 {kept}
+  %traced = load atomic i32, ptr @tracing monotonic, align 4
+  %tracing = icmp ne i32 %traced, 0
+  %entering = icmp eq i32 %site, {enter}
+  %wanted = or i1 %entering, %tracing
+  br i1 %wanted, label %whose, label %exit
+whose:
+  %cell = call ptr @pthread_getspecific(i32 {key})
+  %told = icmp ne ptr %cell, null
+  br i1 %told, label %numbered, label %known
+numbered:
+  %held = load i32, ptr %cell
+  br label %known
+known:
+  %number = phi i32 [ 0, %whose ], [ %held, %numbered ]
+  br i1 %entering, label %enter, label %leave
+enter:
+  %placed = icmp ne i32 %number, 0
+  br i1 %placed, label %log, label %stamp
+log:
+  call void @log_launch(i32 %id, i32 %number)
+  br label %stamp
+stamp:
+  br i1 %tracing, label %keep, label %exit
+keep:
+  %kept_in = load ptr, ptr %kept_at
+  %begin = call i64 @now()
+  store i64 %begin, ptr %kept_in
+  br label %exit
+leave:
+  %kept_from = load ptr, ptr %kept_at
+  %began = load i64, ptr %kept_from
+  %never = icmp eq i64 %began, 0
+  br i1 %never, label %exit, label %append
+append:
+  call void @log_call(i32 %id, i32 %number, i32 %call, i64 %began)
   br label %exit
 exit:
   ret void
 }}
 
+define void @deuteron_trace(i32 %wanted) {{
+  store atomic i32 %wanted, ptr @tracing monotonic, align 4
+  ret void
+}}
+
 define i64 @deuteron_take_launches() {{
+  %address = call i64 @taken(ptr @launches)
+  ret i64 %address
+}}
+
+define i64 @deuteron_take_calls() {{
+  %address = call i64 @taken(ptr @calls)
+  ret i64 %address
+}}
+
+define internal i64 @taken(ptr %log) {{
   call i32 @pthread_mutex_lock(ptr @mutex)
-  %head = load ptr, ptr @chunk
-  store ptr null, ptr @chunk
+  %head = load ptr, ptr %log
+  store ptr null, ptr %log
   call i32 @pthread_mutex_unlock(ptr @mutex)
   %address = ptrtoint ptr %head to i64
   ret i64 %address
@@ -175,6 +298,8 @@ class NativeCallbacks:
         taker = ctypes.CFUNCTYPE(ctypes.c_int64)
         self._take_buffers = taker(engine.get_function_address("deuteron_take_buffers"))
         self._take_launches = taker(engine.get_function_address("deuteron_take_launches"))
+        self._take_calls = taker(engine.get_function_address("deuteron_take_calls"))
+        self._trace = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(engine.get_function_address("deuteron_trace"))
         process = ctypes.CDLL(None)
         self._free = process.free
         self._free.argtypes = [ctypes.c_void_p]
@@ -202,19 +327,41 @@ class NativeCallbacks:
             for address in addresses:
                 self._free(address)
 
+    def trace(self, wanted: bool) -> None:
+        """Whether calls are logged with thread and times, from the next call on."""
+        self._trace(int(wanted))
+
     def take_launches(self) -> NDArray[np.uint32]:
         """The log so far: an array (launches, 2) of correlation ids and numbers, in the order of launching."""
         import numpy as np
 
-        chunks: list[NDArray[np.uint32]] = []
-        node = int(self._take_launches())
+        return self._taken(self._take_launches, _LAUNCH_BYTES).view(np.uint32).reshape(-1, 2)
+
+    def take_calls(self) -> NDArray[np.void]:
+        """The calls that have returned since the last time, as a structured array of CALL_FIELDS."""
+        return self._taken(self._take_calls, _CALL_BYTES).view(call_dtype())
+
+    def _taken(self, take: Callable[[], int], entry_bytes: int) -> NDArray[np.uint8]:
+        """The entries of a log as bytes, oldest first; the log is empty then."""
+        import numpy as np
+
+        chunks: list[NDArray[np.uint8]] = []
+        node = int(take())
         while node:
             before, used = (ctypes.c_int64 * 2).from_address(node)
-            data = (ctypes.c_uint32 * (2 * used)).from_address(node + _CHUNK_HEADER)
-            chunks.append(np.frombuffer(memoryview(data), np.uint32).reshape(used, 2).copy())
+            data = (ctypes.c_uint8 * (entry_bytes * used)).from_address(node + _CHUNK_HEADER)
+            chunks.append(np.frombuffer(memoryview(data), np.uint8).copy())
             self._free(node)
             node = before
-        return np.concatenate(chunks[::-1]) if chunks else np.empty((0, 2), np.uint32)
+        return np.concatenate(chunks[::-1]) if chunks else np.empty(0, np.uint8)
+
+
+def call_dtype() -> np.dtype[np.void]:
+    """The layout of an entry in the log of calls, CALL_FIELDS."""
+    import numpy as np
+
+    names, formats, offsets = zip(*CALL_FIELDS, strict=True)
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": _CALL_BYTES})
 
 
 @cache
@@ -233,10 +380,14 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
             site=CALLBACK_SITE_OFFSET,
             enter=API_ENTER,
             correlation=CORRELATION_ID_OFFSET,
+            kept=CORRELATION_DATA_OFFSET,
             key=_thread_key(),
             entries=_CHUNK_ENTRIES,
             chunk_header=_CHUNK_HEADER,
-            chunk_total=_CHUNK_HEADER + 8 * _CHUNK_ENTRIES,
+            launch_bytes=_LAUNCH_BYTES,
+            call_bytes=_CALL_BYTES,
+            monotonic=_CLOCK_MONOTONIC,
+            gettid=_GETTID.get(os.uname().machine, _GETTID_GENERIC),
         )
     )
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)

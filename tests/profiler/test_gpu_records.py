@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import time
 from collections.abc import Callable
@@ -11,84 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gpu_stand_in import FakeGpu
 
 import deuteron.profiler as proton
 from deuteron.profiler import CuptiError
 from deuteron.profiler.attribution import LaunchLog
 from deuteron.profiler.recorder import recorder
-from deuteron.profiler.sources.records import Batch, parse_kernels
-
-SIZE = 216
-
-
-class FakeGpu:
-    """Launches are logged with the number last set, and their records handed over by a flush."""
-
-    def __init__(self, synthetic: SimpleNamespace) -> None:
-        self.synthetic = synthetic
-        self.place = SimpleNamespace(value=0)
-        self.launched = 0
-        self.clock = 1000
-        self.epoch_offset_ns = 0
-        self.log: list[str] = []
-        self.arrived: list[np.ndarray] = []
-        self.in_flight: list[bytes] = []
-        self.log_of_launches: list[tuple[int, int]] = []
-        self.broken = False
-        self.names: dict[str, ctypes.Array] = {}
-
-    def start(self) -> None:
-        self.log.append("start")
-
-    def stop(self) -> None:
-        self.log.append("stop")
-
-    def warn_dropped(self) -> None:
-        pass
-
-    def cell(self) -> SimpleNamespace:
-        return self.place
-
-    @property
-    def number(self) -> int:
-        return self.place.value
-
-    def launch(self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True) -> None:
-        """A launch of one kernel, or of a graph with several."""
-        self.launched += 1
-        if joined and self.number:
-            self.log_of_launches.append((self.launched, self.number))
-        text = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
-        for _ in range(kernels):
-            self.in_flight.append(
-                self.synthetic.kernel(
-                    SIZE,
-                    start=self.clock,
-                    end=self.clock + duration_ns,
-                    deviceId=device,
-                    streamId=3,
-                    correlationId=self.launched,
-                    name=ctypes.addressof(text),
-                ),
-            )
-            self.clock += duration_ns
-
-    def flush(self) -> None:
-        self.log.append("flush")
-        if self.in_flight:
-            self.arrived.append(self.synthetic.buffer(*self.in_flight))
-            self.in_flight = []
-
-    def drain(self) -> Batch:
-        if self.broken:
-            raise CuptiError("unreadable")
-        arrived, self.arrived = self.arrived, []
-        launches, self.log_of_launches = self.log_of_launches, []
-        return Batch(
-            [parse_kernels(buffer, SIZE) for buffer in arrived],
-            np.array(launches, np.uint32).reshape(-1, 2),
-            epoch_offset_ns=self.epoch_offset_ns,
-        )
 
 
 @pytest.fixture
