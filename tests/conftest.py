@@ -49,6 +49,29 @@ def missing_gpu() -> str | None:
     return None
 
 
+class LastLaunch:
+    """A launch hook that keeps what the last launch recorded: None if it was not asked to."""
+
+    def enter(self, event: Any) -> None:
+        pass
+
+    def exit(self, event: Any) -> None:
+        self.records = event.records
+
+
+@pytest.fixture
+def listener() -> Iterator[LastLaunch]:
+    """Hears of launches; what kernels record is not asked for any more when the test has ended."""
+    from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launch_hook
+    from deuteron.compiler.runtime.launch.recorded import record_launches
+
+    made = LastLaunch()
+    add_launch_hook(made)
+    yield made
+    remove_launch_hook(made)
+    record_launches(None)
+
+
 @pytest.fixture
 def torch() -> Any:
     """PyTorch for CUDA: what works together with it is tested on its tensors, streams and graphs."""
