@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .correlation import Correlations
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .timeline import Timeline
+
+
+#: The frame between the launch of a graph and the places where its kernels were captured.
+CAPTURED_AT = "<captured_at>"
 
 
 class LaunchLog:
@@ -64,10 +68,15 @@ class Attribution:
         self.fallback: tuple[ProfileTarget, ...] = ()
         self._log = LaunchLog()
         self._names: dict[int, str] = {}
+        # Numbers of the places where nodes of graphs were captured; graphs are launched as long as the program likes.
+        self._captured: dict[int, int] = {}
 
     def take(self, batch: Batch) -> None:
         """Add the kernels of a batch; to traces its copies, memsets and calls, too."""
         self._log.add(batch.launches)
+        if batch.nodes is not None:
+            for id_, original, number in batch.nodes.tolist():
+                self._captured[id_] = self._captured.get(original, 0) if original else number
         for kernels in batch.kernels:
             self._add(kernels, self._log.numbers(kernels["correlationId"]), batch.epoch_offset_ns)
         for copies in batch.copies:
@@ -91,23 +100,33 @@ class Attribution:
 
         if not len(kernels):
             return
-        order = np.lexsort((kernels["deviceId"], kernels["name"], numbers))
-        kernels, numbers = kernels[order], numbers[order]
-        names, devices = kernels["name"], kernels["deviceId"]
-        changes = (numbers[1:] != numbers[:-1]) | (names[1:] != names[:-1]) | (devices[1:] != devices[:-1])
+        keys = (kernels["deviceId"], kernels["name"], self._captures(kernels), numbers)
+        order = np.lexsort(keys)
+        kernels, (devices, names, captures, numbers) = kernels[order], (key[order] for key in keys)
+        changes = np.zeros(len(kernels) - 1, bool)
+        for key in (devices, names, captures, numbers):
+            changes |= key[1:] != key[:-1]
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
+            captured = self.correlations.targets_of(int(captures[first]))
             for target in self._targets_of(int(numbers[first])):
-                group = kernels[first:end]
-                self._add_group(target, group, int(numbers[first]), self._name(int(names[first])), offset_ns)
+                below = _below(target, captured, self._name(int(names[first])))
+                self._add_group(target, below, kernels[first:end], int(numbers[first]), offset_ns)
+
+    def _captures(self, kernels: NDArray[np.void]) -> NDArray[np.uint32]:
+        """For each kernel the number of the place where a graph captured it; 0 for others."""
+        import numpy as np
+
+        ids, places = np.unique(kernels["graphNodeId"], return_inverse=True)
+        return np.array([self._captured.get(id_, 0) for id_ in ids.tolist()], np.uint32)[places]
 
     def _add_group(
-        self, target: ProfileTarget, group: NDArray[np.void], number: int, name: str, offset_ns: int
+        self, target: ProfileTarget, below: tuple[str, ...], group: NDArray[np.void], number: int, offset_ns: int
     ) -> None:
         profile = target.phase.profile
-        node, path = target.node, target.path
-        if not target.is_launch:
-            node, path = profile.descend(node, (name,)), (*path, name)
+        node, path = target.node, (*target.path, *below)
+        if below:
+            node = profile.descend(node, below)
         timed = group[_is_timed(group)]
         profile.add_launches(
             node,
@@ -147,6 +166,15 @@ class Attribution:
         if name is None:
             name = self._names[address] = kernel_name(address)
         return name
+
+
+def _below(target: ProfileTarget, captured: Sequence[ProfileTarget], name: str) -> tuple[str, ...]:
+    """The frames of a kernel below its launch's place: those of its capture in the same session, if a graph launched
+    it, and its name; none where the place is a launch of its own."""
+    for capture in captured:
+        if capture.phase.session == target.phase.session:
+            return (CAPTURED_AT, *capture.path, *(() if capture.is_launch else (name,)))
+    return () if target.is_launch else (name,)
 
 
 def _is_timed(records: NDArray[np.void]) -> NDArray[np.bool_]:

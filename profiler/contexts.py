@@ -41,9 +41,10 @@ class Cell(Protocol):
 class ThreadState:
     """What the profiler knows of one thread of the system."""
 
-    __slots__ = ("cell", "evaluating")
+    __slots__ = ("cell", "evaluating", "ident")
 
     def __init__(self) -> None:
+        self.ident = get_ident()
         # True while launch metadata is evaluated: launches made there have no metadata of their own.
         self.evaluating = False
         # Holds the number that the driver logs with this thread's GPU launches.

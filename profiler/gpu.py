@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import Cell, ThreadState
+from .contexts import Cell, ThreadState, shared
 from .correlation import Correlations
 from .place import Place
 from .session import Session
@@ -43,6 +43,11 @@ class Source(Protocol):
         """Take the records that have arrived; never waits for a GPU."""
         ...
 
+    @property
+    def main(self) -> Cell:
+        """The cell of threads that have none of their own."""
+        ...
+
     def cell(self) -> Cell:
         """The calling thread's cell."""
         ...
@@ -68,22 +73,30 @@ class GpuProfiler:
         self._thread.start()
 
     def mark(self, thread: ThreadState, place: Place) -> None:
-        """Mark the calling thread's next launches with its place."""
-        if place.number < 0:
-            place.number = self.correlations.number_of(place.targets)
-        cell = thread.cell
-        if cell is None:
-            cell = thread.cell = self.source.cell()
-        cell.value = place.number
+        """Mark the next launches of the calling thread with its place; those of threads without one, too, if it is the
+        main thread."""
+        number = self._number_of(place)
+        self._cell_of(thread).value = number
+        if thread.ident == shared.main_thread:
+            self.source.main.value = number
 
     def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
-        """Mark the calling thread's next launch with its place and with metrics of its own."""
-        self.mark(thread, launch)
-        if thread.cell is not None:
-            thread.cell.value = self.correlations.number_of_launch(launch.targets, metrics)
+        """Mark the calling thread's next launch with its place, and with metrics of its own if it has any."""
+        number = self.correlations.number_of_launch(launch.targets, metrics) if metrics else self._number_of(launch)
+        self._cell_of(thread).value = number
+
+    def _number_of(self, place: Place) -> int:
+        if place.number < 0:
+            place.number = self.correlations.number_of(place.targets)
+        return place.number
+
+    def _cell_of(self, thread: ThreadState) -> Cell:
+        if thread.cell is None:
+            thread.cell = self.source.cell()
+        return thread.cell
 
     def use_root(self, sessions: Sequence[Session]) -> None:
-        """Launches of threads that never told where they are go to the roots of these sessions."""
+        """Launches whose place is not known go to the roots of these sessions."""
         self.attribution.fallback = tuple(session.target(()) for session in sessions)
 
     def trace(self, wanted: bool) -> None:
@@ -114,6 +127,7 @@ class GpuProfiler:
         self._thread.join()
         if thread.cell is not None:
             thread.cell.value = 0
+        self.source.main.value = 0
         self.source.stop()
 
     def _drain_often(self) -> None:

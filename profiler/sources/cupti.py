@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from deuteron.compiler import knobs
 
 from ..errors import CuptiError
+from .callbacks import DOMAIN_RESOURCE, NODE_CLONED, NODE_CREATED
 from .driver import synchronise_devices
 from .native import native_callbacks, thread_cell
 from .records import KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET, Batch, kernel_record_size, parse_records
@@ -97,7 +98,7 @@ class CuptiSource:
         """Subscribe and begin to collect. Raises CuptiError, with its own message if CUPTI is taken."""
         self._discard()
         subscribed = byref(self._subscriber)
-        self._call("cuptiSubscribe", subscribed, c_void_p(self._native.launch), c_void_p())
+        self._call("cuptiSubscribe", subscribed, c_void_p(self._native.called), c_void_p())
         try:
             self._call(
                 "cuptiActivityRegisterCallbacks",
@@ -109,18 +110,20 @@ class CuptiSource:
             self._epoch_offset_ns = time.time_ns() - now.value
             self._call("cuptiActivityEnable", c_uint32(KIND_CONCURRENT_KERNEL))
             self._call_back(LAUNCH_CALLS, True)
+            self._native.name_nodes(ctypes.cast(self._cupti.cuptiGetGraphNodeId, c_void_p).value or 0)
+            self._call_back((NODE_CREATED, NODE_CLONED), True, DOMAIN_RESOURCE)
         except CuptiError:
             self.stop()
             raise
 
-    def _call_back(self, calls: Iterable[int], wanted: bool) -> None:
-        """Whether these driver calls go through our callback."""
+    def _call_back(self, calls: Iterable[int], wanted: bool, domain: int = _DOMAIN_DRIVER_API) -> None:
+        """Whether these driver calls, or events of another domain, go through our callback."""
         for call in calls:
             self._call(
                 "cuptiEnableCallback",
                 c_uint32(wanted),
                 self._subscriber,
-                c_uint32(_DOMAIN_DRIVER_API),
+                c_uint32(domain),
                 c_uint32(call),
             )
 
@@ -144,6 +147,11 @@ class CuptiSource:
             if not code and name.value and name.value.decode().startswith(_COPYING):
                 yield call, name.value.decode()
 
+    @property
+    def main(self) -> ctypes.c_uint32:
+        """The cell of threads that have none of their own."""
+        return self._native.main
+
     def cell(self) -> ctypes.c_uint32:
         """The calling thread's cell for the number that its launches carry."""
         return thread_cell()
@@ -153,6 +161,7 @@ class CuptiSource:
         with self._native.take_buffers():
             self._native.take_launches()
             self._native.take_calls()
+            self._native.take_nodes()
 
     def flush(self) -> None:
         """Wait for all kernels and make CUPTI hand over every record."""
@@ -177,6 +186,7 @@ class CuptiSource:
             copies,
             self._native.take_calls(),
             self._call_names,
+            self._native.take_nodes(),
         )
 
     def _measure(self, view: NDArray[np.uint8]) -> None:

@@ -39,6 +39,7 @@ KERNEL_FIELDS = (
     ("localMemoryPerThread", "<u4", 84),
     ("correlationId", "<u4", 92),
     ("name", "<u8", 104),
+    ("graphNodeId", "<u8", 144),
     ("graphId", "<u4", 156),
 )
 
@@ -76,7 +77,8 @@ class Batch:
     ``epoch_offset_ns`` to the records' times makes them nanoseconds since the epoch.
 
     While a trace is recorded there are also copies and memsets (COPY_FIELDS), and the driver's calls that have returned
-    (``deuteron.profiler.sources.native.CALL_FIELDS``), with the names of those that launch.
+    (``deuteron.profiler.sources.callbacks.CALL_FIELDS``), with the names of those that launch. ``nodes`` are those of
+    graphs that were made (``NODE_FIELDS``, there, too).
     """
 
     kernels: list[NDArray[np.void]]
@@ -85,6 +87,7 @@ class Batch:
     copies: list[NDArray[np.void]] = field(default_factory=list)
     calls: NDArray[np.void] | None = None
     call_names: Mapping[int, str] = field(default_factory=dict)
+    nodes: NDArray[np.void] | None = None
 
 
 def kernel_record_size(cupti_version: int) -> int:
@@ -110,7 +113,7 @@ def parse_kernels(buffer: NDArray[np.uint8], size: int) -> NDArray[np.void]:
     at = _first_stranger(buffer, size)
     if at is not None:
         raise _unreadable(at, len(buffer), f"records of {size} bytes")
-    return buffer.view(_dtype(KERNEL_FIELDS, size)).copy()
+    return buffer.view(record_dtype(KERNEL_FIELDS, size)).copy()
 
 
 def parse_records(
@@ -124,7 +127,7 @@ def parse_records(
     import numpy as np
 
     if _first_stranger(buffer, size) is None:
-        return parse_kernels(buffer, size), np.empty(0, _dtype(COPY_FIELDS, _COPY_BYTES))
+        return parse_kernels(buffer, size), np.empty(0, record_dtype(COPY_FIELDS, _COPY_BYTES))
     begins = np.array(list(places(buffer)), np.int64)
     kinds = np.array([int.from_bytes(buffer[at : at + 4].tobytes(), "little") for at in begins], np.uint32)
     strange = np.flatnonzero(~np.isin(kinds, (KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET)))
@@ -144,14 +147,15 @@ def _gathered(
     """The records that begin at these bytes; only their first ``size`` bytes are read."""
     import numpy as np
 
-    dtype = _dtype(fields, size)
+    dtype = record_dtype(fields, size)
     if len(begins) and int(begins.max()) + size > len(buffer):
         raise _unreadable(int(begins.max()), len(buffer), f"cut off before its {size} bytes")
     gathered: NDArray[np.void] = buffer[begins[:, None] + np.arange(size)].reshape(-1).view(dtype)
     return gathered
 
 
-def _dtype(fields: Sequence[tuple[str, str, int]], size: int) -> np.dtype[np.void]:
+def record_dtype(fields: Sequence[tuple[str, str, int]], size: int) -> np.dtype[np.void]:
+    """The layout of a record of ``size`` bytes whose fields are (name, format, offset)."""
     import numpy as np
 
     names, formats, offsets = zip(*fields, strict=True)
@@ -163,7 +167,7 @@ def _first_stranger(buffer: NDArray[np.uint8], size: int) -> int | None:
     import numpy as np
 
     whole = len(buffer) // size
-    kinds = buffer[: whole * size].view(_dtype(KERNEL_FIELDS, size))["kind"]
+    kinds = buffer[: whole * size].view(record_dtype(KERNEL_FIELDS, size))["kind"]
     strange = np.flatnonzero(kinds != KIND_CONCURRENT_KERNEL)
     if len(strange):
         return int(strange[0]) * size

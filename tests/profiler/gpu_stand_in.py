@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from deuteron.profiler import CuptiError
-from deuteron.profiler.sources.native import call_dtype
+from deuteron.profiler.sources.callbacks import call_dtype, node_dtype
 from deuteron.profiler.sources.records import KIND_CONCURRENT_KERNEL, Batch, parse_records
 
 SIZE = 216
@@ -37,6 +37,9 @@ class FakeGpu:
         self.tracing = False
         self.broken = False
         self.names: dict[str, ctypes.Array] = {}
+        self.main = SimpleNamespace(value=0)
+        self.nodes = 0
+        self.log_of_nodes: list[tuple[int, int, int]] = []
 
     def start(self) -> None:
         self.log.append("start")
@@ -56,8 +59,8 @@ class FakeGpu:
 
     @property
     def place(self) -> SimpleNamespace:
-        """The calling thread's cell."""
-        return getattr(self.places, "cell", SimpleNamespace(value=0))
+        """The calling thread's cell, or that of the main thread."""
+        return getattr(self.places, "cell", self.main)
 
     @property
     def number(self) -> int:
@@ -79,6 +82,21 @@ class FakeGpu:
         text = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
         return self.synthetic.kernel(SIZE, start=start, end=end, name=ctypes.addressof(text), **fields)
 
+    def capture(self) -> int:
+        """A node of a graph is captured, and copied into an executable one; returns the id of the copy."""
+        self.nodes += 2
+        self.log_of_nodes += [(self.nodes - 1, 0, self.number), (self.nodes, self.nodes - 1, self.number)]
+        return self.nodes
+
+    def replay(self, nodes: dict[int, str], duration_ns: int) -> None:
+        """A launch of a graph: the kernel of each node."""
+        id_ = self.call(LAUNCH_GRAPH)
+        for node, name in nodes.items():
+            end = self.clock + duration_ns
+            given = {"streamId": 3, "correlationId": id_, "graphNodeId": node, "graphId": 1}
+            self.in_flight.append(self.kernel(name, self.clock, end, **given))
+            self.clock = end
+
     def launch(self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True) -> None:
         """A launch of one kernel, or of a graph with several."""
         id_ = self.call(joined=joined)
@@ -99,6 +117,7 @@ class FakeGpu:
         arrived, self.arrived = self.arrived, []
         launches, self.log_of_launches = self.log_of_launches, []
         calls, self.log_of_calls = self.log_of_calls, []
+        nodes, self.log_of_nodes = self.log_of_nodes, []
         parsed = [parse_records(buffer, SIZE, _places) for buffer in arrived]
         return Batch(
             [kernels for kernels, _ in parsed],
@@ -107,6 +126,7 @@ class FakeGpu:
             [copies for _, copies in parsed],
             np.array(calls, call_dtype()),
             NAMES,
+            np.array(nodes, node_dtype()),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,86 @@ def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]
     proton.deactivate(flushing=True)
     assert tree("replay", "k")["metrics"]["count"] == 7
     assert tree("replay", "k")["metrics"]["time (ns)"] == 35
+
+
+def test_kernels_of_a_graph_hang_below_where_they_were_captured(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    """Also when a later phase replays it, and another session that began after the capture knows nothing of it."""
+    session = proton.start("p")
+    with proton.scope("outer"), proton.scope("capture"):
+        with proton.scope("product"):
+            nodes = {gpu.capture(): "mm"}
+        nodes[gpu.capture()] = "relu"
+    proton.start("later")
+    with proton.scope("replay"):
+        gpu.replay({**nodes, 999: "made before"}, 5)
+        gpu.replay(nodes, 5)
+        gpu.launch("relu", 1)
+    proton.data.advance_phase(session)
+    gpu.replay(nodes, 7)
+    proton.finalize()
+    trees = {
+        name: json.loads(Path(name).read_text())[0]
+        for name in ("p.part_0.hatchet", "p.part_1.hatchet", "later.hatchet")
+    }
+    captured = ("outer", "capture")
+    assert times(trees["p.part_0.hatchet"]) == {
+        ("replay", "<captured_at>", *captured, "product", "mm"): (2, 10),
+        ("replay", "<captured_at>", *captured, "relu"): (2, 10),
+        ("replay", "made before"): (1, 5),
+        ("replay", "relu"): (1, 1),
+    }
+    assert times(trees["p.part_1.hatchet"]) == {
+        ("<captured_at>", *captured, "product", "mm"): (1, 7),
+        ("<captured_at>", *captured, "relu"): (1, 7),
+    }
+    assert times(trees["later.hatchet"]) == {
+        ("mm",): (1, 7),
+        ("relu",): (1, 7),
+        ("replay", "made before"): (1, 5),
+        ("replay", "mm"): (2, 10),
+        ("replay", "relu"): (3, 11),
+    }
+
+
+def times(node: dict, outer: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Launches and nanoseconds by path."""
+    found = {}
+    for child in node["children"]:
+        path, metrics = (*outer, child["frame"]["name"]), child["metrics"]
+        if metrics.get("count"):
+            found[path] = metrics["count"], metrics["time (ns)"]
+        found |= times(child, path)
+    return found
+
+
+def test_threads_without_scopes_are_where_the_main_thread_is(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    proton.start("p")
+
+    def elsewhere(name: str, scoped: bool = False) -> None:
+        def run() -> None:
+            if scoped:
+                with proton.scope("own"):
+                    gpu.launch(name, 3)
+            else:
+                gpu.launch(name, 5)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    with proton.scope("A"):
+        elsewhere("k")
+        with proton.scope("B"):
+            elsewhere("k")
+            elsewhere("k", scoped=True)
+    elsewhere("k")
+    proton.deactivate(flushing=True)
+    assert [tree(*path, "k")["metrics"]["time (ns)"] for path in (("A",), ("A", "B"), ("A", "B", "own"), ())] == [
+        5,
+        5,
+        3,
+        5,
+    ]
 
 
 def test_launches_of_unknown_threads_go_to_the_root(gpu: FakeGpu, tree: Callable[..., dict]) -> None:

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from deuteron.profiler import CuptiError
-from deuteron.profiler.sources import cupti, native, records
+from deuteron.profiler.sources import callbacks as callback_text
+from deuteron.profiler.sources import cupti, records
 from deuteron.profiler.sources.native import NativeCallbacks, native_callbacks, thread_cell
 from deuteron.profiler.sources.records import kernel_record_size, parse_kernels, parse_records
 
@@ -79,12 +81,18 @@ def test_layouts_and_numbers_are_those_of_the_c_headers(c_compiler: str, include
         ("CUPTI_ACTIVITY_KIND_MEMSET", records.KIND_MEMSET),
         ("CUPTI_ERROR_MAX_LIMIT_REACHED", cupti._END_OF_RECORDS[0]),
         ("CUPTI_ERROR_INVALID_KIND", cupti._END_OF_RECORDS[1]),
-        ("offsetof(CUpti_CallbackData, correlationData)", native.CORRELATION_DATA_OFFSET),
-        ("offsetof(CUpti_CallbackData, callbackSite)", native.CALLBACK_SITE_OFFSET),
-        ("offsetof(CUpti_CallbackData, correlationId)", native.CORRELATION_ID_OFFSET),
+        ("offsetof(CUpti_CallbackData, correlationData)", callback_text.CORRELATION_DATA_OFFSET),
+        ("offsetof(CUpti_CallbackData, callbackSite)", callback_text.CALLBACK_SITE_OFFSET),
+        ("offsetof(CUpti_CallbackData, correlationId)", callback_text.CORRELATION_ID_OFFSET),
         ("sizeof(((CUpti_CallbackData*)0)->correlationId)", 4),
-        ("CUPTI_API_ENTER", native.API_ENTER),
+        ("CUPTI_API_ENTER", callback_text.API_ENTER),
         ("CUPTI_CB_DOMAIN_DRIVER_API", cupti._DOMAIN_DRIVER_API),
+        ("CUPTI_CB_DOMAIN_RESOURCE", callback_text.DOMAIN_RESOURCE),
+        ("CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED", callback_text.NODE_CREATED),
+        ("CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED", callback_text.NODE_CLONED),
+        ("offsetof(CUpti_ResourceData, resourceDescriptor)", callback_text.RESOURCE_OFFSET),
+        ("offsetof(CUpti_GraphData, node)", callback_text.NODE_OFFSET),
+        ("offsetof(CUpti_GraphData, originalNode)", callback_text.ORIGINAL_NODE_OFFSET),
         ("CUPTI_ACTIVITY_FLAG_FLUSH_FORCED", cupti._FLUSH_FORCED),
         ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", cupti._MULTIPLE_SUBSCRIBERS),
     ]
@@ -196,6 +204,8 @@ def callbacks() -> NativeCallbacks:
     with found.take_buffers():
         found.take_launches()
         found.take_calls()
+        found.take_nodes()
+    found.main.value = 0
     return found
 
 
@@ -211,15 +221,18 @@ def fill(callbacks: NativeCallbacks, data: bytes) -> None:
 
 
 def launch(
-    callbacks: NativeCallbacks, correlation: int, site: int = native.API_ENTER, kept: ctypes.c_uint64 | None = None
+    callbacks: NativeCallbacks,
+    correlation: int,
+    site: int = callback_text.API_ENTER,
+    kept: ctypes.c_uint64 | None = None,
 ) -> None:
     """What CUPTI does on entry to a driver call and on exit from it."""
     data = (ctypes.c_uint32 * 20)()
-    data[native.CALLBACK_SITE_OFFSET // 4] = site
-    data[native.CORRELATION_ID_OFFSET // 4] = correlation
+    data[callback_text.CALLBACK_SITE_OFFSET // 4] = site
+    data[callback_text.CORRELATION_ID_OFFSET // 4] = correlation
     if kept is not None:
-        ctypes.c_uint64.from_buffer(data, native.CORRELATION_DATA_OFFSET).value = ctypes.addressof(kept)
-    LAUNCH(callbacks.launch)(None, 1, 307, ctypes.addressof(data))
+        ctypes.c_uint64.from_buffer(data, callback_text.CORRELATION_DATA_OFFSET).value = ctypes.addressof(kept)
+    LAUNCH(callbacks.called)(None, 1, 307, ctypes.addressof(data))
 
 
 def test_buffers_come_back_in_order(callbacks: NativeCallbacks) -> None:
@@ -283,8 +296,42 @@ def test_launches_are_logged_with_their_threads_number(callbacks: NativeCallback
     assert callbacks.take_launches().shape == (0, 2)
 
 
+def test_threads_without_a_cell_have_the_number_of_the_main_thread(callbacks: NativeCallbacks) -> None:
+    def elsewhere() -> None:
+        launch(callbacks, 1)
+        callbacks.main.value = 5
+        launch(callbacks, 2)
+        thread_cell()
+        launch(callbacks, 3)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert callbacks.take_launches().tolist() == [[2, 5]]
+
+
+def test_nodes_of_graphs_are_logged_with_what_they_are_copies_of(callbacks: NativeCallbacks) -> None:
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
+    def id_of(node: int, to: Any) -> int:
+        to[0] = node + 2**40
+        return 0
+
+    def made(event: int, node: int, original: int = 0) -> None:
+        graph = (ctypes.c_uint64 * 8)()
+        graph[callback_text.NODE_OFFSET // 8], graph[callback_text.ORIGINAL_NODE_OFFSET // 8] = node, original
+        resource = (ctypes.c_uint64 * 3)(0, 0, ctypes.addressof(graph))
+        LAUNCH(callbacks.called)(None, callback_text.DOMAIN_RESOURCE, event, ctypes.addressof(resource))
+
+    callbacks.name_nodes(ctypes.cast(id_of, ctypes.c_void_p).value)
+    thread_cell().value = 7
+    made(callback_text.NODE_CREATED, 11, original=99)
+    made(callback_text.NODE_CLONED, 12, original=11)
+    assert callbacks.take_nodes().tolist() == [(2**40 + 11, 0, 7), (2**40 + 12, 2**40 + 11, 7)]
+    assert len(callbacks.take_launches()) == 0
+
+
 def test_the_log_grows_over_many_chunks_and_threads(callbacks: NativeCallbacks) -> None:
-    per_thread = native._CHUNK_ENTRIES // 2 + 7
+    per_thread = callback_text.CHUNK_ENTRIES // 2 + 7
 
     def produce(number: int) -> None:
         thread_cell().value = number
