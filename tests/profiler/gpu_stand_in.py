@@ -85,7 +85,7 @@ class FakeGpu:
     def capture(self) -> int:
         """A node of a graph is captured, and copied into an executable one; returns the id of the copy."""
         self.nodes += 2
-        self.log_of_nodes += [(self.nodes - 1, 0, self.number), (self.nodes, self.nodes - 1, self.number)]
+        self.log_of_nodes += [(self.nodes - 1, 0, self.number), (self.nodes, self.nodes - 1, 0)]
         return self.nodes
 
     def replay(self, nodes: dict[int, str], duration_ns: int) -> None:

@@ -56,6 +56,7 @@ def test_kernels_hang_below_the_scope_that_launched_them(gpu: FakeGpu, tree: Cal
 def test_equal_kernels_on_two_devices_stay_apart(gpu: FakeGpu) -> None:
     """In one scope they share a frame; the timeline has a lane for each, and the profile describes both devices."""
     proton.start("p", data="trace")
+    proton.start("q")
     with proton.scope("A"):
         for device, duration in ((0, 10), (1, 20), (0, 30), (1, 40)):
             gpu.launch("k", duration, device=device)
@@ -64,6 +65,7 @@ def test_equal_kernels_on_two_devices_stay_apart(gpu: FakeGpu) -> None:
     lanes = {event["tid"]: event["args"]["name"] for event in trace if event["name"] == "thread_name"}
     spans = [(lanes[e["tid"]], e["dur"] * 1000) for e in trace if e["ph"] == "X" and e["name"] == "k"]
     assert sorted(spans) == [(f"GPU {d} Stream 3", t) for d, t in ((0, 10), (0, 30), (1, 20), (1, 40))]
+    assert set(json.loads(Path("q.hatchet").read_text())[1]["CUDA"]) == {"0", "1"}
 
 
 def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
@@ -125,8 +127,11 @@ def times(node: dict, outer: tuple[str, ...] = ()) -> dict[tuple[str, ...], tupl
     return found
 
 
-def test_threads_without_scopes_are_where_the_main_thread_is(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
-    proton.start("p")
+def test_threads_without_scopes_are_where_the_main_thread_is(
+    gpu: FakeGpu, tree: Callable[..., dict], launch: Callable
+) -> None:
+    """They are not within a launch of the main thread."""
+    proton.start("p", hook="triton")
 
     def elsewhere(name: str, scoped: bool = False) -> None:
         def run() -> None:
@@ -145,8 +150,10 @@ def test_threads_without_scopes_are_where_the_main_thread_is(gpu: FakeGpu, tree:
         with proton.scope("B"):
             elsewhere("k")
             elsewhere("k", scoped=True)
+        launch("raw", {"name": "nice"}, device="cuda:0", body=lambda: elsewhere("other"))
     elsewhere("k")
     proton.deactivate(flushing=True)
+    assert tree("A", "other")["metrics"]["time (ns)"] == 5
     assert [tree(*path, "k")["metrics"]["time (ns)"] for path in (("A",), ("A", "B"), ("A", "B", "own"), ())] == [
         5,
         5,
