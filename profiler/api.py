@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar, cast, overload
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
+from . import contexts
 from .ending import ending, finalize_sessions
 from .errors import UsageError
 from .hooks import LaunchMetadata
@@ -78,6 +79,7 @@ def start_session(
         _check_records(parsed)
         if backend not in ("cpu", "instrumentation"):
             recorder.start_gpu(required=backend == "cupti")
+        contexts.session_started()
         session = registry.create(pattern, context=context, data=data, mode=parsed, metadata_hook=metadata)
         ending.watch()
         if hook is not None and metadata is None:

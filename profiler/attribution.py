@@ -1,17 +1,24 @@
-"""From GPU records to profile nodes: join, group and add, in bulk."""
+"""From GPU records to profile nodes and spans of traces: join, group and add, in bulk."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .correlation import Correlations
 from .session import ProfileTarget
 from .sources.cupti import kernel_name
-from .sources.records import Batch
+from .sources.records import COPY_KINDS, KIND_MEMSET, Batch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .timeline import Timeline
+
+
+#: The frame between the launch of a graph and the places where its kernels were captured.
+CAPTURED_AT = "<captured_at>"
 
 
 class LaunchLog:
@@ -61,17 +68,31 @@ class Attribution:
         self.fallback: tuple[ProfileTarget, ...] = ()
         self._log = LaunchLog()
         self._names: dict[int, str] = {}
+        # Numbers of the places where nodes of graphs were captured; graphs are launched as long as the program likes.
+        self._captured: dict[int, int] = {}
 
     def take(self, batch: Batch) -> None:
-        """Add the kernels of a batch."""
+        """Add the kernels of a batch; to traces its copies, memsets and calls, too."""
         self._log.add(batch.launches)
+        if batch.nodes is not None:
+            for id_, original, number in batch.nodes.tolist():
+                self._captured[id_] = self._captured.get(original, 0) if original else number
         for kernels in batch.kernels:
             self._add(kernels, self._log.numbers(kernels["correlationId"]), batch.epoch_offset_ns)
+        for copies in batch.copies:
+            self._add_copies(copies, batch.epoch_offset_ns)
+        if batch.calls is not None:
+            self._add_calls(batch.calls, batch.call_names)
 
     def settle(self) -> None:
         """After a full flush, when no launch has records to come: forget launches and addresses of names."""
         self._log.clear()
         self._names.clear()
+
+    def _targets_of(self, number: int) -> list[ProfileTarget]:
+        """Where launches with a number go: not to sessions of what kernels record."""
+        found = self.correlations.targets_of(number) or self.fallback
+        return [target for target in found if not target.phase.in_kernels]
 
     def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint32], offset_ns: int) -> None:
         """Sum the kernels of equal place, name and device, and add each sum once."""
@@ -79,37 +100,111 @@ class Attribution:
 
         if not len(kernels):
             return
-        order = np.lexsort((kernels["deviceId"], kernels["name"], numbers))
-        kernels, numbers = kernels[order], numbers[order]
-        names, devices = kernels["name"], kernels["deviceId"]
-        changes = (numbers[1:] != numbers[:-1]) | (names[1:] != names[:-1]) | (devices[1:] != devices[:-1])
+        keys = (kernels["deviceId"], kernels["name"], self._captures(kernels), numbers)
+        order = np.lexsort(keys)
+        kernels, (devices, names, captures, numbers) = kernels[order], (key[order] for key in keys)
+        changes = np.zeros(len(kernels) - 1, bool)
+        for key in (devices, names, captures, numbers):
+            changes |= key[1:] != key[:-1]
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
-            targets = self.correlations.targets_of(int(numbers[first])) or self.fallback
-            for target in targets:
-                self._add_group(target, kernels[first:end], self._name(int(names[first])), offset_ns)
+            captured = self.correlations.targets_of(int(captures[first]))
+            for target in self._targets_of(int(numbers[first])):
+                below = _below(target, captured, self._name(int(names[first])))
+                self._add_group(target, below, kernels[first:end], int(numbers[first]), offset_ns)
 
-    def _add_group(self, target: ProfileTarget, group: NDArray[np.void], name: str, offset_ns: int) -> None:
+    def _captures(self, kernels: NDArray[np.void]) -> NDArray[np.uint32]:
+        """For each kernel the number of the place where a graph captured it; 0 for others."""
+        import numpy as np
+
+        ids, places = np.unique(kernels["graphNodeId"], return_inverse=True)
+        return np.array([self._captured.get(id_, 0) for id_ in ids.tolist()], np.uint32)[places]
+
+    def _add_group(
+        self, target: ProfileTarget, below: tuple[str, ...], group: NDArray[np.void], number: int, offset_ns: int
+    ) -> None:
         profile = target.phase.profile
-        node, path = target.node, target.path
-        if not target.is_launch:
-            node, path = profile.descend(node, (name,)), (*path, name)
-        device = int(group["deviceId"][0])
+        node, path = target.node, (*target.path, *below)
+        if below:
+            node = profile.descend(node, below)
+        timed = group[_is_timed(group)]
         profile.add_launches(
             node,
             count=len(group),
-            time_ns=int((group["end"] - group["start"]).sum()),
+            time_ns=int((timed["end"] - timed["start"]).sum()),
             device_type="CUDA",
-            device_id=device,
+            device_id=int(group["deviceId"][0]),
         )
         timeline = target.phase.timeline
         if timeline is not None:
-            starts, ends = group["start"].tolist(), group["end"].tolist()
-            for start, end, stream in zip(starts, ends, group["streamId"].tolist(), strict=True):
-                timeline.add_device_span(path, start + offset_ns, end + offset_ns, lane=f"GPU {device} Stream {stream}")
+            # The metrics go with the name from the same metadata; another session may have the kernel under its own.
+            metrics = self.correlations.metrics_of(number) if target.is_launch else None
+            timeline.without_times += len(group) - len(timed)
+            for kernel in timed:
+                _add_span(timeline, path, kernel, offset_ns, metrics=metrics)
+
+    def _add_copies(self, copies: NDArray[np.void], offset_ns: int) -> None:
+        timed = copies[_is_timed(copies)]
+        for copy, number in zip(timed, self._log.numbers(timed["correlationId"]).tolist(), strict=True):
+            category = "memset" if copy["kind"] == KIND_MEMSET else "memcpy"
+            name = "memset" if category == "memset" else f"memcpy {_direction(int(copy['copyKind']))}"
+            for target in self._targets_of(number):
+                if target.phase.timeline is not None:
+                    path, metrics = (*target.path, name), {"bytes": int(copy["bytes"])}
+                    _add_span(target.phase.timeline, path, copy, offset_ns, category, metrics)
+
+    def _add_calls(self, calls: NDArray[np.void], names: Mapping[int, str]) -> None:
+        for id_, number, thread, call, begin, end in calls.tolist():
+            name = names.get(call, f"driver call {call}")
+            for target in self._targets_of(number):
+                if target.phase.timeline is not None:
+                    path = (*target.path, name)
+                    target.phase.timeline.add_call(path, begin, end, thread=thread, correlation=id_)
 
     def _name(self, address: int) -> str:
         name = self._names.get(address)
         if name is None:
             name = self._names[address] = kernel_name(address)
         return name
+
+
+def _below(target: ProfileTarget, captured: Sequence[ProfileTarget], name: str) -> tuple[str, ...]:
+    """The frames of a kernel below its launch's place: those of its capture in the same session, if a graph launched
+    it, and its name; none where the place is a launch of its own."""
+    for capture in captured:
+        if capture.phase.session == target.phase.session:
+            return (CAPTURED_AT, *capture.path, *(() if capture.is_launch else (name,)))
+    return () if target.is_launch else (name,)
+
+
+def _is_timed(records: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which records have times: CUPTI writes zeros where it had no memory for them."""
+    timed: NDArray[np.bool_] = (records["start"] > 0) & (records["end"] >= records["start"])
+    return timed
+
+
+def _add_span(
+    timeline: Timeline,
+    path: tuple[str, ...],
+    record: np.void,
+    offset_ns: int,
+    category: str = "kernel",
+    metrics: Mapping[str, object] | None = None,
+) -> None:
+    """Add a record to its lane: of its stream, and of a graph if it was launched by one; copies have lanes beside."""
+    lane = f"GPU {record['deviceId']} Stream {record['streamId']}"
+    if record["graphId"]:
+        lane = f"GPU {record['deviceId']} Graph {record['graphId']} Stream {record['streamId']}"
+    timeline.add_device_span(
+        path,
+        int(record["start"]) + offset_ns,
+        int(record["end"]) + offset_ns,
+        lane=lane if category == "kernel" else f"{lane} {category}",
+        category=category,
+        metrics=metrics,
+        correlation=int(record["correlationId"]),
+    )
+
+
+def _direction(kind: int) -> str:
+    return COPY_KINDS[kind] if kind < len(COPY_KINDS) else COPY_KINDS[0]

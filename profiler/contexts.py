@@ -41,9 +41,10 @@ class Cell(Protocol):
 class ThreadState:
     """What the profiler knows of one thread of the system."""
 
-    __slots__ = ("cell", "evaluating")
+    __slots__ = ("cell", "evaluating", "ident")
 
     def __init__(self) -> None:
+        self.ident = get_ident()
         # True while launch metadata is evaluated: launches made there have no metadata of their own.
         self.evaluating = False
         # Holds the number that the driver logs with this thread's GPU launches.
@@ -66,14 +67,27 @@ class _Shared:
 shared = _Shared()
 _local = threading.local()
 _innermost: ContextVar[OpenScope | None] = ContextVar("deuteron.profiler.innermost", default=None)
+# Whether a context is the main thread's or was copied from one, as those of asyncio.to_thread are: then it knows itself
+# where it is, also where that is in no scope.
+_of_main: ContextVar[bool] = ContextVar("deuteron.profiler.of_main", default=False)
 states: ContextVar[tuple[str, ...]] = ContextVar("deuteron.profiler.states", default=())
 
 
 def _after_fork() -> None:
+    """The thread that forked is the main thread of the child, and stays where it was."""
+    if get_ident() != shared.main_thread and _innermost.get() is None:
+        _innermost.set(shared.main)
+    shared.main = _innermost.get()
     shared.main_thread = get_ident()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def session_started() -> None:
+    """Remember the main thread's context, from which those of its tasks will be copied."""
+    if get_ident() == shared.main_thread:
+        _of_main.set(True)
 
 
 def here() -> ThreadState:
@@ -97,13 +111,20 @@ def innermost() -> OpenScope | None:
     scope = _innermost.get()
     if not shared.interleaved and scope is not None and not scope.closed and scope.generation == shared.generation:
         return scope  # nearly always
-    if scope is None and get_ident() != shared.main_thread:
-        scope = shared.main
-    top = scope
-    while scope is not None and not _counts(scope):
-        scope = scope.below
+    top, scope = scope, _counted(scope)
+    if scope is None and get_ident() != shared.main_thread and not _of_main.get():
+        # Also where the thread's own scopes are those of suspended generators.
+        top = shared.main
+        scope = _counted(top)
     if shared.interleaved and scope is not None:
         return _resumed(top, scope)
+    return scope
+
+
+def _counted(scope: OpenScope | None) -> OpenScope | None:
+    """A scope, or the last one opened before it that counts."""
+    while scope is not None and not _counts(scope):
+        scope = scope.below
     return scope
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .session import ProfileTarget
 
@@ -11,8 +11,9 @@ from .session import ProfileTarget
 class Correlations:
     """Maps sets of targets (one for each active session) to small numbers, and back.
 
-    A number stands for a place, not for a launch: a kernel launched a million times in one scope has one. Numbers are
-    not used twice in a process: a thread may still carry one of a profiler that has ended. 0 is no number.
+    A number stands for a place, not for a launch: a kernel launched a million times in one scope has one. Only a launch
+    whose own metrics a trace will show has a number of its own. Numbers are not used twice in a process: a thread may
+    still carry one of a profiler that has ended. 0 is no number.
     """
 
     _lock = threading.Lock()
@@ -21,6 +22,7 @@ class Correlations:
     def __init__(self) -> None:
         self._numbers: dict[tuple[tuple[int, tuple[str, ...], bool], ...], int] = {}
         self._targets: dict[int, tuple[ProfileTarget, ...]] = {}
+        self._metrics: dict[int, Mapping[str, object]] = {}
 
     def number_of(self, targets: Sequence[ProfileTarget]) -> int:
         """The number of a set of targets, 0 for the empty set."""
@@ -33,12 +35,25 @@ class Correlations:
             with self._lock:
                 number = self._numbers.get(key)
                 if number is None:
-                    Correlations._issued += 1
-                    number = Correlations._issued
-                    self._targets[number] = tuple(targets)
-                    self._numbers[key] = number
+                    number = self._numbers[key] = self._issue(targets)
         return number
+
+    def number_of_launch(self, targets: Sequence[ProfileTarget], metrics: Mapping[str, object]) -> int:
+        """A number for one launch: of a set of targets that is not empty, and the metrics of this launch alone."""
+        with self._lock:
+            number = self._issue(targets)
+            self._metrics[number] = metrics
+        return number
+
+    def _issue(self, targets: Sequence[ProfileTarget]) -> int:
+        Correlations._issued += 1
+        self._targets[Correlations._issued] = tuple(targets)
+        return Correlations._issued
 
     def targets_of(self, number: int) -> tuple[ProfileTarget, ...]:
         """The targets of a number; none for a number that was not given out here."""
         return self._targets.get(number, ())
+
+    def metrics_of(self, number: int) -> Mapping[str, object] | None:
+        """The metrics of the one launch that a number stands for; None for a place."""
+        return self._metrics.get(number)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import Cell, ThreadState
+from .contexts import Cell, ThreadState, shared
 from .correlation import Correlations
 from .place import Place
 from .session import Session
@@ -31,12 +31,21 @@ class Source(Protocol):
         """End collecting; records not drained by now are lost."""
         ...
 
+    def trace(self, wanted: bool) -> None:
+        """Whether to collect calls with their times, copies and memsets. Raises CuptiError."""
+        ...
+
     def flush(self) -> None:
         """Wait until every launch that has ended has its records in the buffers."""
         ...
 
     def drain(self) -> Batch:
         """Take the records that have arrived; never waits for a GPU."""
+        ...
+
+    @property
+    def main(self) -> Cell:
+        """The cell of threads that have none of their own."""
         ...
 
     def cell(self) -> Cell:
@@ -58,22 +67,43 @@ class GpuProfiler:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
+        self._traced = False
         source.start()
         self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
 
     def mark(self, thread: ThreadState, place: Place) -> None:
-        """Mark the calling thread's next launches with its place."""
+        """Mark the next launches of the calling thread with its place; those of threads without one, too, if it is the
+        main thread."""
+        number = self._number_of(place)
+        self._cell_of(thread).value = number
+        if thread.ident == shared.main_thread:
+            self.source.main.value = number
+
+    def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
+        """Mark the calling thread's next launch with its place, and with metrics of its own if it has any."""
+        number = self.correlations.number_of_launch(launch.targets, metrics) if metrics else self._number_of(launch)
+        self._cell_of(thread).value = number
+
+    def _number_of(self, place: Place) -> int:
         if place.number < 0:
             place.number = self.correlations.number_of(place.targets)
-        cell = thread.cell
-        if cell is None:
-            cell = thread.cell = self.source.cell()
-        cell.value = place.number
+        return place.number
+
+    def _cell_of(self, thread: ThreadState) -> Cell:
+        if thread.cell is None:
+            thread.cell = self.source.cell()
+        return thread.cell
 
     def use_root(self, sessions: Sequence[Session]) -> None:
-        """Launches of threads that never told where they are go to the roots of these sessions."""
+        """Launches whose place is not known go to the roots of these sessions."""
         self.attribution.fallback = tuple(session.target(()) for session in sessions)
+
+    def trace(self, wanted: bool) -> None:
+        """Whether traces are recorded, which show more than trees. Raises CuptiError."""
+        if wanted != self._traced:
+            self.source.trace(wanted)
+            self._traced = wanted
 
     def drain(self) -> None:
         """Add the records that have arrived."""
@@ -97,6 +127,7 @@ class GpuProfiler:
         self._thread.join()
         if thread.cell is not None:
             thread.cell.value = 0
+        self.source.main.value = 0
         self.source.stop()
 
     def _drain_often(self) -> None:

@@ -70,7 +70,7 @@ class Launches:
                 if name is not None and _wants(session, event.name, name):
                     target.phase.profile.add_to(target.node, given.metrics)
         if not on_cpu and self._recorder.gpu is not None:
-            self._recorder.gpu.mark(thread, launch)
+            self._recorder.gpu.mark_launch(thread, launch, given.metrics if places.of_trace else {})
         self._pending.stack.append((event, launch, given))
 
     def exit(self, event: LaunchEvent) -> None:

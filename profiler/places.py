@@ -22,6 +22,8 @@ class Places:
         # Does any session evaluate launch metadata? Do GPU launches have places other than their thread's?
         self.wants_metadata = False
         self.of_launches = False
+        # Does any session record a time line of launches?
+        self.of_trace = False
 
     def forget(self) -> None:
         """Begin a new epoch: sessions, phases or the GPU profiler changed."""
@@ -29,6 +31,7 @@ class Places:
         self.wants_metadata = any(session.metadata_hook is not None for session in registry.active)
         in_kernels = any(session.mode.records is not None for session in registry.active)
         self.of_launches = self._frames or self.wants_metadata or in_kernels
+        self.of_trace = any(session.data == "trace" and session.mode.records is None for session in registry.active)
         self._root = None
         self.epoch += 1
 

@@ -123,6 +123,7 @@ class Recorder:
         if self.gpu is not None:
             if wanted:
                 self.gpu.use_root(registry.active)
+            self.gpu.trace(places.of_trace)
             self.follow()
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:

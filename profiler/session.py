@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deuteron.compiler.extras import require_packages
 
+from .chrome import to_chrome
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
 from .output.files import write_atomic
@@ -48,8 +49,10 @@ class ProfileTarget:
 
 @dataclass(eq=False, slots=True)
 class Phase:
-    """The data of one phase of a session. ``in_kernels``: of what kernels record, and not of times of launches."""
+    """The data of one phase of a session, by its number. ``in_kernels``: of what kernels record, and not of times of
+    launches."""
 
+    session: int = RUNNING
     profile: Profile = field(default_factory=Profile)
     timeline: Timeline | None = None
     complete: bool = False
@@ -105,7 +108,7 @@ class Session:
         """Empty data of this session's kind."""
         in_kernels = self.mode.records is not None
         timeline = Timeline("ns" if in_kernels else "us") if self.data == "trace" else None
-        return Phase(timeline=timeline, in_kernels=in_kernels)
+        return Phase(self.number, timeline=timeline, in_kernels=in_kernels)
 
     def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:
         """The place at ``path`` in the current phase."""
@@ -138,7 +141,7 @@ class Session:
         if suffix == "chrome_trace":
             if phase.timeline is None:
                 raise MalformedProfile("a tree session has no trace", hint="start with data='trace'")
-            return phase.timeline.to_chrome().encode()
+            return to_chrome(phase.timeline).encode()
         return phase.profile.to_hatchet().encode()
 
     def write(self, output_format: str = "") -> list[Path]:

@@ -1,19 +1,13 @@
-"""Events in time order, for sessions with ``data="trace"``: scopes, kernels and the metrics they carry."""
+"""Events in time order, for sessions with ``data="trace"``: scopes, launches, kernels and the metrics they carry."""
 
 from __future__ import annotations
 
-import json
-import os
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, Protocol
-
-from .tree import ROOT
-
-#: Linux gives no thread a number from here on: those of lanes that are not threads.
-_NO_THREAD = 1 << 22
 
 
 class Opened(Protocol):
@@ -32,15 +26,18 @@ class Opened(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where spans are drawn: ``thread`` is the system's number of a thread, None for a GPU's stream and the like."""
+    """Where spans are drawn: ``thread`` is the system's number of a thread, None for a GPU's stream and the like.
+    ``nests``: whether a span may be within another one, as scopes are, or else runs beside it."""
 
     name: str
     thread: int | None = None
+    nests: bool = True
 
 
 @dataclass(slots=True)
 class Event:
-    """One span. Times are nanoseconds on the clock named by ``lane``'s kind: host or device, both since the epoch."""
+    """One span. Times are nanoseconds since the epoch. ``correlation``: the launch that it is, or comes from; 0 if that
+    is not known. The call that launches has the category "launch"."""
 
     path: tuple[str, ...]
     start_ns: int
@@ -48,14 +45,19 @@ class Event:
     lane: Lane
     category: str
     metrics: dict[str, str] = field(default_factory=dict)
+    correlation: int = 0
 
 
 class Timeline:
     """Events of one phase; adding is thread safe. ``shown_in``: the unit in which viewers should show times."""
 
     def __init__(self, shown_in: Literal["us", "ns"] = "us") -> None:
-        self._shown_in = shown_in
+        self.shown_in = shown_in
         self.events: list[Event] = []
+        #: The names that threads had, by the system's number, which it gives again when a thread has ended.
+        self.thread_names: dict[int, list[str]] = {}
+        #: Launches that the GPU has run and not timed, for want of memory: they are not among the events.
+        self.without_times = 0
         # Spans that have begun and not ended: their path and lane.
         self._open: dict[Opened, tuple[tuple[str, ...], Lane]] = {}
         # perf_counter has no fixed zero; this moves it to the epoch, on which CUPTI's timestamps are.
@@ -63,7 +65,7 @@ class Timeline:
 
     def begin(self, path: tuple[str, ...], scope: Opened) -> None:
         """A scope is entered by the calling thread. A trace that is written before :meth:`end` shows it until then."""
-        self._open[scope] = path, _own_lane()
+        self._open[scope] = path, self._own_lane()
 
     def end(self, scope: Opened) -> None:
         """The scope is left, maybe by another thread than the one that entered it, whose lane it stays in."""
@@ -90,10 +92,17 @@ class Timeline:
             path,
             start_ns + self.epoch_offset_ns,
             end_ns - start_ns,
-            _own_lane() if lane is None else Lane(lane),
+            self._own_lane() if lane is None else Lane(lane),
             category,
             metrics,
         )
+
+    def add_call(self, path: tuple[str, ...], start_ns: int, end_ns: int, *, thread: int, correlation: int) -> Event:
+        """Add a call of the driver that launches, in the lane of the thread that the system numbers so, timed by
+        ``time.perf_counter_ns``."""
+        self._note_name(thread, None)
+        offset = self.epoch_offset_ns
+        return self._add(path, start_ns + offset, end_ns - start_ns, _lane_of(thread), "launch", None, correlation)
 
     def add_device_span(
         self,
@@ -104,9 +113,11 @@ class Timeline:
         lane: str,
         category: str = "kernel",
         metrics: Mapping[str, object] | None = None,
+        correlation: int = 0,
     ) -> Event:
-        """Add a span whose times are nanoseconds since the epoch."""
-        return self._add(path, start_ns, end_ns - start_ns, Lane(lane), category, metrics)
+        """Add what a device did, with times in nanoseconds since the epoch. Spans of one lane do not nest."""
+        on = Lane(lane, nests=False)
+        return self._add(path, start_ns, end_ns - start_ns, on, category, metrics, correlation)
 
     def _add(
         self,
@@ -116,83 +127,50 @@ class Timeline:
         lane: Lane,
         category: str,
         metrics: Mapping[str, object] | None,
+        correlation: int = 0,
     ) -> Event:
-        event = Event(path, start_ns, duration_ns, lane, category, _texts(metrics))
+        event = Event(path, start_ns, duration_ns, lane, category, _texts(metrics), correlation)
         self.events.append(event)
         return event
+
+    def _own_lane(self) -> Lane:
+        """The calling thread's."""
+        thread = threading.get_native_id()
+        self._note_name(thread, threading.current_thread().name)
+        return _lane_of(thread)
+
+    def _note_name(self, thread: int, name: str | None) -> None:
+        """Keep a thread's name; None: one of another thread, that may have ended."""
+        known = self.thread_names.get(thread)
+        if known is None:
+            found = name or _name_of(thread)
+            self.thread_names[thread] = [found] if found else []
+        elif name is not None and name not in known:
+            known.append(name)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing has been recorded."""
-        return not (self.events or self._open)
+        return not (self.events or self._open or self.without_times)
 
-    def to_chrome(self) -> str:
-        """One JSON document for Perfetto and chrome://tracing; times in microseconds from the first event. Scopes that
-        are open end now."""
-        still_open = [self._until_now(path, lane, scope) for scope, (path, lane) in list(self._open.items())]
-        events = sorted([*self.events, *still_open], key=lambda event: (event.start_ns, -event.duration_ns))
-        base = events[0].start_ns if events else 0
-        lanes = _numbered({event.lane for event in events})
-        document = {
-            "baseTimeNanoseconds": base,
-            "displayTimeUnit": self._shown_in,
-            "traceEvents": [
-                *(_lane_names(lanes) if events else []),
-                *(_chrome_event(event, base, lanes[event.lane]) for event in events),
-            ],
-        }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
+    def all_events(self) -> list[Event]:
+        """The events so far, and the scopes that are open as if they ended now."""
+        return [*self.events, *(self._until_now(path, lane, scope) for scope, (path, lane) in list(self._open.items()))]
 
 
-def _own_lane() -> Lane:
-    """The calling thread's."""
-    thread = threading.get_native_id()
-    name = threading.current_thread().name
-    return Lane(f"CPU Thread {thread} ({name})", thread)
+def _lane_of(thread: int) -> Lane:
+    return Lane(f"CPU Thread {thread}", thread)
 
 
-def _numbered(lanes: set[Lane]) -> dict[Lane, int]:
-    """The ``tid`` of each lane, in the order in which they are shown: a thread's is its own."""
-    ordered = sorted(lanes, key=lambda lane: _natural(lane.name))
-    return {lane: _NO_THREAD + at if lane.thread is None else lane.thread for at, lane in enumerate(ordered)}
-
-
-def _natural(lane: str) -> list[tuple[str, int]]:
-    """Orders lanes by the numbers in their names: 2 before 10."""
-    return [(word, 0) if not word.isdecimal() else ("", int(word)) for word in lane.split()]
-
-
-def _lane_names(lanes: Mapping[Lane, int]) -> list[dict[str, object]]:
-    described: list[dict[str, object]] = [_described("process_name", 0, {"name": "Trace"})]
-    for place, (lane, number) in enumerate(lanes.items()):
-        described.append(_described("thread_name", number, {"name": lane.name}))
-        described.append(_described("thread_sort_index", number, {"sort_index": place}))
-    return described
-
-
-def _described(what: str, lane: int, arguments: dict[str, object]) -> dict[str, object]:
-    return {"ph": "M", "name": what, "pid": os.getpid(), "tid": lane, "args": arguments}
-
-
-def _chrome_event(event: Event, base: int, lane: int) -> dict[str, object]:
-    name = event.path[-1] if event.path else ROOT
-    arguments: dict[str, object] = {"call_stack": [ROOT, *event.path]}
-    category = event.category
-    if event.metrics:
-        arguments["metrics"] = event.metrics
-        if category == "scope":
-            category = "metric"
-            name += ": " + ", ".join(f"<{key}, {value}>" for key, value in event.metrics.items())
-    return {
-        "name": name,
-        "cat": category,
-        "ph": "X",
-        "pid": os.getpid(),
-        "tid": lane,
-        "ts": (event.start_ns - base) / 1000,
-        "dur": event.duration_ns / 1000,
-        "args": arguments,
-    }
+def _name_of(thread: int) -> str | None:
+    """What Python calls a thread, or the system calls one that is not Python's; None if it is gone."""
+    for found in threading.enumerate():
+        if found.native_id == thread:
+            return found.name
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return None
 
 
 def _texts(metrics: Mapping[str, object] | None) -> dict[str, str]:

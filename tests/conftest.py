@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,6 +49,29 @@ def missing_gpu() -> str | None:
     return None
 
 
+class LastLaunch:
+    """A launch hook that keeps what the last launch recorded: None if it was not asked to."""
+
+    def enter(self, event: Any) -> None:
+        pass
+
+    def exit(self, event: Any) -> None:
+        self.records = event.records
+
+
+@pytest.fixture
+def listener() -> Iterator[LastLaunch]:
+    """Hears of launches; what kernels record is not asked for any more when the test has ended."""
+    from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launch_hook
+    from deuteron.compiler.runtime.launch.recorded import record_launches
+
+    made = LastLaunch()
+    add_launch_hook(made)
+    yield made
+    remove_launch_hook(made)
+    record_launches(None)
+
+
 @pytest.fixture
 def torch() -> Any:
     """PyTorch for CUDA: what works together with it is tested on its tensors, streams and graphs."""
@@ -63,6 +86,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--require-gpu",
         action="store_true",
         help="a GPU test that cannot run is an error, not a skip",
+    )
+    parser.addoption(
+        "--screenshots",
+        type=Path,
+        metavar="FOLDER",
+        help="tests of pages write the pictures of the documentation there (docs/images)",
     )
     parser.addoption(
         "--full-matrix",
@@ -83,6 +112,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+#: Of a picture in the documentation.
+MOST_PICTURE_BYTES = 150_000
 #: Folders with files that take long. They come first: a worker that began such a file at the end would let others wait.
 LONG = ("server", "cli", "examples", "fuzz", "tuner")
 
@@ -129,3 +160,35 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     yield driver
     driver.quit()
+
+
+@pytest.fixture
+def open_file(chromium: Any) -> Iterator[Callable[[Path], Any]]:
+    """Opens a page that needs nothing else; at the end nothing was thrown, blocked or loaded."""
+
+    def show(path: Path) -> Any:
+        chromium.get(path.as_uri())
+        return chromium
+
+    yield show
+    loaded = chromium.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert loaded == []
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    chromium.get("about:blank")
+
+
+@pytest.fixture
+def screenshot(chromium: Any, request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Takes a picture of what the browser shows, if pictures were asked for."""
+    given = request.config.getoption("--screenshots")
+
+    def take(name: str) -> None:
+        if given is None:
+            return
+        folder = request.config.invocation_params.dir / given  # tests change the directory
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = chromium.get_screenshot_as_png()
+        assert len(picture) < MOST_PICTURE_BYTES
+        (folder / f"{name}.png").write_bytes(picture)
+
+    return take

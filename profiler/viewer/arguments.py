@@ -18,7 +18,7 @@ from .console import tree_text
 from .formats import FORMATS
 from .formats.exports import TOP, Export
 from .frames import name_of
-from .names import STYLES
+from .names import STYLES, printable
 from .show import joined, show_metrics, views, wants_color
 from .view import DEFAULT_DEPTH, Choice
 
@@ -122,7 +122,11 @@ def _run(options: argparse.Namespace) -> None:
         style,
         options.diff_profile,
     )
-    _write(_tree(options, choice) if output == "tree" else _export(options, choice, output), options.output)
+    text = _tree(options, choice) if output == "tree" else _export(options, choice, output)
+    if output == "csv" and not options.output and sys.stdout.isatty():
+        # Files have names as they are; a terminal would obey them.
+        text = "\n".join(map(printable, text.split("\n")))
+    _write(text, options.output)
 
 
 def _last(given: Sequence[str], known: Sequence[str], otherwise: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from browsing import press, text
 
 import deuteron
 import deuteron.language as tl
@@ -34,31 +35,17 @@ def record_of(height: int, programs: int) -> Any:
 
 
 @pytest.fixture
-def open_page(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens the page of a record; at the end nothing was thrown, blocked or loaded."""
+def open_page(open_file: Callable[[Path], Any], tmp_path: Path) -> Callable[..., Any]:
+    """Opens the page of a record."""
 
     def show(record: Any, *notes: str) -> Any:
         path = tmp_path / "page.html"
         path.write_text(accesses_page(record, f"Accesses {EVIL}", notes), encoding="utf-8")
-        chromium.get(path.as_uri())
-        assert chromium.execute_script("return document.documentElement.dataset.ready") == "1"
-        return chromium
+        browser = open_file(path)
+        assert browser.execute_script("return document.documentElement.dataset.ready") == "1"
+        return browser
 
-    yield show
-    assert chromium.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert [entry["message"] for entry in chromium.get_log("browser")] == []
-    chromium.get("about:blank")
-
-
-def text(browser: Any, selector: str) -> str:
-    return browser.find_element("css selector", selector).text
-
-
-def press(browser: Any, *keys: str) -> None:
-    from selenium.webdriver.common.keys import Keys
-
-    for key in keys:
-        browser.switch_to.active_element.send_keys(getattr(Keys, key, key))
+    return show
 
 
 def picture(browser: Any) -> np.ndarray:

@@ -11,6 +11,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+#: A program that launches a copy of 32 numbers into an array of each size that its first argument names.
+SCRIPT = """
+import sys
+
+import numpy as np
+
+import deuteron
+import deuteron.language as tl
+
+
+@deuteron.jit
+def copy(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+print("arguments", *sys.argv[1:], __name__)
+for size in map(int, sys.argv[1].split(",")):
+    copy[(2,)](np.ones(32, np.float32), np.zeros(size, np.float32), 32, B=16)
+if "fail" in sys.argv:
+    raise ValueError("no more")
+"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +55,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(f"DEUTERON_{name}", raising=False)
     monkeypatch.setenv("DEUTERON_HOME", str(path))
     monkeypatch.setenv("NO_COLOR", "1")
+    return path
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's program, in the folder in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "user.py"
+    path.write_text(SCRIPT)
     return path
 
 

@@ -11,32 +11,6 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted(p.stem for p in (Path(__file__).parents[2] / "examples").glob("*.py") if p.stem != "harness")
-SCRIPT = """
-import sys
-
-import numpy as np
-
-import deuteron
-import deuteron.language as tl
-
-
-@deuteron.jit
-def copy(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
-
-
-print("arguments", *sys.argv[1:], __name__)
-size = int(sys.argv[1])
-copy[(2,)](np.ones(32, np.float32), np.zeros(size, np.float32), 32, B=16)
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "user.py"
-    path.write_text(SCRIPT)
-    return path
 
 
 def test_a_clean_script(run, script: Path) -> None:
@@ -54,7 +28,7 @@ def test_findings_are_shown_with_their_place(run, script: Path) -> None:
         "out-of-bounds write in copy: program (1, 0, 0), tile index (8,): writes element 24 of y"
     )
     assert lines[2] == f"  at {script}:13:5, 8 elements"
-    assert lines[3].strip() == SCRIPT.splitlines()[12].strip()
+    assert lines[3].strip() == script.read_text().splitlines()[12].strip()
     assert lines[4] == "    ^"
     assert lines[5].startswith("  hint: mask")
     assert "1 finding in" in ran.err
@@ -73,7 +47,7 @@ def test_json(run, script: Path) -> None:
         "file": str(script),
         "line": 13,
         "column": 5,
-        "text": SCRIPT.splitlines()[12].strip(),
+        "text": script.read_text().splitlines()[12].strip(),
         "array": "y",
         "program": [1, 0, 0],
         "index": [8],
@@ -103,7 +77,7 @@ def test_a_script_that_does_not_run_to_its_end(run, tmp_path: Path, text: str, w
 
 
 def test_what_was_found_before_a_script_fails_counts(run, script: Path) -> None:
-    script.write_text(SCRIPT + "\nraise RuntimeError\n")
+    script.write_text(script.read_text() + "\nraise RuntimeError\n")
     assert run("sanitize", script, "24").code == 1
     ran = run("sanitize", script, "32")
     assert ran.code == 2

@@ -10,36 +10,6 @@ import pytest
 
 from deuteron.cli.view import parse_programs
 
-SCRIPT = """
-import sys
-
-import numpy as np
-
-import deuteron
-import deuteron.language as tl
-
-
-@deuteron.jit
-def copy(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
-
-
-print("arguments", *sys.argv[1:], __name__)
-for size in map(int, sys.argv[1].split(",")):
-    copy[(2,)](np.ones(32, np.float32), np.zeros(size, np.float32), 32, B=16)
-if "fail" in sys.argv:
-    raise ValueError("no more")
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "user.py"
-    path.write_text(SCRIPT)
-    return path
-
 
 def data_of(path: Path) -> dict:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,11 +93,11 @@ def tree() -> Callable[..., dict]:
     return at
 
 
-def kernel_bytes(size: int, **fields: int) -> bytes:
-    """One synthetic kernel record of ``size`` bytes; every byte that is not a field is 0xEE."""
+def record_bytes(size: int, fields: Sequence[tuple[str, str, int]], **values: int) -> bytes:
+    """One synthetic record of ``size`` bytes; every byte that is not a field is 0xEE."""
     raw = np.full(size, 0xEE, np.uint8)
-    layout = {name: (form, offset) for name, form, offset in records.KERNEL_FIELDS}
-    for name, value in {"kind": records.KIND_CONCURRENT_KERNEL, **fields}.items():
+    layout = {name: (form, offset) for name, form, offset in fields}
+    for name, value in {"graphId": 0, **values}.items():
         form, offset = layout[name]
         width = np.dtype(form).itemsize
         raw[offset : offset + width] = np.frombuffer(np.array(value, form).tobytes(), np.uint8)
@@ -111,4 +111,10 @@ def synthetic() -> SimpleNamespace:
     def buffer(*parts: bytes) -> np.ndarray:
         return np.frombuffer(b"".join(parts), np.uint8)
 
-    return SimpleNamespace(kernel=kernel_bytes, buffer=buffer)
+    def kernel(size: int, **values: int) -> bytes:
+        return record_bytes(size, records.KERNEL_FIELDS, **{"kind": records.KIND_CONCURRENT_KERNEL, **values})
+
+    def copy(size: int, **values: int) -> bytes:
+        return record_bytes(size, records.COPY_FIELDS, **values)
+
+    return SimpleNamespace(kernel=kernel, copy=copy, buffer=buffer)

@@ -261,6 +261,30 @@ def test_to_thread_keeps_the_place_of_its_task(recorded, launch) -> None:
     assert recorded() == {"a": {"k": {}}, "b": {"k": {}}}
 
 
+def test_to_thread_from_a_task_in_no_scope_is_in_none(recorded) -> None:
+    """While another task of the main thread is in one."""
+
+    async def other(entered: asyncio.Event, leave: asyncio.Event) -> None:
+        with proton.scope("other"):
+            entered.set()
+            await leave.wait()
+
+    def run() -> None:
+        with proton.scope("thread"):
+            pass
+
+    async def main() -> None:
+        entered, leave = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(other(entered, leave))
+        await entered.wait()
+        await asyncio.to_thread(run)
+        leave.set()
+        await task
+
+    asyncio.run(main())
+    assert recorded() == {"other": {}, "thread": {}}
+
+
 def test_leaving_scopes_out_of_order_is_still_a_mistake(recorded) -> None:
     outer, inner = proton.scope("outer"), proton.scope("inner")
     outer.__enter__()

@@ -194,3 +194,28 @@ def test_trace_has_scopes_and_kernels_on_one_clock(torch: Any, run_add: Callable
     # The clocks of host and device are set once; a millisecond of slack for their drift.
     assert scope["ts"] - 1000 < kernel["ts"]
     assert kernel["ts"] + kernel["dur"] < scope["ts"] + scope["dur"] + 1000
+
+
+def test_trace_has_an_arrow_from_each_launch_and_copies_in_lanes_of_their_own(torch: Any, run_add: Callable) -> None:
+    host, device = torch.ones(1 << 20).pin_memory(), torch.empty(1 << 20, device="cuda")
+    proton.start("t", data="trace", hook="triton")
+    with proton.scope("A"):
+        for _ in range(3):
+            run_add()
+        device.copy_(host, non_blocking=True)
+        device.zero_()
+        torch.cuda.synchronize()
+    proton.finalize()
+    events = json.loads(Path("t.chrome_trace").read_text())["traceEvents"]
+    kernels = [event for event in events if event.get("name") == f"add_{N}"]
+    assert [event["args"]["metrics"]["bytes"] for event in kernels] == [str(12 * N)] * 3
+    calls = {event["args"]["correlation"]: event for event in events if event.get("cat") == "launch"}
+    ends = {(event["tid"], event["ts"]) for event in events if event["ph"] == "f"}
+    for kernel in kernels:
+        call = calls[kernel["args"]["correlation"]]
+        assert call["name"].startswith("cuLaunchKernel") and call["tid"] == threading.get_native_id()
+        assert call["ts"] - 1000 < kernel["ts"] and (kernel["tid"], kernel["ts"]) in ends
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    (copy,) = [event for event in events if event.get("cat") == "memcpy"]
+    assert copy["name"] == "memcpy HtoD" and copy["args"]["metrics"] == {"bytes": str(4 << 20)}
+    assert lanes[copy["tid"]].endswith("memcpy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -193,11 +194,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(["explain", "missing.py:k"]) == 2
 
 
-def test_a_click_shows_what_a_line_became(chromium: Any, tmp_path: Path) -> None:
+def test_a_click_shows_what_a_line_became(open_file: Callable[[Path], Any], tmp_path: Path) -> None:
     made = listed(*CASES[0])
     path = tmp_path / "page.html"
     path.write_text(explain_page(made))
-    chromium.get(path.as_uri())
+    chromium = open_file(path)
     line = next(x.source for x in made.stages["source"] if "tl.exp(" in x.text)
     chromium.find_element("css selector", f'#stage-source div[data-line="{line}"]').click()
     for stage, word in (("tile", "exp"), ("gpu", "exp"), ("ptx", "ex2")):
@@ -216,6 +217,3 @@ def test_a_click_shows_what_a_line_became(chromium: Any, tmp_path: Path) -> None
     assert chromium.execute_script("return document.querySelector('#stage-source .on').dataset.line") == str(line + 1)
     chromium.find_element("css selector", "#panes button").click()
     assert not chromium.find_element("id", "stage-source").is_displayed()
-    assert chromium.execute_script("return performance.getEntriesByType('resource').length") == 0
-    assert [entry["message"] for entry in chromium.get_log("browser")] == []
-    chromium.get("about:blank")

@@ -316,12 +316,42 @@ def test_hostile_names(name: str, tmp_path: Path, capsys: pytest.CaptureFixture,
     if name in ("json", "speedscope"):
         assert sorted(as_json(name, text)) == sorted(HOSTILE)
     elif name == "csv":
-        names = {row["name"] for row in csv.DictReader(io.StringIO(text))}
-        assert names == {"ROOT", *HOSTILE} - {"\ud800"} | {"\\ud800"}
+        names = {row["name"] for row in csv.DictReader(io.StringIO(text, newline=""))}
+        assert names == {"ROOT", *HOSTILE} - {"\ud800", "=1+1", "'"} | {"\\ud800", "'=1+1", "''"}
     else:
         assert all(character.isprintable() for character in text if character != "\n")
         lines = text.count("\n")
         assert lines == {"tree": 13, "table": 13, "folded": 11, "dot": 4 + 2 * 12 - 1}.get(name, lines)
+
+
+ODD = st.text(st.sampled_from("=+-@'\"\t\r\n\0\x1b,;＝ 1aé"), min_size=1, max_size=6)
+
+
+@settings(max_examples=60)
+@given(st.lists(ODD, min_size=1, max_size=4, unique=True), ODD)
+def test_csv_has_every_name_and_computes_none(names: list[str], value: str) -> None:
+    children = [{"frame": {"name": name}, "metrics": {"a": 1, "text": value}, "children": []} for name in names]
+    root = {"frame": {"name": "ROOT"}, "metrics": {"a": 0}, "children": children}
+    rows = list(csv.DictReader(io.StringIO(export("csv", [root, {}], "a"), newline="")))
+    assert len(rows) == len(names) + 1, "no name ends a row"
+    cells = [row["name"] for row in rows[1:]]
+    assert sorted(cell.removeprefix("'") for cell in cells) == sorted(names)
+    for cell in [*cells, *(row["text"] for row in rows[1:])]:
+        computed = cell[0] in "=+-@\t\r\n＝" and not re.fullmatch(r"[+-]1+ *", cell)
+        assert not computed, "spreadsheets would take it for a formula"
+    assert {row["text"].removeprefix("'") for row in rows[1:]} == {value}
+
+
+def test_a_terminal_obeys_no_name_of_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    child = {"frame": {"name": "\x1b[2J\r"}, "metrics": {"a": 1}, "children": []}
+    root = {"frame": {"name": "ROOT"}, "metrics": {"a": 0}, "children": [child]}
+    (tmp_path / "p.hatchet").write_text(json.dumps([root, {}]))
+    for terminal, shown in ((True, "\\x1b[2J\\r"), (False, "\x1b[2J\r")):
+        screen = io.StringIO(newline="")
+        monkeypatch.setattr(screen, "isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setattr("sys.stdout", screen)
+        assert viewer_main(["-f", "csv", str(tmp_path / "p.hatchet")]) == 0
+        assert [row[3] for row in csv.reader(io.StringIO(screen.getvalue(), newline=""))] == ["name", "ROOT", shown]
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,84 +11,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from gpu_stand_in import FakeGpu
 
 import deuteron.profiler as proton
 from deuteron.profiler import CuptiError
 from deuteron.profiler.attribution import LaunchLog
 from deuteron.profiler.recorder import recorder
-from deuteron.profiler.sources.records import Batch, parse_kernels
-
-SIZE = 216
-
-
-class FakeGpu:
-    """Launches are logged with the number last set, and their records handed over by a flush."""
-
-    def __init__(self, synthetic: SimpleNamespace) -> None:
-        self.synthetic = synthetic
-        self.place = SimpleNamespace(value=0)
-        self.launched = 0
-        self.clock = 1000
-        self.epoch_offset_ns = 0
-        self.log: list[str] = []
-        self.arrived: list[np.ndarray] = []
-        self.in_flight: list[bytes] = []
-        self.log_of_launches: list[tuple[int, int]] = []
-        self.broken = False
-        self.names: dict[str, ctypes.Array] = {}
-
-    def start(self) -> None:
-        self.log.append("start")
-
-    def stop(self) -> None:
-        self.log.append("stop")
-
-    def warn_dropped(self) -> None:
-        pass
-
-    def cell(self) -> SimpleNamespace:
-        return self.place
-
-    @property
-    def number(self) -> int:
-        return self.place.value
-
-    def launch(self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True) -> None:
-        """A launch of one kernel, or of a graph with several."""
-        self.launched += 1
-        if joined and self.number:
-            self.log_of_launches.append((self.launched, self.number))
-        text = self.names.setdefault(name, ctypes.create_string_buffer(name.encode()))
-        for _ in range(kernels):
-            self.in_flight.append(
-                self.synthetic.kernel(
-                    SIZE,
-                    start=self.clock,
-                    end=self.clock + duration_ns,
-                    deviceId=device,
-                    streamId=3,
-                    correlationId=self.launched,
-                    name=ctypes.addressof(text),
-                ),
-            )
-            self.clock += duration_ns
-
-    def flush(self) -> None:
-        self.log.append("flush")
-        if self.in_flight:
-            self.arrived.append(self.synthetic.buffer(*self.in_flight))
-            self.in_flight = []
-
-    def drain(self) -> Batch:
-        if self.broken:
-            raise CuptiError("unreadable")
-        arrived, self.arrived = self.arrived, []
-        launches, self.log_of_launches = self.log_of_launches, []
-        return Batch(
-            [parse_kernels(buffer, SIZE) for buffer in arrived],
-            np.array(launches, np.uint32).reshape(-1, 2),
-            epoch_offset_ns=self.epoch_offset_ns,
-        )
 
 
 @pytest.fixture
@@ -128,6 +56,7 @@ def test_kernels_hang_below_the_scope_that_launched_them(gpu: FakeGpu, tree: Cal
 def test_equal_kernels_on_two_devices_stay_apart(gpu: FakeGpu) -> None:
     """In one scope they share a frame; the timeline has a lane for each, and the profile describes both devices."""
     proton.start("p", data="trace")
+    proton.start("q")
     with proton.scope("A"):
         for device, duration in ((0, 10), (1, 20), (0, 30), (1, 40)):
             gpu.launch("k", duration, device=device)
@@ -136,6 +65,7 @@ def test_equal_kernels_on_two_devices_stay_apart(gpu: FakeGpu) -> None:
     lanes = {event["tid"]: event["args"]["name"] for event in trace if event["name"] == "thread_name"}
     spans = [(lanes[e["tid"]], e["dur"] * 1000) for e in trace if e["ph"] == "X" and e["name"] == "k"]
     assert sorted(spans) == [(f"GPU {d} Stream 3", t) for d, t in ((0, 10), (0, 30), (1, 20), (1, 40))]
+    assert set(json.loads(Path("q.hatchet").read_text())[1]["CUDA"]) == {"0", "1"}
 
 
 def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
@@ -145,6 +75,91 @@ def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]
     proton.deactivate(flushing=True)
     assert tree("replay", "k")["metrics"]["count"] == 7
     assert tree("replay", "k")["metrics"]["time (ns)"] == 35
+
+
+def test_kernels_of_a_graph_hang_below_where_they_were_captured(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    """Also when a later phase replays it, and another session that began after the capture knows nothing of it."""
+    session = proton.start("p")
+    with proton.scope("outer"), proton.scope("capture"):
+        with proton.scope("product"):
+            nodes = {gpu.capture(): "mm"}
+        nodes[gpu.capture()] = "relu"
+    proton.start("later")
+    with proton.scope("replay"):
+        gpu.replay({**nodes, 999: "made before"}, 5)
+        gpu.replay(nodes, 5)
+        gpu.launch("relu", 1)
+    proton.data.advance_phase(session)
+    gpu.replay(nodes, 7)
+    proton.finalize()
+    trees = {
+        name: json.loads(Path(name).read_text())[0]
+        for name in ("p.part_0.hatchet", "p.part_1.hatchet", "later.hatchet")
+    }
+    captured = ("outer", "capture")
+    assert times(trees["p.part_0.hatchet"]) == {
+        ("replay", "<captured_at>", *captured, "product", "mm"): (2, 10),
+        ("replay", "<captured_at>", *captured, "relu"): (2, 10),
+        ("replay", "made before"): (1, 5),
+        ("replay", "relu"): (1, 1),
+    }
+    assert times(trees["p.part_1.hatchet"]) == {
+        ("<captured_at>", *captured, "product", "mm"): (1, 7),
+        ("<captured_at>", *captured, "relu"): (1, 7),
+    }
+    assert times(trees["later.hatchet"]) == {
+        ("mm",): (1, 7),
+        ("relu",): (1, 7),
+        ("replay", "made before"): (1, 5),
+        ("replay", "mm"): (2, 10),
+        ("replay", "relu"): (3, 11),
+    }
+
+
+def times(node: dict, outer: tuple[str, ...] = ()) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Launches and nanoseconds by path."""
+    found = {}
+    for child in node["children"]:
+        path, metrics = (*outer, child["frame"]["name"]), child["metrics"]
+        if metrics.get("count"):
+            found[path] = metrics["count"], metrics["time (ns)"]
+        found |= times(child, path)
+    return found
+
+
+def test_threads_without_scopes_are_where_the_main_thread_is(
+    gpu: FakeGpu, tree: Callable[..., dict], launch: Callable
+) -> None:
+    """They are not within a launch of the main thread."""
+    proton.start("p", hook="triton")
+
+    def elsewhere(name: str, scoped: bool = False) -> None:
+        def run() -> None:
+            if scoped:
+                with proton.scope("own"):
+                    gpu.launch(name, 3)
+            else:
+                gpu.launch(name, 5)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    with proton.scope("A"):
+        elsewhere("k")
+        with proton.scope("B"):
+            elsewhere("k")
+            elsewhere("k", scoped=True)
+        launch("raw", {"name": "nice"}, device="cuda:0", body=lambda: elsewhere("other"))
+    elsewhere("k")
+    proton.deactivate(flushing=True)
+    assert tree("A", "other")["metrics"]["time (ns)"] == 5
+    assert [tree(*path, "k")["metrics"]["time (ns)"] for path in (("A",), ("A", "B"), ("A", "B", "own"), ())] == [
+        5,
+        5,
+        3,
+        5,
+    ]
 
 
 def test_launches_of_unknown_threads_go_to_the_root(gpu: FakeGpu, tree: Callable[..., dict]) -> None:

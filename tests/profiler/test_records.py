@@ -6,25 +6,26 @@ import ctypes
 import shutil
 import subprocess
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from deuteron.profiler import CuptiError
-from deuteron.profiler.sources import cupti, native, records
+from deuteron.profiler.sources import callbacks as callback_text
+from deuteron.profiler.sources import cupti, records
 from deuteron.profiler.sources.native import NativeCallbacks, native_callbacks, thread_cell
-from deuteron.profiler.sources.records import kernel_record_size, parse_kernels
+from deuteron.profiler.sources.records import kernel_record_size, parse_kernels, parse_records
 
 VERSIONS = {9: 208, 10: 216, 11: 224, 12: 232, 13: 248}
-# The driver calls in LAUNCH_CALLS, in its order.
-LAUNCH_NAMES = [
-    f"{name}{streams}"
-    for name in ("cuLaunchKernel", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuLaunchKernelEx")
-    for streams in ("", "_ptsz")
-]
+# The records of copies and memsets that the headers of CUDA 12 and 13 have.
+COPIES = [*(f"CUpti_ActivityMemcpy{version}" for version in (5, 6, 7))]
+MEMSETS = [*(f"CUpti_ActivityMemset{version}" for version in (4, 5))]
 
 
 @pytest.fixture
@@ -63,20 +64,39 @@ def test_layouts_and_numbers_are_those_of_the_c_headers(c_compiler: str, include
         for name, form, offset in records.KERNEL_FIELDS:
             expected.append((f"offsetof({struct}, {name})", offset))
             expected.append((f"sizeof((({struct}*)0)->{name})", np.dtype(form).itemsize))
+    copies = [struct for struct in (*COPIES, *MEMSETS) if f"}} {struct};" in text]
+    assert {struct[:-1] for struct in copies} == {"CUpti_ActivityMemcpy", "CUpti_ActivityMemset"}
+    for struct in copies:
+        for name, form, offset in records.COPY_FIELDS:
+            if (struct, name) not in [(memset, "copyKind") for memset in MEMSETS]:
+                expected.append((f"offsetof({struct}, {name})", offset))
+                expected.append((f"sizeof((({struct}*)0)->{name})", np.dtype(form).itemsize))
+    directions = {"HtoD": "HTOD", "DtoH": "DTOH", "DtoD": "DTOD", "HtoH": "HTOH", "AtoD": "ATOD", "PtoP": "PTOP"}
+    expected += [
+        (f"CUPTI_ACTIVITY_MEMCPY_KIND_{name}", records.COPY_KINDS.index(shown)) for shown, name in directions.items()
+    ]
     expected += [
         ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", records.KIND_CONCURRENT_KERNEL),
-        ("offsetof(CUpti_CallbackData, callbackSite)", native.CALLBACK_SITE_OFFSET),
-        ("offsetof(CUpti_CallbackData, correlationId)", native.CORRELATION_ID_OFFSET),
+        ("CUPTI_ACTIVITY_KIND_MEMCPY", records.KIND_MEMCPY),
+        ("CUPTI_ACTIVITY_KIND_MEMSET", records.KIND_MEMSET),
+        ("CUPTI_ERROR_MAX_LIMIT_REACHED", cupti._END_OF_RECORDS[0]),
+        ("CUPTI_ERROR_INVALID_KIND", cupti._END_OF_RECORDS[1]),
+        ("offsetof(CUpti_CallbackData, correlationData)", callback_text.CORRELATION_DATA_OFFSET),
+        ("offsetof(CUpti_CallbackData, callbackSite)", callback_text.CALLBACK_SITE_OFFSET),
+        ("offsetof(CUpti_CallbackData, correlationId)", callback_text.CORRELATION_ID_OFFSET),
         ("sizeof(((CUpti_CallbackData*)0)->correlationId)", 4),
-        ("CUPTI_API_ENTER", native.API_ENTER),
+        ("CUPTI_API_ENTER", callback_text.API_ENTER),
         ("CUPTI_CB_DOMAIN_DRIVER_API", cupti._DOMAIN_DRIVER_API),
+        ("CUPTI_CB_DOMAIN_RESOURCE", callback_text.DOMAIN_RESOURCE),
+        ("CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED", callback_text.NODE_CREATED),
+        ("CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED", callback_text.NODE_CLONED),
+        ("offsetof(CUpti_ResourceData, resourceDescriptor)", callback_text.RESOURCE_OFFSET),
+        ("offsetof(CUpti_GraphData, node)", callback_text.NODE_OFFSET),
+        ("offsetof(CUpti_GraphData, originalNode)", callback_text.ORIGINAL_NODE_OFFSET),
         ("CUPTI_ACTIVITY_FLAG_FLUSH_FORCED", cupti._FLUSH_FORCED),
         ("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", cupti._MULTIPLE_SUBSCRIBERS),
     ]
-    expected += [
-        (f"CUPTI_DRIVER_TRACE_CBID_{name}", number)
-        for name, number in zip(LAUNCH_NAMES, cupti.LAUNCH_CALLS, strict=True)
-    ]
+    expected += [(f"CUPTI_DRIVER_TRACE_CBID_{name}", number) for number, name in cupti.LAUNCH_CALLS.items()]
     prints = "\n".join(f'printf("%ld\\n", (long)({expression}));' for expression, _ in expected)
     source = tmp_path / "layout.c"
     source.write_text(
@@ -183,6 +203,9 @@ def callbacks() -> NativeCallbacks:
     thread_cell()
     with found.take_buffers():
         found.take_launches()
+        found.take_calls()
+        found.take_nodes()
+    found.main.value = 0
     return found
 
 
@@ -197,12 +220,19 @@ def fill(callbacks: NativeCallbacks, data: bytes) -> None:
     COMPLETED(callbacks.completed)(None, 0, address.value, size.value, len(data))
 
 
-def launch(callbacks: NativeCallbacks, correlation: int, site: int = native.API_ENTER) -> None:
+def launch(
+    callbacks: NativeCallbacks,
+    correlation: int,
+    site: int = callback_text.API_ENTER,
+    kept: ctypes.c_uint64 | None = None,
+) -> None:
     """What CUPTI does on entry to a driver call and on exit from it."""
     data = (ctypes.c_uint32 * 20)()
-    data[native.CALLBACK_SITE_OFFSET // 4] = site
-    data[native.CORRELATION_ID_OFFSET // 4] = correlation
-    LAUNCH(callbacks.launch)(None, 1, 307, ctypes.addressof(data))
+    data[callback_text.CALLBACK_SITE_OFFSET // 4] = site
+    data[callback_text.CORRELATION_ID_OFFSET // 4] = correlation
+    if kept is not None:
+        ctypes.c_uint64.from_buffer(data, callback_text.CORRELATION_DATA_OFFSET).value = ctypes.addressof(kept)
+    LAUNCH(callbacks.called)(None, 1, 307, ctypes.addressof(data))
 
 
 def test_buffers_come_back_in_order(callbacks: NativeCallbacks) -> None:
@@ -266,8 +296,42 @@ def test_launches_are_logged_with_their_threads_number(callbacks: NativeCallback
     assert callbacks.take_launches().shape == (0, 2)
 
 
+def test_threads_without_a_cell_have_the_number_of_the_main_thread(callbacks: NativeCallbacks) -> None:
+    def elsewhere() -> None:
+        launch(callbacks, 1)
+        callbacks.main.value = 5
+        launch(callbacks, 2)
+        thread_cell()
+        launch(callbacks, 3)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert callbacks.take_launches().tolist() == [[2, 5]]
+
+
+def test_nodes_of_graphs_are_logged_with_what_they_are_copies_of(callbacks: NativeCallbacks) -> None:
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
+    def id_of(node: int, to: Any) -> int:
+        to[0] = node + 2**40
+        return 0
+
+    def made(event: int, node: int, original: int = 0) -> None:
+        graph = (ctypes.c_uint64 * 8)()
+        graph[callback_text.NODE_OFFSET // 8], graph[callback_text.ORIGINAL_NODE_OFFSET // 8] = node, original
+        resource = (ctypes.c_uint64 * 3)(0, 0, ctypes.addressof(graph))
+        LAUNCH(callbacks.called)(None, callback_text.DOMAIN_RESOURCE, event, ctypes.addressof(resource))
+
+    callbacks.name_nodes(ctypes.cast(id_of, ctypes.c_void_p).value)
+    thread_cell().value = 7
+    made(callback_text.NODE_CREATED, 11, original=99)
+    made(callback_text.NODE_CLONED, 12, original=11)
+    assert callbacks.take_nodes().tolist() == [(2**40 + 11, 0, 7), (2**40 + 12, 2**40 + 11, 7)]
+    assert len(callbacks.take_launches()) == 0
+
+
 def test_the_log_grows_over_many_chunks_and_threads(callbacks: NativeCallbacks) -> None:
-    per_thread = native._CHUNK_ENTRIES // 2 + 7
+    per_thread = callback_text.CHUNK_ENTRIES // 2 + 7
 
     def produce(number: int) -> None:
         thread_cell().value = number
@@ -286,3 +350,82 @@ def test_the_log_grows_over_many_chunks_and_threads(callbacks: NativeCallbacks) 
     for number in (1, 2, 3):
         ids = log[log[:, 1] == number, 0]
         assert np.array_equal(ids, np.arange(per_thread) + number * 10**6)
+
+
+def test_calls_are_logged_with_thread_and_times_while_a_trace_is_recorded(callbacks: NativeCallbacks) -> None:
+    kept = ctypes.c_uint64()
+    cell = thread_cell()
+    launch(callbacks, 1, kept=kept)
+    callbacks.trace(True)
+    launch(callbacks, 1, site=1, kept=kept)  # began before anybody asked for times
+    cell.value = 7
+    try:
+        before = time.perf_counter_ns()
+        launch(callbacks, 2, kept=kept)
+        launch(callbacks, 2, site=1, kept=kept)
+        after = time.perf_counter_ns()
+
+        def elsewhere() -> int:
+            other = ctypes.c_uint64()
+            launch(callbacks, 3, kept=other)  # this thread has no cell: its place is not known
+            launch(callbacks, 3, site=1, kept=other)
+            return threading.get_native_id()
+
+        with ThreadPoolExecutor(1) as pool:
+            thread = pool.submit(elsewhere).result()
+    finally:
+        callbacks.trace(False)
+        cell.value = 0
+    launch(callbacks, 4, site=1, kept=kept)
+    calls = callbacks.take_calls()
+    assert calls[["id", "number", "thread", "call"]].tolist() == [
+        (2, 7, threading.get_native_id(), 307), (3, 0, thread, 307),
+    ]  # fmt: skip
+    assert before <= calls["begin"][0] <= calls["end"][0] <= after <= calls["begin"][1]
+    assert callbacks.take_launches().tolist() == [[2, 7]]
+    assert len(callbacks.take_calls()) == 0
+
+
+def test_copies_and_kernels_of_one_buffer(synthetic: SimpleNamespace) -> None:
+    kernels = [synthetic.kernel(216, start=number, correlationId=number) for number in (1, 4)]
+    copy = synthetic.copy(96, kind=records.KIND_MEMCPY, copyKind=2, bytes=1 << 40, start=2, correlationId=2)
+    memset = synthetic.copy(88, kind=records.KIND_MEMSET, bytes=5, start=3, correlationId=3)
+    buffer = synthetic.buffer(kernels[0], copy, memset, kernels[1])
+    found, copies = parse_records(buffer, 216, lambda _: (0, 216, 312, 400))
+    assert found["correlationId"].tolist() == [1, 4] and found["start"].tolist() == [1, 4]
+    fields = ["kind", "bytes", "start", "correlationId"]
+    assert copies[fields].tolist() == [(records.KIND_MEMCPY, 1 << 40, 2, 2), (records.KIND_MEMSET, 5, 3, 3)]
+    assert copies["copyKind"][0] == 2
+    alone, none = parse_records(synthetic.buffer(*kernels), 216, lambda _: ())
+    assert len(alone) == 2 and len(none) == 0
+    with pytest.raises(CuptiError, match="byte 216 of 616, neither"):
+        parse_records(synthetic.buffer(kernels[0], b"\x30" + bytes(183), kernels[1]), 216, lambda _: (0, 216, 400))
+    with pytest.raises(CuptiError, match="byte 312 of 352, cut off"):
+        parse_records(buffer[:352], 216, lambda _: (0, 216, 312))
+
+
+def test_the_library_finds_records_of_several_kinds(synthetic: SimpleNamespace) -> None:
+    """libcupti itself walks over a made-up buffer, where it is installed in a version that does so without a driver."""
+    library = load_cupti_or_skip()
+    source = cupti.CuptiSource.__new__(cupti.CuptiSource)
+    source._cupti = library
+    sizes = {records.KIND_MEMCPY: 96, records.KIND_MEMSET: 88}
+    parts = [synthetic.kernel(216)]
+    parts += [synthetic.copy(sizes[kind], kind=kind) for kind in (1, 2, 1)] + [synthetic.kernel(216)]
+    buffer = synthetic.buffer(*parts)
+    expected = [0, *np.cumsum([len(part) for part in parts])[:-1].tolist()]
+    assert list(source._places(buffer)) == expected
+    assert dict(source._copying_calls())[277] == "cuMemcpyHtoDAsync_v2"
+
+
+def load_cupti_or_skip() -> ctypes.CDLL:
+    """A libcupti of CUDA 13.0, whose sizes the test above has."""
+    for path in ("libcupti.so.13", "/usr/local/cuda/lib64/libcupti.so.13", "/usr/local/cuda-13.0/lib/libcupti.so.13"):
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        version = ctypes.c_uint32()
+        if library.cuptiGetVersion(ctypes.byref(version)) == 0 and 130000 <= version.value < 130100:
+            return library
+    pytest.skip("needs libcupti of CUDA 13.0 where the loader finds it, or in /usr/local/cuda")

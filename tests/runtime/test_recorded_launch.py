@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import deuteron.profiler.language as pl
 from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.record_buffer import COUNT, HEAD_WORDS, MASK, TRACK_WORDS, WARPS, record_tag
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
-from deuteron.compiler.runtime.launch.hooks import LaunchEvent, add_launch_hook, remove_launch_hook
+from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
 from deuteron.compiler.runtime.launch.recorded import record_launches
 from deuteron.compiler.runtime.launch.records import RecordSettings
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
@@ -66,23 +65,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> DriverWithMemory:
     return made
 
 
-class Listener:
-    def enter(self, event: LaunchEvent) -> None:
-        pass
-
-    def exit(self, event: LaunchEvent) -> None:
-        self.event = event
-
-
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    made = Listener()
-    add_launch_hook(made)
-    yield made
-    remove_launch_hook(made)
-    record_launches(None)
-
-
 @deuteron.jit
 def scoped(x, n):
     with pl.scope("all"):
@@ -96,7 +78,7 @@ def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> No
     record_launches(RecordSettings(8 * 8 * 5, (0, 4)))
     scoped[(3, 2)](x, 7)
     assert gpu.seen[-1] == (HEAD_WORDS + 30 * (TRACK_WORDS + 8), 7, 0b10001)
-    records = listener.event.records
+    records = listener.records
     assert (records.scopes, records.all_tracks, records.warps) == ((("all",),), 30, 5)
     (track,) = records.tracks
     assert [(mark.enter, mark.clock) for mark in track.marks] == [(True, 7), (False, 19)]

@@ -51,16 +51,21 @@ def problem(tmp_path: Path) -> Problem:
     return Problem(resolve_workload(f"{path}:kernel"), {"n": 1000}, "f32")
 
 
-def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
-    """What an earlier configuration left in the outputs must not make the next one right."""
+def checker_of(problem: Problem, seed: int = 1) -> Checker:
+    """A checker whose default is the right configuration."""
     device = get_device("cpu")
 
     def compiled(config: Configuration) -> object:
         variant = problem.variant(config)
         return compile_variant(problem, variant, device.target), variant
 
+    return Checker(problem, device, seed, {"WRONG": 0, "BLOCK": 64}, compiled)  # type: ignore[arg-type]
+
+
+def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
+    """What an earlier configuration left in the outputs must not make the next one right."""
     configs = [{"WRONG": wrong, "BLOCK": 64} for wrong in range(4)]
-    checker = Checker(problem, device, 1, configs[0], compiled)  # type: ignore[arg-type]
+    checker = checker_of(problem)
     for _ in range(2):
         assert [checker.check(config).ok for config in configs] == [True, False, False, False]
     assert "1 of 1000 elements are wrong; the worst at [3]" in str(checker.check(configs[1]).message)
@@ -74,14 +79,8 @@ def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
     )
     (tmp_path / "spoiling.py").write_text(text)
     problem = Problem(resolve_workload(f"{tmp_path / 'spoiling.py'}:kernel"), {"n": 1000}, "f32")
-    device = get_device("cpu")
-
-    def compiled(config: Configuration) -> object:
-        variant = problem.variant(config)
-        return compile_variant(problem, variant, device.target), variant
-
     right, spoils = ({"WRONG": wrong, "BLOCK": 64} for wrong in (0, 4))
-    checker = Checker(problem, device, 1, right, compiled)  # type: ignore[arg-type]
+    checker = checker_of(problem)
     checker.launch(spoils)()
     assert checker.check(right).ok
 
@@ -119,11 +118,5 @@ def test_an_output_that_is_added_to_is_refused(tmp_path: Path) -> None:
     text = TEXT.replace("tl.store(y_ptr + o, y, mask=mask)", "tl.atomic_add(y_ptr + o, y, mask=mask)")
     (tmp_path / "adding.py").write_text(text)
     problem = Problem(resolve_workload(f"{tmp_path / 'adding.py'}:kernel"), {"n": 1000}, "f32")
-    device = get_device("cpu")
-
-    def compiled(config: Configuration) -> object:
-        variant = problem.variant(config)
-        return compile_variant(problem, variant, device.target), variant
-
     with pytest.raises(WorkloadError, match="every element of the output 'y_ptr' unwritten or NaN"):
-        Checker(problem, device, 0, {"WRONG": 0, "BLOCK": 64}, compiled)  # type: ignore[arg-type]
+        checker_of(problem, seed=0)

@@ -10,7 +10,8 @@ from .exports import Export
 from .graph import dot_text
 from .page import html_text
 from .stacks import folded_text, speedscope_text
-from .tables import csv_text, table_text
+from .tables import table_text
+from .values import csv_text
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,16 @@
-"""Tables: the most expensive frames by name, and all frames as comma-separated values."""
+"""The table: the most expensive frames by name."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 
 from ..columns import Column
-from ..frames import Number, Numbers
+from ..frames import Number
 from ..names import columns_wide, printable
 from ..show import joined
 from ..view import Side, View
-from .exports import Export, plain
+from .exports import Export
 from .flat import flattened
 
 _MARKS = {Side.BOTH: "", Side.LEFT: " ◀", Side.RIGHT: " ▶"}
@@ -88,47 +86,3 @@ def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
         padded = [" " * (width - columns_wide(cell)) + cell for cell, width in zip(row[:-1], widths, strict=True)]
         lines.append("  ".join([*padded, row[-1]]) + "\n")
     return lines
-
-
-def csv_text(export: Export) -> str:
-    """All frames, parents first: number, number of the parent, depth, name, and what each metric has.
-
-    A metric that adds up has two columns, self and total, another one a single column; of two profiles each of these
-    is there three times: left, right and difference. Then come metrics that hold text or lists.
-    """
-    view = export.view
-    header = ["id", "parent", "depth", "name", *(["side"] if view.is_difference else [])]
-    numbers: list[Numbers] = []
-    for at, column in enumerate(view.columns):
-        given = [("", column)]
-        if view.is_difference:
-            given = [(" left", view.left[at]), (" right", view.right[at]), (" difference", column)]
-        for suffix, side in given:
-            for part, values in _parts(side):
-                header.append(f"{column.label}{part}{suffix}")
-                numbers.append(values)
-    texts = {metric: cells for metric, cells in view.tree.cells.items() if not view.tree.is_number(metric)}
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([*header, *texts])
-    for index, name in enumerate(view.names):
-        parent = view.parents[index]
-        row: list[object] = [index, parent if parent >= 0 else "", view.depths[index], name]
-        if view.is_difference:
-            row.append(view.sides[index].name.lower())
-        row += [_field(values[index]) for values in numbers]
-        row += [cells.get(view.origin[index], "") for cells in texts.values()]
-        writer.writerow(row)
-    return written.getvalue()
-
-
-def _parts(column: Column) -> list[tuple[str, Numbers]]:
-    if column.own is None or column.total is None:
-        return [("", column.values)]
-    return [(" self", column.own), (" total", column.total)]
-
-
-def _field(value: Number) -> object:
-    if value != value:
-        return ""
-    return value if plain(value) is not None else ("inf" if value > 0 else "-inf")

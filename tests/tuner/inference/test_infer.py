@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 
 import pytest
+from edited_kernels import kernel
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import CompilationError
@@ -24,17 +24,6 @@ from deuteron.tuner.inference import (
 )
 from deuteron.tuner.workloads.inferred import infer_workload
 from deuteron.tuner.workloads.inputs import make_tensors
-
-KERNELS = (Path(__file__).with_name("kernels.py")).read_text()
-
-
-def kernel(name: str, *edits: tuple[str, str]) -> KernelSource:
-    """A kernel of kernels.py, its text edited."""
-    text = KERNELS
-    for old, new in edits:
-        text = text.replace(old, new)
-    return KernelSource.from_text(text, name)
-
 
 H200, ARCH = device_of("h200")
 CPU, HOST = device_of("cpu")

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
+from edited_kernels import KERNELS, kernel
 
 from deuteron.compiler import KernelSource
 from deuteron.tuner.inference import Subject, infer_space, subject_of_kernel
 from deuteron.tuner.inference.devices import device_of
 from deuteron.tuner.inference.roles import probe_of, roles_of
-
-KERNELS = (Path(__file__).with_name("kernels.py")).read_text()
-
-
-def kernel(name: str, *edits: tuple[str, str]) -> KernelSource:
-    """A kernel of kernels.py, its text edited."""
-    text = KERNELS
-    for old, new in edits:
-        text = text.replace(old, new)
-    return KernelSource.from_text(text, name)
 
 
 def roles(text: str, target: str = "cpu", **values: object) -> dict[str, str]:

@@ -1,0 +1,147 @@
+"""A time line as Chrome's trace events: one JSON document for Perfetto and chrome://tracing.
+
+The format is that of the Trace Event Format: complete events (ph "X") with times in microseconds, names of lanes (ph
+"M"), and arrows (ph "s" and "f" of one id). Viewers want the events of one ``tid`` to lie apart or within each other;
+where those of a lane do neither, as the scopes of two asyncio tasks, the lane has several lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .timeline import Event, Lane, Timeline
+from .tree import ROOT
+
+#: Linux gives no thread a number from here on: those of lines that are not threads.
+_NO_THREAD = 1 << 22
+#: Arrows of one process have ids below this, so that traces of several can be put together.
+_ARROWS = 1 << 31
+
+
+class _Line(NamedTuple):
+    """One row of a viewer: a lane, or a part of one."""
+
+    lane: Lane
+    part: int
+
+
+def to_chrome(timeline: Timeline) -> str:
+    """The document. Times are microseconds from the first event, to the nanosecond; scopes that are open end now."""
+    events = sorted(timeline.all_events(), key=lambda event: (event.start_ns, -event.duration_ns))
+    base = events[0].start_ns if events else 0
+    drawn = _drawn(events)
+    numbers = _numbered({line for line, _ in drawn})
+    document: dict[str, object] = {
+        "baseTimeNanoseconds": base,
+        "displayTimeUnit": timeline.shown_in,
+        "traceEvents": [
+            *(_line_names(numbers, timeline.thread_names) if events else []),
+            *(_span(event, base, numbers[line]) for line, event in drawn),
+            *_arrows(drawn, base, numbers),
+        ],
+    }
+    if timeline.without_times:
+        document["otherData"] = {"launches_without_times": timeline.without_times}
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n"
+
+
+def _drawn(events: Iterable[Event]) -> list[tuple[_Line, Event]]:
+    """Each event with the first line of its lane in which it fits; ``events`` are in the order of their beginnings."""
+    # Of each lane's lines, the ends of the events that are open, the outermost first.
+    lines: defaultdict[Lane, list[list[int]]] = defaultdict(list)
+    return [(_Line(event.lane, _fitting(lines[event.lane], event)), event) for event in events]
+
+
+def _fitting(lines: list[list[int]], event: Event) -> int:
+    end = event.start_ns + event.duration_ns
+    for number, open_ends in enumerate(lines):
+        while open_ends and open_ends[-1] <= event.start_ns:
+            open_ends.pop()
+        if not open_ends or (event.lane.nests and end <= open_ends[-1]):
+            open_ends.append(end)
+            return number
+    lines.append([end])
+    return len(lines) - 1
+
+
+def _numbered(lines: set[_Line]) -> dict[_Line, int]:
+    """The ``tid`` of each line, in the order in which they are shown: a thread's first is its own."""
+    ordered = sorted(lines, key=lambda line: (_natural(line.lane.name), line.part))
+    return {
+        line: _NO_THREAD + at if line.lane.thread is None or line.part else line.lane.thread
+        for at, line in enumerate(ordered)
+    }
+
+
+def _natural(lane: str) -> list[tuple[str, int]]:
+    """Orders lanes by the numbers in their names: 2 before 10."""
+    return [(word, 0) if not word.isdecimal() else ("", int(word)) for word in lane.split()]
+
+
+def _line_names(numbers: Mapping[_Line, int], threads: Mapping[int, Sequence[str]]) -> list[dict[str, object]]:
+    described = [_described("process_name", 0, {"name": "Trace"})]
+    for place, (line, number) in enumerate(numbers.items()):
+        name = line.lane.name
+        if line.lane.thread is not None and threads.get(line.lane.thread):
+            name += f" ({', '.join(threads[line.lane.thread])})"
+        if line.part:
+            name += f", line {line.part + 1}"
+        described.append(_described("thread_name", number, {"name": name}))
+        described.append(_described("thread_sort_index", number, {"sort_index": place}))
+    return described
+
+
+def _described(what: str, tid: int, arguments: dict[str, object]) -> dict[str, object]:
+    return {"ph": "M", "name": what, "pid": os.getpid(), "tid": tid, "args": arguments}
+
+
+def _span(event: Event, base: int, tid: int) -> dict[str, object]:
+    name = event.path[-1] if event.path else ROOT
+    arguments: dict[str, object] = {"call_stack": [ROOT, *event.path]}
+    category = event.category
+    if event.metrics:
+        arguments["metrics"] = event.metrics
+        if category == "scope":
+            category = "metric"
+            name += ": " + ", ".join(f"<{key}, {value}>" for key, value in event.metrics.items())
+    if event.correlation:
+        arguments["correlation"] = event.correlation
+    return {
+        "name": name,
+        "cat": category,
+        "ph": "X",
+        "pid": os.getpid(),
+        "tid": tid,
+        "ts": (event.start_ns - base) / 1000,
+        "dur": event.duration_ns / 1000,
+        "args": arguments,
+    }
+
+
+def _arrows(drawn: Sequence[tuple[_Line, Event]], base: int, numbers: Mapping[_Line, int]) -> list[dict[str, object]]:
+    """From each call to what it launched, where both are there."""
+    calls = {event.correlation: (line, event) for line, event in drawn if event.category == "launch"}
+    arrows: list[dict[str, object]] = []
+    for line, event in drawn:
+        call = calls.get(event.correlation) if event.category != "launch" and event.correlation else None
+        if call is None:
+            continue
+        number = os.getpid() * _ARROWS + len(arrows) // 2
+        for phase, (at, end) in (("s", call), ("f", (line, event))):
+            arrows.append(
+                {
+                    "name": "launch",
+                    "cat": "flow",
+                    "ph": phase,
+                    "id": number,
+                    "pid": os.getpid(),
+                    "tid": numbers[at],
+                    "ts": (end.start_ns - base) / 1000,
+                    **({"bp": "e"} if phase == "f" else {}),
+                }
+            )
+    return arrows
