@@ -99,12 +99,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="arithmetic is tested on every pair of element types, not on a sample",
     )
     parser.addoption(
-        "--screenshots",
-        type=Path,
-        metavar="FOLDER",
-        help="tests/server/test_every_page.py leaves a picture of each page of the service there",
-    )
-    parser.addoption(
         "--axe",
         type=Path,
         metavar="AXE.MIN.JS",

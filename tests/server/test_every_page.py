@@ -2,7 +2,7 @@
 
 On demand what axe-core says of each, and a picture:
 
-    pytest tests/server/test_every_page.py --axe axe.min.js --screenshots docs/images/pages
+    pytest tests/server/test_every_page.py --axe axe.min.js --screenshots docs/images
 
 ``axe.min.js`` is a file of npm's package axe-core.
 """
@@ -192,7 +192,8 @@ def test_every_page(
     tmp_path: Path,
     pytestconfig: pytest.Config,
 ) -> None:
-    folder: Path | None = pytestconfig.getoption("--screenshots")
+    pictures: Path | None = pytestconfig.getoption("--screenshots")
+    folder = pictures / "pages" if pictures is not None else None
     axe: Path | None = pytestconfig.getoption("--axe")
     url = f"sqlite:///{tmp_path / 'filled.db'}"
     migrations.upgrade(url)
