@@ -21,6 +21,7 @@ from ..workloads import LaunchPlan, Problem, WorkloadSpec
 from ..workloads.inputs import make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
+from ..workloads.widen import widened
 from .compilation import compile_variant
 
 if TYPE_CHECKING:
@@ -90,12 +91,10 @@ class Checker:
         return {name: self._arrays[name].to_numpy() for name in self._outputs}
 
     def _expectation(self, seed: int, default: Configuration) -> tuple[dict[str, np.ndarray], str]:
-        import numpy as np
-
         name = self._problem.spec.reference
         if name != INTERPRETER:
             inputs = {
-                tensor.name: self._initial[tensor.name].astype(np.float64)
+                tensor.name: widened(self._initial[tensor.name])
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }

@@ -38,7 +38,13 @@ def make_tensor(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> n
         case _:
             block = rng.integers(0, 2 if dtype == np.bool_ else 100, size)
     block = block.astype(dtype)
-    return (block if size == count else np.resize(block, count)).reshape(shape)
+    if size == count:
+        return block.reshape(shape)
+    whole = np.empty(count, dtype)
+    for start in range(0, count, size):
+        part = whole[start : start + size]
+        part[:] = block[: len(part)]
+    return whole.reshape(shape)
 
 
 def poison(array_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
