@@ -25,6 +25,7 @@ __all__ = [
     "nvidia",
     "propagate_env",
     "proton",
+    "refresh_knobs",
     "runtime",
 ]
 
@@ -239,6 +240,13 @@ cache = CacheKnobs()
 language = LanguageKnobs()
 nvidia = NvidiaKnobs()
 proton = ProtonKnobs()
+
+
+def refresh_knobs() -> None:
+    """Have ``runtime.debug`` from the environment again, whatever the program assigned. Nothing else needs it: settings
+    read the environment whenever they are asked."""
+    own.debug.assign()
+
 
 _bridge = Bridge(lambda: runtime, lambda: compilation.listener, lambda: autotuning.listener)
 for _chain in (RuntimeKnobs.launch_enter_hook, RuntimeKnobs.launch_exit_hook):
