@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then rows,
 # products and attention against Triton and torch's libraries, compile times and autotuning against Triton, the profiler
-# against Proton, the main job on cuda:0, and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes,
-# not the machine. STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table
-# comes last.
+# against Proton and what scopes inside a kernel cost, the main job on cuda:0, and examples under compute-sanitizer where
+# it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes, not the machine.
+# STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
 OUT=${OUT:-gpu-results}
@@ -38,7 +38,9 @@ step gemm 400 "$PYTHON" benchmarks/gemm.py --peers --limit 330 --out "$OUT/gemm.
 step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024,1024 4096,4096,4096 8192,8192,8192 --limit 100 --out "$OUT/gemm-fp8.json" ${QUICK:+--quick}
 step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
 step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
-step profiler 100 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
+step profiler 200 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
+step trees 150 "$PYTHON" benchmarks/gpu_trees.py --out "$OUT/trees.json"
+step scopes 120 "$PYTHON" benchmarks/kernel_scopes.py --out "$OUT/scopes.json" --trace "$OUT/matmul"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"

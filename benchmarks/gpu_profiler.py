@@ -1,7 +1,8 @@
-"""Profiler on a GPU: what it costs on tiny kernels beside Proton, and whether it reads the same times.
+"""Profiler on a GPU: what it costs beside Proton and torch.profiler, and whether its times are those of events.
 
-Each measurement runs in a process of its own, because CUPTI serves one client per process; processes differ by tens of
-percent, so there are several for each figure, in turns.
+Tiny kernels, with and without a scope around each, and products of 8192^3. Each measurement runs in a process of its
+own, because CUPTI serves one client per process; processes differ by tens of percent, so there are several for each
+figure, in turns. Then a million launches in one session, and how much memory that takes.
 
 python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
 """
@@ -21,8 +22,11 @@ LAUNCHES = 5000
 REPEATS = 5
 #: Processes for each figure.
 PROCESSES = 3
-MEASURED = ("none", "deuteron", "proton")
-MODES = ("plain", "scoped")
+MEASURED = ("none", "deuteron", "proton", "torch")
+MODES = ("tiny", "tiny in scopes", "8192^3")
+PRODUCTS = 20
+#: Launches of the session whose memory is looked at.
+MANY = 1_000_000
 
 
 def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
@@ -49,8 +53,30 @@ def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
     return statistics.median(times)
 
 
+def large_products() -> float:
+    """Microseconds per product of bf16, 8192^3, median over repeats."""
+    import torch
+
+    x = torch.randn(8192, 8192, device="cuda").to(torch.bfloat16)
+    out = torch.empty_like(x)
+    times = []
+    for _ in range(REPEATS):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(PRODUCTS):
+            torch.mm(x, x, out=out)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) / PRODUCTS * 1e6)
+    return statistics.median(times)
+
+
+def figure(mode: str, scope: Callable[..., object]) -> float:
+    """Microseconds a launch."""
+    return large_products() if mode == "8192^3" else tiny_launches(mode == "tiny in scopes", scope)
+
+
 def child(who: str) -> None:
-    """Print microseconds a launch, plain and scoped, under ``who``: deuteron, proton or none."""
+    """Print microseconds a launch, by mode, under ``who``: deuteron, proton, torch or none."""
     import contextlib
     import tempfile
 
@@ -66,8 +92,16 @@ def child(who: str) -> None:
 
         proton.start(name)
         scope = proton.scope
-    figures = {mode: tiny_launches(mode == "scoped", scope) for mode in MODES}
-    if who != "none":
+    if who == "torch":
+        import torch
+
+        scope = torch.profiler.record_function
+        around: contextlib.AbstractContextManager[object] = torch.profiler.profile()
+    else:
+        around = contextlib.nullcontext()
+    with around:
+        figures = {mode: figure(mode, scope) for mode in MODES}
+    if who in ("deuteron", "proton"):
         proton.finalize()
     print(json.dumps(figures))
 
@@ -85,6 +119,40 @@ def in_turns() -> dict[str, dict[str, list[float]]]:
             for mode, figure in json.loads(done.stdout.splitlines()[-1]).items():
                 times[mode][who].append(figure)
     return times
+
+
+def many_launches() -> None:
+    """Print how much memory a session of :data:`MANY` launches took, and how many of them it counted."""
+    import resource
+    import tempfile
+
+    import torch
+
+    import deuteron.profiler as proton
+
+    x = torch.ones(1024, device="cuda")
+    with tempfile.TemporaryDirectory() as folder:
+        session = proton.start(str(Path(folder) / "many"))
+        marks = []
+        for launch in range(MANY):
+            x.add_(1.0)
+            if (launch + 1) % (MANY // 10) == 0:
+                torch.cuda.synchronize()
+                marks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        proton.finalize(session)
+        tree = json.loads((Path(folder) / "many.hatchet").read_text())[0]
+    counted = max(inner["metrics"].get("count", 0) for inner in tree["children"])
+    print(json.dumps({"launches": MANY, "counted": counted, "MiB after each tenth": marks}))
+
+
+def memory() -> dict[str, object]:
+    """What :func:`many_launches` prints in a process of its own."""
+    command = [sys.executable, __file__, "--child", "many"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode:
+        return {"error": done.stderr[-800:]}
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def profile_examples(name: str) -> dict[str, float]:
@@ -139,21 +207,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--profile", default="examples", help="profile to write, without suffix")
-    parser.add_argument("--child", choices=MEASURED, help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=(*MEASURED, "many"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child)
+        many_launches() if options.child == "many" else child(options.child)
         return
     record: dict[str, object] = {}
     for mode, times in in_turns().items():
-        record[f"tiny launches {mode}, us"] = times
+        record[f"launches {mode}, us"] = times
         middle = {who: statistics.median(found) for who, found in times.items() if found}
         parts = [
             f"{who} {time:.2f} us ({time / middle['none']:.2f}x, {min(times[who]):.2f}-{max(times[who]):.2f})"
             for who, time in middle.items()
             if "none" in middle
         ]
-        print(f"tiny kernels {mode}: " + ", ".join(parts))
+        print(f"{mode}: " + ", ".join(parts))
+    record["a million launches"] = taken = memory()
+    print(f"a million launches: {taken}")
     record["GPU time, ms"] = found = profile_examples(options.profile)
     print("  ".join(f"{k} {v:.3f} ms" for k, v in found.items()))
     if options.out:
