@@ -256,7 +256,7 @@ interpret = _flag(
 debug = _flag(
     "DEUTERON_DEBUG TRITON_DEBUG",
     False,
-    "Compile tl.device_assert into kernels. Read when a launch needs a new variant.",
+    "Compile tl.device_assert and checks of integer overflow into kernels. Read when a launch needs a new variant.",
 )
 cpu_threads = _number(
     "DEUTERON_CPU_THREADS",

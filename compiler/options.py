@@ -15,9 +15,10 @@ class Schedule:
     ``num_warps``: warps per program (power of two, 1-32). ``num_stages``: slots of the rings that feed matrix products,
     as far as shared memory goes; 1: no overlap of copies and products. ``persistent``: at most one program a processor
     runs, and works on many tiles; None leaves it to the compiler. ``maxnreg``: register cap per thread, None for the
-    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert. ``num_ctas``
-    (programs per cluster, 1 only) is taken so that kernels written for Triton run. :func:`effective_options` says what
-    changes code where.
+    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert.
+    ``sanitize_overflow``: assert that the kernel's integers do not overflow; launches with ``debug`` do unless they say
+    otherwise, and others never. ``num_ctas`` (programs per cluster, 1 only) is taken so that kernels written for Triton
+    run. :func:`effective_options` says what changes code where.
 
     Raises:
         DeuteronError: a value is outside its range.
@@ -30,6 +31,7 @@ class Schedule:
     maxnreg: int | None = None
     enable_fp_fusion: bool = True
     debug: bool = False
+    sanitize_overflow: bool = False
 
     def __post_init__(self) -> None:
         if self.num_warps not in (1, 2, 4, 8, 16, 32):
@@ -54,14 +56,13 @@ NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
     "launch_cooperative_grid": (False,),
     "ir_override": (None,),
     "extern_libs": (None,),
-    "sanitize_overflow": (False,),
 }
 
 #: Of the schedule options, the ones that change code, by the kind of target. Spaces and cache keys follow this table,
 #: and a test compiles a kernel per option and target to keep it true.
 _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("enable_fp_fusion", "debug"),
-    "cuda": ("num_warps", "num_stages", "persistent", "maxnreg", "enable_fp_fusion", "debug"),
+    "cpu": ("enable_fp_fusion", "debug", "sanitize_overflow"),
+    "cuda": ("num_warps", "num_stages", "persistent", "maxnreg", "enable_fp_fusion", "debug", "sanitize_overflow"),
 }
 
 

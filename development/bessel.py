@@ -19,6 +19,11 @@ Real = Callable[[Any], Any]
 
 def powers(function: Real, points: int = 34, smallest: float = 2e-18) -> list[float]:
     """The polynomial in powers of t; terms of the series below ``smallest`` are left out."""
+    return [float(term) for term in exact_powers(function, points, smallest)]
+
+
+def exact_powers(function: Real, points: int, smallest: float) -> list[Any]:
+    """As :func:`powers`, with fifty digits."""
     angles = [mp.pi * (k + mp.mpf(1) / 2) / points for k in range(points)]
     values = [function(mp.cos(angle)) for angle in angles]
     series = [
@@ -35,7 +40,7 @@ def powers(function: Real, points: int = 34, smallest: float = 2e-18) -> list[fl
         for i, term in enumerate(before):
             following[i] -= term
         before, current = current, following
-    return [float(term) for term in made]
+    return made
 
 
 def near(function: Real) -> Real:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import TypeMismatch
 from ..ir.core import Block, Value
@@ -89,6 +90,10 @@ def _own_exits(body: list[ast.stmt]) -> Iterable[ast.stmt]:
 # Run-time loops ----------------------------------------------------------------------------------------------
 
 
+#: Counting is not the kernel's own arithmetic, which is checked for overflow.
+_add, _sub, _mul = (partial(f, sanitize_overflow=False) for f in (arithmetic.add, arithmetic.sub, arithmetic.mul))
+
+
 @dataclass(frozen=True, slots=True)
 class _Counter:
     """The bounds of a run-time loop in one type, and how its index becomes what the program sees."""
@@ -100,8 +105,8 @@ class _Counter:
 
     def last(self) -> tensor:
         """The index of the last iteration, as the program sees it, of a loop that ran to its end."""
-        steps = arithmetic.floordiv(arithmetic.sub(arithmetic.sub(self.upper, self.lower), 1), self.step)
-        return self.shown(arithmetic.add(self.lower, arithmetic.mul(steps, self.step)))
+        steps = arithmetic.floordiv(_sub(_sub(self.upper, self.lower), 1), self.step)
+        return self.shown(_add(self.lower, _mul(steps, self.step)))
 
 
 def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
@@ -145,18 +150,18 @@ def _counter(loop: dynamic_range) -> _Counter:
     if isinstance(step, tensor) or step > 0:
         return _Counter(lower, upper, stride, show)
     zero, one = arithmetic.constant(0, counted), arithmetic.constant(1, counted)
-    distance = arithmetic.sub(lower, upper)
+    distance = _sub(lower, upper)
     if not counted.is_signed:  # below upper it wraps
         distance = arithmetic.where(arithmetic.compare(lower, upper, "gt"), distance, zero)
     magnitude = arithmetic.constant(-int(step), counted)
-    count = arithmetic.floordiv(arithmetic.add(distance, -int(step) - 1), magnitude)
-    return _Counter(zero, count, one, lambda index: show(arithmetic.add(lower, arithmetic.mul(index, stride))))
+    count = arithmetic.floordiv(_add(distance, -int(step) - 1), magnitude)
+    return _Counter(zero, count, one, lambda index: show(_add(lower, _mul(index, stride))))
 
 
 def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block, exits: Exits) -> None:
     """A for loop that may end early: a while loop that carries its index, the variables and the exits."""
     with frame.builder.into(body):
-        following = arithmetic.add(tensor(body.args[0]), counter.step)
+        following = _add(tensor(body.args[0]), counter.step)
         ends = exits.ends()
     exits.carry(body)
     carried.end_body(body, first=(following.value,), last=ends)
@@ -170,7 +175,7 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
     inits = (counter.lower.value, *carried.inits(), *exits.inits())
     results = frame.builder.emit(control.While(inits, before, body)).results
     carried.finish(results[1:])
-    carried.finish_index(lambda: counter.shown(arithmetic.sub(tensor(results[0]), counter.step)))
+    carried.finish_index(lambda: counter.shown(_sub(tensor(results[0]), counter.step)))
     exits.finish(frame, results)
 
 

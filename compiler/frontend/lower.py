@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from ..errors import CompilationError, TypeMismatch, UnsupportedSyntax
 from ..ir.builder import Builder
 from ..ir.core import Block, Function, Value
 from ..ir.types import SCALARS, Tile
 from ..language.arithmetic import as_tensor
-from ..language.context import activate
+from ..language.context import activate, wrapping
 from ..language.descriptors import descriptor_of
-from ..language.inline import Inlinable
+from ..language.inline import Inlinable, LibraryFunction
 from ..language.tensor import tensor
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.arguments import Argument
@@ -38,18 +39,20 @@ def lower(
     constexprs: Mapping[str, object],
     *,
     debug: bool = False,
+    sanitize_overflow: bool = False,
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
     ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
     maps every other parameter to its value (defaults fill in). Leaves of tuples are called ``args.0`` and so on. The
-    function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it.
+    function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it. ``debug``
+    keeps device assertions, ``sanitize_overflow`` asserts that the kernel's own integers do not overflow.
 
     Raises:
         CompilationError: with the place in the user's source.
     """
     function = Function(source.name)
-    compilation = Compilation(Builder(function.body), debug, [source])
+    compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source])
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
@@ -123,9 +126,12 @@ def _default(source: KernelSource, argument: Argument) -> object:
 class Compilation:
     """The context of one kernel that is being compiled (see language/context.py)."""
 
-    def __init__(self, builder: Builder, debug: bool, sources: Sequence[KernelSource] = ()) -> None:
+    def __init__(
+        self, builder: Builder, debug: bool, sanitize_overflow: bool = False, sources: Sequence[KernelSource] = ()
+    ) -> None:
         self.builder = builder
         self.debug = debug
+        self.sanitize_overflow = sanitize_overflow
         #: The kernel's, and those of the functions that were inlined.
         self.sources = list(sources)
         self.depth = 0
@@ -143,7 +149,8 @@ class Compilation:
         self.depth += 1
         location = self.builder.location
         try:
-            return run_body(frame)
+            with wrapping(self) if isinstance(function, LibraryFunction) else nullcontext():
+                return run_body(frame)
         finally:
             self.depth -= 1
             self.builder.location = location

@@ -25,7 +25,8 @@ from ..ir.types import (
 )
 from ..tile import elementwise as ew
 from ..tile import shape as sh
-from .builtin import builtin
+from . import overflow
+from .builtin import builtin, operator
 from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
 from .storage import converted
 from .tensor import Operand, emit, tensor
@@ -194,42 +195,42 @@ def _offset_pointer(pointer: tensor, offset: Operand) -> tensor:
     return emit(ew.AddPtr(a.value, b.value))
 
 
-@builtin
+@operator
 def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     """x + y in the common type and shape of both; a pointer plus integers moves by elements of its pointee.
 
-    ``sanitize_overflow`` is accepted and changes nothing: integers wrap. Raises TypeMismatch where shapes do not
-    broadcast, and for a pointer moved by floats or booleans.
+    Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False. Raises
+    TypeMismatch where shapes do not broadcast, and for a pointer moved by floats or booleans.
     """
     if _is_pointer(x):
         return _offset_pointer(as_tensor(x), y)
     if _is_pointer(y):
         return _offset_pointer(as_tensor(y), x)
     a, b = meet(x, y)
-    return emit(ew.Add(a.value, b.value))
+    return overflow.checked(ew.Add(a.value, b.value), sanitize_overflow)
 
 
-@builtin
+@operator
 def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     """x - y in the common type and shape of both; a pointer minus integers moves back by elements.
 
-    ``sanitize_overflow`` is accepted and changes nothing: integers wrap. Raises TypeMismatch where shapes do not
-    broadcast, and for pointers on the right.
+    Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False. Raises
+    TypeMismatch where shapes do not broadcast, and for pointers on the right.
     """
     if _is_pointer(x):
-        return _offset_pointer(as_tensor(x), negate(as_tensor(y)))
+        return _offset_pointer(as_tensor(x), emit(ew.Neg(as_tensor(y).value)))
     a, b = meet(x, y)
-    return emit(ew.Sub(a.value, b.value))
+    return overflow.checked(ew.Sub(a.value, b.value), sanitize_overflow)
 
 
-@builtin
+@operator
 def mul(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     """x * y in the common type and shape of both; raises TypeMismatch for pointers and shapes that do not broadcast.
 
-    ``sanitize_overflow`` is accepted and changes nothing: integers wrap.
+    Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False.
     """
     a, b = meet(x, y)
-    return emit(ew.Mul(a.value, b.value))
+    return overflow.checked(ew.Mul(a.value, b.value), sanitize_overflow)
 
 
 @builtin
@@ -267,10 +268,10 @@ def mod(x: Operand, y: Operand) -> tensor:
     return emit(ew.Rem(a.value, b.value))
 
 
-@builtin
+@operator
 def negate(x: Operand) -> tensor:
-    """-x in the type and shape of ``x``; integers wrap."""
-    return emit(ew.Neg(as_tensor(x).value))
+    """-x in the type and shape of ``x``; integers wrap, and kernels with ``debug`` assert that they do not."""
+    return overflow.negated(as_tensor(x))
 
 
 @builtin

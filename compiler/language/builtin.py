@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from ..errors import TypeMismatch
 from .constexpr import constexpr, unwrap
+from .context import state, wrapping
 from .tensor import tensor
 
 P = ParamSpec("P")
@@ -16,9 +17,10 @@ R = TypeVar("R")
 _builtins: set[object] = set()
 
 
-def builtin(function: Callable[P, R]) -> Callable[P, R]:
+def builtin(function: Callable[P, R], *, operator: bool = False) -> Callable[P, R]:
     """Register ``function`` as callable from kernels. Its arguments arrive as tensors or plain Python values; where a
-    parameter is annotated as a tensor, anything else raises TypeMismatch.
+    parameter is annotated as a tensor, anything else raises TypeMismatch. Integers wrap in it, unless it is an
+    ``operator`` of the kernel.
     """
     tensors = _tensor_parameters(function)
 
@@ -32,10 +34,19 @@ def builtin(function: Callable[P, R]) -> Callable[P, R]:
             kwargs = {k: unwrap(v) for k, v in kwargs.items()}  # type: ignore[assignment]
         if tensors:
             _check(function.__name__, tensors, args, kwargs)
-        return function(*args, **kwargs)
+        context = state.context  # not by active(): see above
+        if context is None or not context.sanitize_overflow or operator:
+            return function(*args, **kwargs)
+        with wrapping(context):
+            return function(*args, **kwargs)
 
     _builtins.add(call)
     return call
+
+
+def operator(function: Callable[P, R]) -> Callable[P, R]:
+    """A builtin whose integer overflow is that of the kernel that calls it, not of the language."""
+    return builtin(function, operator=True)
 
 
 def _tensor_parameters(function: Callable[..., object]) -> list[tuple[int, str, bool]]:

@@ -34,6 +34,7 @@ class Context(Protocol):
     """One kernel that is being compiled or run eagerly."""
 
     debug: bool  # emit device assertions
+    sanitize_overflow: bool  # and those that integers did not overflow (see overflow.py)
 
     @property
     def builder(self) -> OpEmitter:
@@ -65,29 +66,40 @@ class _State(threading.local):
     context: Context | None = None
 
 
-_state = _State()
+#: Each thread's context.
+state = _State()
 
 
 def current() -> Context:
     """The active context; raises CompilationError outside a kernel."""
-    if _state.context is None:
+    if state.context is None:
         raise CompilationError(
             "functions of deuteron.language work inside kernels only",
             hint="decorate the function with @deuteron.jit and launch it: kernel[grid](...)",
         )
-    return _state.context
+    return state.context
 
 
 def active() -> Context | None:
     """The active context; None outside a kernel."""
-    return _state.context
+    return state.context
+
+
+@contextmanager
+def wrapping(context: Context) -> Iterator[None]:
+    """Integers wrap in what is emitted meanwhile: the arithmetic of the language's own functions means to."""
+    outer, context.sanitize_overflow = context.sanitize_overflow, False
+    try:
+        yield
+    finally:
+        context.sanitize_overflow = outer
 
 
 @contextmanager
 def activate(context: Context) -> Iterator[Context]:
     """Make ``context`` the active one in this thread."""
-    outer, _state.context = _state.context, context
+    outer, state.context = state.context, context
     try:
         yield context
     finally:
-        _state.context = outer
+        state.context = outer

@@ -8,7 +8,7 @@ from ..errors import CompileTimeAssertionFailure, TypeMismatch
 from ..ir.types import F32, Scalar
 from ..tile import debug
 from ..tile import elementwise as ew
-from .arithmetic import as_condition, as_tensor, cast_to
+from .arithmetic import as_condition, as_tensor, cast_to, compare
 from .builtin import builtin
 from .context import current
 from .shapes import shape_tuple
@@ -63,6 +63,13 @@ def device_assert(condition: Operand, message: str = "", mask: Operand | None = 
     if mask is not None:
         holds = holds | ~as_condition(mask)  # type: ignore[operator]
     current().builder.emit(debug.Assert(holds.value, str(message)))
+
+
+@builtin
+def expect_zero(x: tensor, mask: Operand) -> tensor:
+    """``x``, of which debug kernels assert that it is zero where ``mask``, which means mask != 0, is true."""
+    device_assert(compare(x, 0, "eq"), "expect_zero expected x == 0 where mask is true", mask)
+    return x
 
 
 @builtin

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar, overload
 
 from .constexpr import unwrap
+from .context import active, wrapping
 
 
 class Inlinable:
@@ -64,7 +65,11 @@ class LibraryFunction(Inlinable):
         return self.function
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return self.function(*args, **kwargs)
+        context = active()
+        if context is None or not context.sanitize_overflow:
+            return self.function(*args, **kwargs)
+        with wrapping(context):
+            return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<deuteron.language.{self.__name__}>"

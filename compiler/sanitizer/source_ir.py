@@ -41,6 +41,12 @@ class SourceFunctions:
         made = self._made.get(variant.key)
         if made is None:
             types = {name: str(kind) for name, kind in variant.signature.items()}
-            made = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
+            made = lower(
+                variant.source,
+                types,
+                variant.constants,
+                debug=variant.schedule.debug,
+                sanitize_overflow=variant.schedule.sanitize_overflow,
+            )
             self._made[variant.key] = made
         return made

@@ -38,6 +38,7 @@ def simulate(
         SimulationError: an access outside the arrays, not aligned, or to shared memory that was never written; two
             accesses to the same byte with nothing to order them; warps that wait for each other; barriers and
             asynchronous operations that are not used as PTX demands.
+        KernelAssertionError: an assertion of the kernel failed.
     """
     kernel = parse_kernel(llvm)
     whole = (*grid, 1, 1, 1)[:3]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deuteron.compiler.errors import KernelAssertionError
+
 from .values import Held, SimulationError, held_operand, operand
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class Kernel:
 
 _DEFINE = re.compile(r"define ptx_kernel void @[\w.$]+\((.*)\) #0 \{")
 _STRUCT = re.compile(r"^(%\w+) = type (\{.*\})$", re.MULTILINE)
+_STRING = re.compile(r'^(@[\w.]+) = private unnamed_addr constant \[\d+ x i8\] c"([\\0-9A-F]*)\\00"$', re.MULTILINE)
+_FAILURE = re.compile(r"call void @__assertfail\(ptr (@[\w.]+),")
 _RESULT = re.compile(r"(%[\w.]+) = (.*)")
 _PHI = re.compile(r"phi (.+?) (\[.*)")
 _ARM = re.compile(r"\[([^,\]]+), %([\w.]+)\]")
@@ -80,7 +84,7 @@ def parse_kernel(llvm: str) -> Kernel:
     """The only kernel of a module."""
     from .instructions import parse_instruction
 
-    structs = dict(_STRUCT.findall(llvm))
+    structs, strings = dict(_STRUCT.findall(llvm)), dict(_STRING.findall(llvm))
     lines = re.sub(r"%struct\d+\b", lambda name: structs[name[0]], llvm).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("define ptx_kernel"))
     header = _DEFINE.match(lines[start])
@@ -98,11 +102,22 @@ def parse_kernel(llvm: str) -> Kernel:
             block.next, block.successors = _terminator(text)
         elif "= phi " in text:
             _add_phi(block, text)
+        elif failure := _FAILURE.match(text):
+            block.steps.append(_failure(bytes.fromhex(strings[failure[1]].replace("\\", "")).decode()))
         else:
             match = _RESULT.fullmatch(text)
             name, body = (match[1], match[2]) if match else ("", text)
             block.steps += parse_instruction(name, body)
     return kernel
+
+
+def _failure(message: str) -> Step:
+    """What __assertfail does: the launch ends, and nothing that it wrote is read."""
+
+    def step(warp: Warp) -> None:
+        raise KernelAssertionError(f"device-side assertion failed: {message}")
+
+    return step
 
 
 def split_commas(text: str) -> list[str]:

@@ -28,6 +28,7 @@ _LEFT = {
     "maxnreg": "a cap that the assembler does without; the choice of num_warps moves the same bound",
     "enable_fp_fusion": "results change with it in their last bits",
     "debug": "it adds checks, and no speed",
+    "sanitize_overflow": "it adds checks, and no speed",
 }
 
 

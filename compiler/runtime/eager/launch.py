@@ -54,8 +54,16 @@ class InterpretedLaunch:
             return
         from .python import run  # lazy: the frontend, for those who interpret
 
-        debug = variant.schedule.debug
-        run(function, shape, variant.signature, passed, variant.constants, debug=debug)
+        schedule = variant.schedule
+        run(
+            function,
+            shape,
+            variant.signature,
+            passed,
+            variant.constants,
+            debug=schedule.debug,
+            sanitize_overflow=schedule.sanitize_overflow,
+        )
 
     def _observe(self, shape: tuple[int, int, int], given: dict[str, object], run: Callable[[], None]) -> None:
         if not installed.hooks:

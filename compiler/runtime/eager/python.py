@@ -39,6 +39,7 @@ def run(
     constexprs: Mapping[str, object],
     *,
     debug: bool = False,
+    sanitize_overflow: bool = False,
 ) -> None:
     """Call ``function`` once for every program of ``grid``.
 
@@ -47,7 +48,8 @@ def run(
 
     Raises:
         MemoryAccessError: a program touched memory outside its arrays.
-        KernelAssertionError: a tl.device_assert failed and ``debug`` is set.
+        KernelAssertionError: a tl.device_assert failed and ``debug`` is set, or an integer overflowed under
+            ``sanitize_overflow``.
         Whatever the kernel's own Python code raises.
     """
     from ...targets.interpreter import EagerBuilder, Memory  # lazy: NumPy, for those who interpret
@@ -58,7 +60,7 @@ def run(
     axes = (range(n) for n in reversed(grid))
     for z, y, x in itertools.product(*axes):
         builder = EagerBuilder(memory, (x, y, z), grid)
-        context = EagerContext(builder, function.__code__.co_filename, debug, python)
+        context = EagerContext(builder, function.__code__.co_filename, debug, sanitize_overflow, python)
         held = {n: tensor(builder.argument(n, signature[n].tile, arguments[n])) for n in arguments}
         values = {
             name: argument_of(kind, [held[n] for n in flattened(name, kind)])
@@ -182,11 +184,14 @@ def _plain_cell(cell: CellType) -> CellType:
 class EagerContext:
     """The context of one running program (see language/context.py)."""
 
-    def __init__(self, builder: EagerBuilder, filename: str, debug: bool, python: Python) -> None:
+    def __init__(
+        self, builder: EagerBuilder, filename: str, debug: bool, sanitize_overflow: bool, python: Python
+    ) -> None:
         self._builder = builder
         self._filename = filename
         self._python = python
         self.debug = debug
+        self.sanitize_overflow = sanitize_overflow
 
     @property
     def builder(self) -> EagerBuilder:

@@ -137,7 +137,13 @@ def make_tile(work: Build) -> Function:
     variant = work.variant
     with work.timed("frontend"):
         types = {name: str(kind) for name, kind in variant.signature.items()}
-        function = lower(variant.source, types, variant.constants, debug=variant.schedule.debug)
+        function = lower(
+            variant.source,
+            types,
+            variant.constants,
+            debug=variant.schedule.debug,
+            sanitize_overflow=variant.schedule.sanitize_overflow,
+        )
     with work.timed("tile"):
         if variant.instrumented:
             work.scopes = number_scopes(function)

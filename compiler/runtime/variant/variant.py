@@ -151,6 +151,7 @@ def _check_constants(kernel: KernelSource, constants: Mapping[str, object]) -> N
 
 def make_schedule(options: Mapping[str, object]) -> Schedule:
     """The schedule that these options give, with defaults from the knobs. The debug knob wins over ``debug=False``.
+    Integer overflow is checked with ``debug``, unless ``sanitize_overflow=False``.
 
     Raises:
         SignatureError: an option is unknown or of the wrong type.
@@ -169,12 +170,13 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     for name, value in chosen.items():
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
-        wanted = bool if name in ("enable_fp_fusion", "debug", "persistent") else int
+        wanted = bool if name in ("enable_fp_fusion", "debug", "sanitize_overflow", "persistent") else int
         optional = name in ("maxnreg", "persistent") and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
     made: Schedule = replace(base, **chosen)  # type: ignore[arg-type]
-    return replace(made, debug=made.debug or knobs.debug.get())
+    debug = made.debug or knobs.debug.get()
+    return replace(made, debug=debug, sanitize_overflow=debug and bool(chosen.get("sanitize_overflow", True)))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

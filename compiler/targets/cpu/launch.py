@@ -114,7 +114,7 @@ class LoadedKernel:
         message, where = self.asserts[code - 1]
         place = f"{where}: " if where else ""
         return KernelAssertionError(
-            f"{place}device_assert failed in program {position(grid, program)} of {self.name}: {message}"
+            f"{place}device-side assertion failed in program {position(grid, program)} of {self.name}: {message}"
         )
 
 

@@ -78,7 +78,7 @@ def no_record(op: Record, program: Program) -> Sequence[Array]:
 
 @evaluates(d.Assert)
 def assertion(op: d.Assert, program: Program) -> Sequence[Array]:
-    return _demand(op, program.get(op.condition), f"device_assert failed: {op.message}", program)
+    return _demand(op, program.get(op.condition), f"device-side assertion failed: {op.message}", program)
 
 
 @evaluates(d.Assume)

@@ -91,7 +91,7 @@ def _assert(state: Lowering, op: Assert) -> None:
         holds = state.both(holds, registers[i])
     failed = state.text.op(f"xor i1 {holds}, true")
     where = op.location
-    message = state.module.string(op.message or "device_assert failed")
+    message = state.module.string(op.message or "device-side assertion failed")
     file = state.module.string(where.file if where else "<unknown>")
     function = state.module.string(state.source.name)
     line = where.line if where else 0

@@ -1,7 +1,11 @@
-"""``python -m deuteron.compat.triton SCRIPT [ARGS]``: a program that imports triton, with deuteron in its place."""
+"""``python -m deuteron.compat.triton SCRIPT [ARGS]``: a program that imports triton, with deuteron in its place.
+
+``-m MODULE [ARGS]`` runs a module instead, such as ``triton.tools.compile``.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
@@ -10,10 +14,12 @@ from deuteron.compat.alias import install
 
 
 def main(arguments: list[str]) -> int:
-    """Run ``SCRIPT [ARGS]`` as __main__ with deuteron under Triton's name."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: python -m deuteron.compat.triton SCRIPT [ARGS]")
-        return 0 if arguments else 2
+    """Run ``SCRIPT [ARGS]``, or ``-m MODULE [ARGS]``, as __main__ with deuteron under Triton's name."""
+    if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
+        print("usage: python -m deuteron.compat.triton (SCRIPT | -m MODULE) [ARGS]")
+        return 0 if arguments and arguments != ["-m"] else 2
+    if arguments[0] == "-m":
+        return _run_module(arguments[1], arguments[2:])
     script = Path(arguments[0])
     if not script.is_file():
         print(f"error: there is no file {script}", file=sys.stderr)
@@ -22,6 +28,21 @@ def main(arguments: list[str]) -> int:
     sys.argv = arguments
     sys.path.insert(0, str(script.parent))
     runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+def _run_module(name: str, arguments: list[str]) -> int:
+    install()
+    try:
+        found = importlib.util.find_spec(name)
+    except ImportError:
+        found = None
+    if found is None:
+        print(f"error: there is no module {name}", file=sys.stderr)
+        return 2
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, "")
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
     return 0
 
 

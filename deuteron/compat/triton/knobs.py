@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from deuteron.compat.triton.hooks import Bridge, CompilationListener, CompileTimes, HookChain, JitHook, TuningListener
 from deuteron.compiler import knobs as own
+
+if TYPE_CHECKING:
+    from deuteron.compat.triton.backends.nvidia.compiler import NvidiaTool
 
 __all__ = [
     "CompileTimes",
@@ -25,6 +28,7 @@ __all__ = [
     "nvidia",
     "propagate_env",
     "proton",
+    "refresh_knobs",
     "runtime",
 ]
 
@@ -212,15 +216,22 @@ class LanguageKnobs(KnobGroup):
     default_fp_fusion = Setting(own.default_fp_fusion)
 
 
+def _ptxas(_: Path | None) -> NvidiaTool:
+    from deuteron.compat.triton.backends.nvidia.compiler import get_ptxas  # lazy: compilers come after settings
+
+    return get_ptxas()
+
+
 class NvidiaKnobs(KnobGroup):
     """The tools of NVIDIA's."""
 
+    #: The assembler, with ``path`` and ``version``; assigned is a path.
+    ptxas = Setting(own.ptxas_path, _ptxas, lambda tool: Path(getattr(tool, "path", tool)))
     ptxas_options = Setting(own.ptxas_options)
     disable_ptxas_opt = Setting(own.disable_ptxas_opt)
     #: Kept for those who set it; deuteron's libdevice is written in the language and needs no file.
     libdevice_path: str | None = None
     elsewhere = {
-        "ptxas": ": DEUTERON_PTXAS_PATH names the assembler",
         "dump_nvptx": ": DEUTERON_KERNEL_DUMP=1 writes every stage",
     }
 
@@ -239,6 +250,13 @@ cache = CacheKnobs()
 language = LanguageKnobs()
 nvidia = NvidiaKnobs()
 proton = ProtonKnobs()
+
+
+def refresh_knobs() -> None:
+    """Have ``runtime.debug`` from the environment again, whatever the program assigned. Nothing else needs it: settings
+    read the environment whenever they are asked."""
+    own.debug.assign()
+
 
 _bridge = Bridge(lambda: runtime, lambda: compilation.listener, lambda: autotuning.listener)
 for _chain in (RuntimeKnobs.launch_enter_hook, RuntimeKnobs.launch_exit_hook):

@@ -119,7 +119,9 @@ def test_print_of_scalars_floats_hexadecimals_and_several_values(apply):
     assert printed(apply, lambda build: d.Print((), "here")) == ["pid (0, 0, 0) here"]
 
 
-@pytest.mark.parametrize(("kind", "text"), [("assert", "device_assert failed: x is small"), ("assume", "tl.assume")])
+@pytest.mark.parametrize(
+    ("kind", "text"), [("assert", "device-side assertion failed: x is small"), ("assume", "tl.assume")]
+)
 def test_false_conditions_name_place_program_and_index(kind, text):
     attributes = ' {message = "x is small"}' if kind == "assert" else ""
     function = parse_function(f"func @f(%c: i1) {{\n  {kind} %c{attributes}\n}}")
