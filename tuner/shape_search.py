@@ -34,6 +34,10 @@ FINAL_ROUNDS = 20_000
 SCREEN_SHARE, RACE_SHARE = 0.75, 0.6
 RACE_SECONDS, FINAL_SECONDS = 3.0, 12.0
 
+# What a search that starts from others proposes even when its processes took all of its time to start, and for how
+# long: the best known come first.
+LEAST_PROPOSED, LEAST_SECONDS = 8, 3.0
+
 DEFAULT_REASON = "the default"
 
 # Proposals in flight per compile process.
@@ -76,6 +80,7 @@ class ShapeSearch:
     def __post_init__(self) -> None:
         self._ledger = Ledger(self.trials)
         self._began = time.monotonic() - self._ledger.spent_s
+        self._first_screened_at: float | None = None
         self._identities: dict[str, Trial] = {}
         for trial in self._ledger.screened.values():
             self._tell(trial)
@@ -117,7 +122,8 @@ class ShapeSearch:
                 self.evaluator.settle()
             self._check_cancelled()
             self._screen_one(waiting.popleft())
-            if self._time_is_up(SCREEN_SHARE) and self._ledger.successes():
+            self._first_screened_at = self._first_screened_at or time.monotonic()
+            if self._time_is_up(SCREEN_SHARE) and self._ledger.successes() and not self._owes():
                 break
             if self.course is not None and self.course.over:
                 break
@@ -125,6 +131,13 @@ class ShapeSearch:
     def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
         self.evaluator.submit(config)
         waiting.append(config)
+
+    def _owes(self) -> bool:
+        """Whether too little was proposed of what earlier searches teach."""
+        if self.course is None or self._first_screened_at is None:
+            return False
+        few = len(self._ledger.screened) <= LEAST_PROPOSED
+        return few and time.monotonic() - self._first_screened_at < LEAST_SECONDS
 
     def _room(self, waiting: int) -> bool:
         return self.max_trials is None or len(self._ledger.screened) + waiting < self.max_trials

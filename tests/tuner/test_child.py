@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.compiler import get_device
 from deuteron.tuner.evaluate import session
@@ -202,6 +203,39 @@ def test_evaluator_races(evaluator: LocalEvaluator) -> None:
     assert raced.status == "ok" and len(raced.times) == 2 and raced.sm_mhz == 1500
     bad = evaluator.race([*two, {"deed": "segfault"}], rounds=7, seconds=1, seed=1, fresh=False)
     assert bad.status == "crashed" and "SIGSEGV" in (bad.error or "")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_on_a_gpu_the_measuring_process_prepares_while_the_first_configuration_compiles(kind: str) -> None:
+    """On a CPU it would take the cores of what is timed."""
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", kind, {}, 0, workers=1, timeout=1.0, command=COMMAND)
+    try:
+        made.submit({"deed": "ok"})
+        assert made._child.running == (kind == "cuda")
+        begun = made._child.pid
+        assert made.compiled({"deed": "ok"}).status == "ok"
+        assert made.screen({"deed": "ok"}, None).status == "ok"
+        assert made._child.pid == begun or kind == "cpu"
+        assert made.screen({"deed": "exit"}, None).status == "crashed"
+        made.submit({"deed": "print"})
+        assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=2, fresh=True).status == "ok"
+        assert made.screen({"deed": "hang"}, None).status == "timeout"
+        assert made.screen({"deed": "ok"}, None).status == "ok"
+    finally:
+        made.close()
+    assert made._child.pid is None
+
+
+def test_a_measuring_process_that_cannot_prepare_is_a_status() -> None:
+    problem = Problem(replace(builtin_workload("vector_add"), name="unpreparable"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, workers=1, timeout=1.0, command=COMMAND)
+    try:
+        made.submit({"deed": "ok"})
+        screened = made.screen({"deed": "ok"}, None)
+        assert (screened.status, screened.error) == ("failed", "cannot prepare")
+    finally:
+        made.close()
 
 
 def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:

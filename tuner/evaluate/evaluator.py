@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -85,12 +86,16 @@ class LocalEvaluator:
         self._seed = seed
         self._timeout = timeout
         self._child = ChildProcess(command)
+        self._preparing = False
         self._unpreparable: JsonObject | None = None
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
-        """Hand ``config`` to the compile pool."""
+        """Hand ``config`` to the compile pool. On a GPU the measuring process prepares meanwhile."""
         self._pool.submit(config)
+        if not (self.exclusive or self._child.running):
+            with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
+                self._begin_child()
 
     def compiled(self, config: Configuration) -> Compiled:
         """What became of compiling ``config``; waits for it."""
@@ -117,6 +122,7 @@ class LocalEvaluator:
         come on top."""
         if fresh:
             self._child.kill()
+            self._preparing = False
             self._seed = seed
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
@@ -132,7 +138,7 @@ class LocalEvaluator:
             return self._unpreparable
         began = time.monotonic()
         try:
-            if not self._child.running:
+            if self._preparing or not self._child.running:
                 self._unpreparable = self._start_child()
                 if self._unpreparable is not None:
                     return self._unpreparable
@@ -143,15 +149,23 @@ class LocalEvaluator:
         except ChildCrashed as error:
             return {"status": "crashed", "error": str(error)}
 
+    def _begin_child(self) -> None:
+        """Start a measurement process, which prepares by itself."""
+        self._preparing = False
+        self._child.send("prepare", replace(self._prepare, seed=self._seed).to_json())
+        self._preparing = True
+
     def _start_child(self) -> JsonObject | None:
-        """Start and prepare a measurement process. The answer if that fails: it has nothing to do with the
-        configuration at hand, so it would fail for every other one, too."""
-        memory = physical_memory_bytes()
-        if self._kind == "cpu" and memory is not None:
-            self._child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
-        request = replace(self._prepare, seed=self._seed)
+        """Wait for a measurement process that is prepared, started here if none was. The answer if that fails: it has
+        nothing to do with the configuration at hand, so it would fail for every other one, too."""
+        if not self._preparing:
+            memory = physical_memory_bytes()
+            if self._kind == "cpu" and memory is not None:
+                self._child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
+            self._begin_child()
+        self._preparing = False
         try:
-            answer = self._child.request("prepare", request.to_json(), PREPARE_SECONDS)
+            answer = self._child.receive(time.monotonic() + PREPARE_SECONDS)
         except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
             return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
         if answer.get("status") == "ok":

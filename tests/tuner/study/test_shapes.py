@@ -10,8 +10,11 @@ from msgspec.structs import replace
 
 from deuteron.tuner.evaluate.messages import Screened
 from deuteron.tuner.events import ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
+from deuteron.tuner.experience.sources import read_logs
 from deuteron.tuner.job import Budget, JobSpec
+from deuteron.tuner.local import tune_locally
 from deuteron.tuner.progress import event_text
+from deuteron.tuner.shape_search import LEAST_PROPOSED
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload
@@ -104,6 +107,30 @@ def test_the_next_shape_starts_from_the_one_before(fakes: ModuleType, tmp_path: 
     assert warm.record.config == cold.record.config
     assert "starts from M=4096" in (event_text(second) or "")
     assert f"ended after {warm.start.screened} of 25 configurations" in (event_text(warm) or "")
+
+
+@pytest.mark.parametrize(("seconds_a_screen", "proposed"), [(0.1, LEAST_PROPOSED), (2.0, 2)])
+def test_a_search_without_time_proposes_what_others_teach(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds_a_screen: float, proposed: int
+) -> None:
+    """Where starting took all the time; where each of them takes long, there are fewer."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    class Slow(fakes.FakeEvaluator):  # type: ignore[name-defined,misc]
+        def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+            now[0] += seconds_a_screen
+            return super().screen(config, best_ns)
+
+    first = replace(fakes.job(trials=25, strategy="surrogate"), shapes=({"M": 4096, "N": 512},))
+    folder = tune_locally(first, emit=lambda _: None, folder=tmp_path, evaluator=lambda *_: Slow(fakes.bowl)).folder
+    known = read_logs(str(folder), "softmax_kernel")
+    job = replace(fakes.job(trials=None, seconds=1e-6, strategy="surrogate"), shapes=({"M": 8192, "N": 512},))
+    result = tune_locally(
+        job, emit=lambda _: None, folder=tmp_path / "next", evaluator=lambda *_: Slow(fakes.bowl), known=known
+    )
+    assert result.records[0].trials == 1 + proposed
+    assert result.records[0].config == {"ROWS": 4, "TILES": 2}
 
 
 def test_shapes_that_differ_are_searched_to_the_end(fakes: ModuleType, tmp_path: Path) -> None:
