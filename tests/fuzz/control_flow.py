@@ -11,13 +11,9 @@ wrap-around, and run for four settings of its flags on eight inputs. The suite r
 
 from __future__ import annotations
 
-import argparse
-import collections
 import linecache
-import multiprocessing
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +21,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "development"))  # where the simulator is
+sys.path.append(str(Path(__file__).resolve().parent))
+
+import sweep
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.frontend import KernelSource, lower
@@ -379,44 +378,11 @@ def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--targets", default=",".join(TARGETS))
-    parser.add_argument("--show", type=int, metavar="SEED", help="print a program and what happens to it")
-    options = parser.parse_args()
-    targets = tuple(options.targets.split(","))
-    if options.show is not None:
-        program = generate(options.show)
-        print(program.device, "\n# ---- as Python\n", program.python, sep="\n")
-        print(*check(options.show, targets), sep="\n")
-        return 0
-    began, counts, bad = time.time(), collections.Counter(), 0
-    seeds = range(options.first, options.first + options.programs)
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-        work = pool.imap_unordered(_check, ((seed, targets) for seed in seeds), chunksize=8)
-        for done, found in enumerate(work, 1):
-            bad += bool(found)
-            for mismatch in found[:1]:
-                counts[mismatch.target, mismatch.what.split("\n")[0][-90:]] += 1
-                if bad <= 10:
-                    print(mismatch, flush=True)
-            if done % 1000 == 0:
-                print(f"{done} programs, {bad} wrong, {time.time() - began:.0f} s", flush=True)
-    for (target, what), count in counts.most_common(20):
-        print(f"{count:6} {target}: {what}")
-    print(
-        f"{options.programs} programs x {len(FLAGS)} settings x {len(INPUTS)} inputs on {', '.join(targets)}: "
-        f"{bad} wrong"
-    )
-    return 1 if bad else 0
-
-
-def _check(work: tuple[int, tuple[str, ...]]) -> list[Mismatch]:
-    return check(*work)
+def show(seed: int) -> str:
+    """The program of a seed, in both languages."""
+    program = generate(seed)
+    return f"{program.device}\n\n# ---- as Python\n\n{program.python}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep.sweep(__doc__, TARGETS, check, show))

@@ -1,23 +1,10 @@
 """A seeded part of what the scripts of this folder run by the thousand, and tests that they would notice a mistake."""
 
-import importlib.util
 import re
-import sys
-from pathlib import Path
 
+import control_flow
 import numpy as np
 import pytest
-
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(f"fuzz_{name}", Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-control_flow = _load("control_flow")
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -1,22 +1,10 @@
 """A seeded part of the sweep over kernels around matrix products, and tests that it would notice a mistake."""
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import products
 import pytest
 
-
-def _load(name):
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
-
-
-products = _load("products")
 make = products.product_cases.make
 
 
