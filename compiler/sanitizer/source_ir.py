@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..frontend import lower
 from ..ir.core import Function
+from ..runtime.variant.pipeline import lowered
 from ..runtime.variant.variant import Variant
 from ..targets.interpreter.launch import bind
 from ..targets.interpreter.memory import Memory
@@ -40,13 +40,6 @@ class SourceFunctions:
     def _function(self, variant: Variant) -> Function:
         made = self._made.get(variant.key)
         if made is None:
-            types = {name: str(kind) for name, kind in variant.signature.items()}
-            made = lower(
-                variant.source,
-                types,
-                variant.constants,
-                debug=variant.schedule.debug,
-                sanitize_overflow=variant.schedule.sanitize_overflow,
-            )
+            made = lowered(variant)
             self._made[variant.key] = made
         return made

@@ -29,13 +29,14 @@ from deuteron.cli.pairs import split_outside
 from deuteron.compat.alias import install
 from deuteron.compat.triton.backends.compiler import GPUTarget, own_target
 from deuteron.compiler import CompiledKernel, KernelSource, Target, get_device
-from deuteron.compiler.errors import DeuteronError, SignatureError
+from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.language.inline import Inlinable
 from deuteron.compiler.runtime.launch.compiled import compile_variant
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
 from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.source.kernel import source_of
 from deuteron.tools.c_launcher import CLauncher, c_arguments, c_name
+from deuteron.tools.command import exit_status
 
 
 @dataclass
@@ -194,12 +195,8 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0, or 2 after a mistake that its message explains."""
-    try:
-        compile_kernel(CompileArgs(**vars(parser().parse_args(arguments))))
-    except (DeuteronError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    args = CompileArgs(**vars(parser().parse_args(arguments)))
+    return exit_status(lambda: compile_kernel(args))
 
 
 if __name__ == "__main__":

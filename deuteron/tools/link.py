@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.tools.command import exit_status
 
 _BACKEND = re.compile(r"^//\s*tt-linker-backend:\s*(\w+)", re.MULTILINE)
 _KERNEL = re.compile(r"^//\s*tt-linker:\s*(\w+):([^:\n]*):(.*)$", re.MULTILINE)
@@ -199,12 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", "-o", type=Path, required=True, help="name of the files")
     parser.add_argument("--prefix", default="", help="what names of functions begin with")
     given = parser.parse_args(arguments)
-    try:
-        link(given.headers, given.out, given.prefix)
-    except (DeuteronError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(lambda: link(given.headers, given.out, given.prefix))
 
 
 if __name__ == "__main__":

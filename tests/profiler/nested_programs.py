@@ -169,10 +169,14 @@ def _run_generator(step: Step, results: Trees) -> None:
         with proton.scope("consumer", {"n": 1}):
             next(made, None)
             run(part, results)
-    if step.kind == "dropped generator":
-        del made
-    else:
+    if step.kind != "dropped generator":
         list(made)
+    del made
+    _after()
+
+
+def _after() -> None:
+    """Where the program is once a generator has ended or was dropped."""
     with proton.scope("after", {"n": 1}):
         pass
 
@@ -273,12 +277,10 @@ async def _run_generator_in_task(step: Step) -> None:
         with proton.scope("consumer", {"n": 1}):
             next(made, None)
             await run_in_task(part)
-    if step.kind == "dropped generator":
-        del made
-    else:
+    if step.kind != "dropped generator":
         list(made)
-    with proton.scope("after", {"n": 1}):
-        pass
+    del made
+    _after()
 
 
 def started(name: str) -> int:

@@ -129,21 +129,27 @@ def check_stage(variant: Variant, stage: str | None, step: str | None = None) ->
         )
 
 
+def lowered(variant: Variant) -> Function:
+    """The tile IR of a variant's source text, as it is before any pass. Raises CompilationError."""
+    from ...frontend import lower  # lazy: a launch from the cache compiles nothing
+
+    types = {name: str(kind) for name, kind in variant.signature.items()}
+    return lower(
+        variant.source,
+        types,
+        variant.constants,
+        debug=variant.schedule.debug,
+        sanitize_overflow=variant.schedule.sanitize_overflow,
+    )
+
+
 def make_tile(work: Build) -> Function:
     """Source text to optimised tile IR."""
-    from ...frontend import lower  # lazy: a launch from the cache compiles nothing
-    from ...tile.passes import PIPELINE, drop_records, number_scopes  # lazy: as above
+    from ...tile.passes import PIPELINE, drop_records, number_scopes  # lazy: a launch from the cache compiles nothing
 
     variant = work.variant
     with work.timed("frontend"):
-        types = {name: str(kind) for name, kind in variant.signature.items()}
-        function = lower(
-            variant.source,
-            types,
-            variant.constants,
-            debug=variant.schedule.debug,
-            sanitize_overflow=variant.schedule.sanitize_overflow,
-        )
+        function = lowered(variant)
     with work.timed("tile"):
         if variant.instrumented:
             work.scopes = number_scopes(function)
