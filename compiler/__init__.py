@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .language import cdiv as cdiv
     from .language import next_power_of_2 as next_power_of_2
     from .language.aggregate import aggregate as aggregate
-    from .language.inline import constexpr_function as constexpr_function
     from .language.inline import must_use_result as must_use_result
     from .options import SCHEDULE_OPTIONS as SCHEDULE_OPTIONS
     from .options import Schedule as Schedule
@@ -42,16 +41,18 @@ if TYPE_CHECKING:
     from .runtime.tuning.heuristics import heuristics as heuristics
     from .runtime.variant.metadata import KernelMetadata as KernelMetadata
     from .source.arguments import Argument as Argument
+    from .source.compile_time import constexpr_function as constexpr_function
     from .source.kernel import KernelSource as KernelSource
     from .target import Target as Target
 
 _HOMES = {
     "errors": "CompilationError DeuteronError DeviceError LaunchError OutOfResources",
     "source.arguments": "Argument",
+    "source.compile_time": "constexpr_function",
     "source.kernel": "KernelSource",
     "language": "cdiv next_power_of_2",
     "language.aggregate": "aggregate",
-    "language.inline": "constexpr_function must_use_result",
+    "language.inline": "must_use_result",
     "options": "SCHEDULE_OPTIONS Schedule",
     "runtime.arrays.reinterpret": "reinterpret",
     "runtime.tuning.autotuner": "Autotuner autotune",

@@ -15,10 +15,12 @@ from .errors import MissingExtra
 
 #: Import names of what each extra brings and deuteron's code uses by name.
 EXTRAS: Mapping[str, Sequence[str]] = {
-    "server": ("alembic", "cryptography", "dask", "distributed", "fastapi", "plotly", "sqlalchemy", "uvicorn"),
+    "server": ("alembic", "dask", "distributed", "fastapi", "plotly", "sqlalchemy", "uvicorn"),
+    "keys": ("cryptography",),
     "viewer": ("hatchet", "matplotlib", "msgpack", "pandas"),
     "postgres": ("psycopg",),
     "optuna": ("optuna",),
+    "learn": ("lightgbm",),
 }
 
 

@@ -156,12 +156,13 @@ def _show(value: object) -> str:
     return str(value)
 
 
-_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+#: What a setting that is yes or no may be, in small letters.
+BOOLEANS = dict.fromkeys(["1", "true", "yes", "y", "on"], True) | dict.fromkeys(["0", "false", "no", "n", "off"], False)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def _flag(names: str, default: bool, doc: str) -> Knob[bool]:
-    return Knob(names, lambda: default, lambda t: _BOOLEANS[t.lower()], "0 or 1", doc)
+    return Knob(names, lambda: default, lambda t: BOOLEANS[t.lower()], "0 or 1", doc)
 
 
 def _number(names: str, default: int, doc: str, *, low: int, high: int) -> Knob[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from .errors import DeuteronError, ImpossibleOption
@@ -50,13 +50,24 @@ class Schedule:
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 
 #: Options of Triton's launches that are no schedule options here, with the values in which they ask for nothing, which
-#: are taken. ``launch_pdl`` lets a kernel begin while the one before it ends: not doing so is right, too.
+#: are taken. ``launch_pdl`` lets a kernel begin while the one before it ends: not doing so is right, too. Libraries of
+#: :func:`asks_for_nothing` are ours in any case.
 NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
     "launch_pdl": (False, True),
     "launch_cooperative_grid": (False,),
     "ir_override": (None,),
     "extern_libs": (None,),
 }
+
+
+def asks_for_nothing(name: str, value: object) -> bool:
+    """Whether a neutral option has a value that is taken. ``extern_libs`` may say where libdevice is, a mapping or
+    pairs of names and paths: its functions are written in the language here, and the file is not read."""
+    if name == "extern_libs" and value is not None:
+        pairs = value.items() if isinstance(value, Mapping) else value
+        return isinstance(pairs, Iterable) and all(isinstance(p, tuple) and p[:1] == ("libdevice",) for p in pairs)
+    return value in NEUTRAL_OPTIONS[name]
+
 
 #: Of the schedule options, the ones that change code, by the kind of target. Spaces and cache keys follow this table,
 #: and a test compiles a kernel per option and target to keep it true.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.extras import require_packages
 from deuteron.compiler.runtime.tuning.benchmark import do_bench
+from deuteron.compiler.runtime.tuning.graph_benchmark import do_bench_cudagraph
 from deuteron.tools.peaks import get_dram_gbps, get_max_simd_tflops, get_max_tensorcore_tflops, nvsmi
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
     "Mark",
     "assert_close",
     "do_bench",
+    "do_bench_cudagraph",
     "get_dram_gbps",
     "get_max_simd_tflops",
     "get_max_tensorcore_tflops",

@@ -19,7 +19,6 @@ from deuteron.compat.triton import install
 #: convert arrays and name skips.
 HELPERS = {
     "triton._internal_testing": "python/triton/_internal_testing.py",
-    "triton.tools.mxfp": "python/triton/tools/mxfp.py",
 }
 #: The start-up file of Python processes that tests start.
 CHILD = """import sys

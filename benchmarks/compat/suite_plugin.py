@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     group.addoption("--suite-journal", type=Path, help="file that a line is added to for every event")
     group.addoption("--suite-left-out", type=Path, help="TOML: what is left out, and why")
+    group.addoption("--suite-target", default="", help="whose tests are left out besides those of every target")
     group.addoption("--suite-sample", type=int, default=0, help="cases of a test function; 0: all")
     group.addoption("--suite-seed", type=int, default=0)
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
@@ -58,6 +59,13 @@ def as_on_gpus(module: object) -> None:
     its lines are compared with those."""
     if getattr(module, "__name__", "").endswith("test_subprocess") and hasattr(module, "is_cpu"):
         module.is_cpu = lambda: False  # type: ignore[attr-defined]
+
+
+def left_out(table: Path, target: str) -> dict[str, str]:
+    """Files, functions and cases that are left out on a target, with their reasons."""
+    groups = tomllib.loads(table.read_text())["group"]
+    meant = (group for group in groups if target in group.get("targets", [target]))
+    return {test: group["reason"] for group in meant for test in group["tests"]}
 
 
 class Journal:
@@ -87,8 +95,7 @@ class Suite:
         self.sample: int = config.getoption("--suite-sample")
         self.seed: int = config.getoption("--suite-seed")
         self.limit: float = config.getoption("--suite-limit")
-        left_out = tomllib.loads(config.getoption("--suite-left-out").read_text())
-        self.left_out = {test: group["reason"] for group in left_out["group"] for test in group["tests"]}
+        self.left_out = left_out(config.getoption("--suite-left-out"), config.getoption("--suite-target"))
 
     def case(self, item: pytest.Item) -> str:
         """Its name, the same on every machine: ``language/test_core.py::test_cast[...]``."""

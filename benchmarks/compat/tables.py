@@ -59,7 +59,7 @@ def main() -> int:
     for result in results:
         print("\n".join(["", f"## Files: {result['target']}", "", *files(result)]))
         print("\n".join(["", f"## What fails: {result['target']}", "", *failures(result)]))
-    print("\n".join(["", "## What is left out", "", *left_out(results[0])]))
+    print("\n".join(["", "## What is left out", "", *left_out(results)]))
     print("\n".join(["", "## Stand-ins", "", *stand_ins(results)]))
     return 0
 
@@ -170,11 +170,12 @@ def cause(case: dict[str, Any]) -> str:
     return text[:140].replace("|", "\\|").replace("<", "&lt;")
 
 
-def left_out(result: dict[str, Any]) -> list[str]:
-    """Every reason with its files and functions."""
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for test, reason in result["left_out"].items():
-        by_reason[reason].append(test)
+def left_out(results: list[dict[str, Any]]) -> list[str]:
+    """Every reason with its files and functions, those of one target among them."""
+    by_reason: dict[str, dict[str, None]] = defaultdict(dict)
+    for result in results:
+        for test, reason in result["left_out"].items():
+            by_reason[reason][test] = None
     return [f"- **{reason}**: {', '.join(f'`{test}`' for test in tests)}" for reason, tests in by_reason.items()]
 
 

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from names import for_children
+from suite_plugin import left_out
 
 HERE = Path(__file__).resolve().parent
 LEFT_OUT = HERE / "left_out.toml"
@@ -108,7 +108,8 @@ def suite_command(path: str, options: argparse.Namespace, journal: Path) -> tupl
         "--import-mode=prepend",  # test files import each other; a pytest.ini above the checkout may say otherwise
         "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
-        f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
+        f"--suite-target={options.target}", f"--suite-sample={options.sample}", f"--suite-seed={options.seed}",
+        f"--suite-limit={options.limit}",
         str(options.checkout / "python/test/unit" / path),
     ]  # fmt: skip
     paths = os.pathsep.join([str(journal.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -190,12 +191,6 @@ def read(path: str, journal: Path) -> FileResult:
     return result
 
 
-def left_out() -> dict[str, str]:
-    """Files, functions and cases that are left out, with their reasons."""
-    groups = tomllib.loads(LEFT_OUT.read_text())["group"]
-    return {test: group["reason"] for group in groups for test in group["tests"]}
-
-
 def main() -> int:
     """Run the files and write the result after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -214,7 +209,7 @@ def main() -> int:
         print(f"error: there is no folder {tests}", file=sys.stderr)
         return 2
     found = sorted(str(path.relative_to(tests)) for path in tests.rglob("test_*.py"))
-    paths = options.files or [path for path in found if path not in left_out()]
+    paths = options.files or [path for path in found if path not in left_out(LEFT_OUT, options.target)]
     results = []
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
@@ -239,7 +234,7 @@ def document(results: list[FileResult], options: argparse.Namespace) -> dict[str
         "limit_s": options.limit,
         "revision": revision,
         "python": platform.python_version(),
-        "left_out": left_out(),
+        "left_out": left_out(LEFT_OUT, options.target),
         "files": [asdict(result) for result in results],
     }
 

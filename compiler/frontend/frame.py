@@ -103,15 +103,14 @@ class Frame:
 
     def _global(self, node: ast.Name) -> object:
         if node.id not in self.source.free_names:
-            message = (
-                f"{node.id!r} is not defined here: {self.source.name} assigns it, but not on the way to this place"
-            )
-            raise self.located(UnknownName(message, hint="assign it on every path"), node)
+            raise self._unassigned(node)
         try:
             return self.source.namespace.lookup(node.id)
         except KeyError:
             if node.id in PYTHON_BUILTINS:
                 return PYTHON_BUILTINS[node.id]
+            if node.id in self.source.local_names:
+                raise self._unassigned(node) from None
         except CompilationError as error:
             placed = self.located(error, node)
             raise placed from placed.__cause__
@@ -124,6 +123,10 @@ class Frame:
             ),
             node,
         )
+
+    def _unassigned(self, node: ast.Name) -> CompilationError:
+        message = f"{node.id!r} is not defined here: {self.source.name} assigns it, but not on the way to this place"
+        return self.located(UnknownName(message, hint="assign it on every path"), node)
 
     def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
         """``error`` with the place of ``node``; one that points into a function which is called here says so."""

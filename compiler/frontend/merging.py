@@ -174,7 +174,7 @@ def merge(
     """
     meeting = Meeting()
     try:
-        joined = _join_scopes(meeting, scopes, final)
+        joined = _join_scopes(meeting, scopes, final, frame.source.counted(frame.source.node))
     except CompilationError as error:
         raise frame.located(error, node) from None
     made: dict[int, tensor] = {}
@@ -205,13 +205,13 @@ def emit_conditional(
     return {id(slot): tensor(result) for slot, result in zip(meeting.slots, op.results, strict=True)}
 
 
-def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool) -> Scope:
+def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool, function: str) -> Scope:
     joined: Scope = {}
     for flag in FLAGS:
         joined[flag] = meeting.join(flag, *(scope.get(flag, False) for scope in scopes))
     values = [ANY if scope.get(RETURNED, False) is False else scope[VALUE] for scope in scopes]
     if not all(value is ANY for value in values):
-        joined[VALUE] = _join_returned(meeting, *values)
+        joined[VALUE] = _join_returned(meeting, function, *values)
     if final:
         return joined
     dead = [scope.get(RETURNED, False) is True for scope in scopes]
@@ -257,9 +257,12 @@ def _doubtful(scope: Scope) -> frozenset[str]:
     return names
 
 
-def _join_returned(meeting: Meeting, a: object, b: object) -> object:
+def _join_returned(meeting: Meeting, function: str, a: object, b: object) -> object:
     if (a is None) != (b is None) and a is not ANY and b is not ANY:
         raise TypeMismatch(
             "the function returns a value on one path and none on another", hint="return a value on every path"
         )
-    return meeting.join(RETURNED_VALUE, a, b)
+    try:
+        return meeting.join(RETURNED_VALUE, a, b)
+    except TypeMismatch as error:
+        raise TypeMismatch(f"{error.message}; returned {function}", hint=error.hint) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ..errors import TypeMismatch
@@ -69,6 +70,20 @@ class ScalarQuestions:
         """Bytes in memory; int1 takes one."""
         return max(1, self.bits // 8)
 
+    def get_int_max_value(self) -> int:
+        """The largest number of an integer type; raises TypeMismatch for a float."""
+        self._whole()
+        return (1 << (self.bits - self.is_int_signed())) - 1
+
+    def get_int_min_value(self) -> int:
+        """The smallest number of an integer type; raises TypeMismatch for a float."""
+        self._whole()
+        return -(1 << (self.bits - 1)) if self.is_int_signed() else 0
+
+    def _whole(self) -> None:
+        if self.is_floating():
+            raise TypeMismatch(f"{self.name} is a float: it has no largest integer")
+
     def is_floating(self) -> bool:
         return self.kind == "float"
 
@@ -92,6 +107,10 @@ class ScalarQuestions:
         return self.kind == "bool"
 
     def is_ptr(self) -> bool:
+        return False
+
+    def is_const(self) -> bool:
+        """False: only pointers may not be stored through."""
         return False
 
     def is_block(self) -> bool:
@@ -222,6 +241,16 @@ class TileQuestions:
     def primitive_bitwidth(self) -> int:
         """Bits of one element; 64 for pointers."""
         return int(self.elem.primitive_bitwidth)
+
+    @property
+    def numel(self) -> int:
+        """Elements of a tile; 1 for a scalar."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements, as bits divided by 8."""
+        return self.numel * self.primitive_bitwidth // 8
 
     def get_block_shapes(self) -> tuple[int, ...]:
         """Sizes of the dimensions; empty for a scalar."""

@@ -22,6 +22,7 @@ from ..ir.types import (
     U32,
     U64,
 )
+from ..ir.types import MAX_TILE_ELEMENTS as TRITON_MAX_TENSOR_NUMEL
 from . import members
 from .aggregate import aggregate_replace
 from .arithmetic import add, cast, mul, sub, to_tensor, where
@@ -88,6 +89,7 @@ from .products import dot
 from .random import (
     pair_uniform_to_normal,
     philox,
+    philox_impl,
     rand,
     rand4x,
     randint,
@@ -134,10 +136,10 @@ from .shapes import (
     zeros,
     zeros_like,
 )
-from .sorting import flip, sort, topk
+from .sorting import bitonic_merge, flip, sort, topk
 from .standard import cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
 from .tensor import tensor
-from .types import block_type, dtype, pointer_type, str_to_ty
+from .types import block_type, dtype, get_int_dtype, pointer_type, str_to_ty
 
 int1, int8, int16, int32, int64 = I1, I8, I16, I32, I64
 uint8, uint16, uint32, uint64 = U8, U16, U32, U64
@@ -153,6 +155,7 @@ tuple: type = builtins.tuple
 members.attach(tensor)
 
 __all__ = [
+    "TRITON_MAX_TENSOR_NUMEL",
     "PropagateNan",
     "abs",
     "add",
@@ -172,6 +175,7 @@ __all__ = [
     "atomic_xchg",
     "atomic_xor",
     "bfloat16",
+    "bitonic_merge",
     "block_type",
     "broadcast",
     "broadcast_to",
@@ -213,6 +217,7 @@ __all__ = [
     "fma",
     "full",
     "gather",
+    "get_int_dtype",
     "histogram",
     "inline_asm_elementwise",
     "int1",
@@ -242,6 +247,7 @@ __all__ = [
     "pair_uniform_to_normal",
     "permute",
     "philox",
+    "philox_impl",
     "pi32_t",
     "pointer_type",
     "program_id",

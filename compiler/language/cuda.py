@@ -9,7 +9,18 @@ from .assembly import inline_asm_elementwise
 from .builtin import builtin
 from .tensor import tensor
 
-__all__ = ["globaltimer", "smid"]
+__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "smid"]
+
+
+@builtin
+def gdc_wait() -> None:
+    """Where a kernel would wait for those before it whose results it needs ("griddepcontrol.wait"). Nothing has to be
+    done on any target: a kernel begins when the one before it on its stream has ended."""
+
+
+@builtin
+def gdc_launch_dependents() -> None:
+    """Where a kernel would let the next one begin ("griddepcontrol.launch_dependents"): a hint, which is not taken."""
 
 
 @builtin

@@ -99,11 +99,3 @@ class ConstexprFunction(Inlinable):
 
     def __repr__(self) -> str:
         return f"<constexpr function {self.__name__}>"
-
-
-def constexpr_function(function: types.FunctionType) -> ConstexprFunction:
-    """Decorator for helpers that compute compile-time values, such as block sizes, from compile-time values.
-
-    Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has.
-    """
-    return ConstexprFunction(function)

@@ -86,6 +86,17 @@ def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> 
     return _from_keys(runs if descending else invert(runs), x)
 
 
+@builtin
+def bitonic_merge(x: tensor, dim: int | None = None, descending: bool = False) -> tensor:
+    """``x`` in order along ``dim`` (None: the last dimension), where its elements rise and then fall, or the other way
+    round: the last stage of ``sort``, whose order it is. Of other elements it makes some order.
+
+    Raises TypeMismatch for scalars and pointers, and for a dimension outside the rank.
+    """
+    axis = _dimension(x, dim, "bitonic_merge")
+    return _from_keys(_merged(_keys(x, "bitonic_merge"), axis, x.shape[axis], bool(descending)), x)
+
+
 # Networks ----------------------------------------------------------------------------------------------------
 
 

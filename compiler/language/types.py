@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ..errors import TypeMismatch
 from ..ir.types import SCALARS, Pointer, Scalar, Tile
+from .builtin import builtin
 from .constexpr import unwrap
 from .shapes import shape_tuple
 
@@ -17,6 +18,16 @@ from .shapes import shape_tuple
 NAMES = {(s.short if s.is_float else s.spelling): s for s in SCALARS.values()}
 #: The type for each name that a program may give: Triton's, and those of signatures (``i64``, ``u1``).
 _BY_NAME = {**{s.short: s for s in SCALARS.values()}, "i1": SCALARS["i1"], **NAMES}
+
+
+@builtin
+def get_int_dtype(bitwidth: int, signed: bool) -> Scalar:
+    """The integer type of ``bitwidth`` bits, 1 (which has no sign), 8, 16, 32 or 64.
+
+    Raises:
+        TypeMismatch: there is none.
+    """
+    return dtype("int1" if bitwidth == 1 else f"{'int' if signed else 'uint'}{bitwidth}")
 
 
 class _Stands(type):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -127,6 +127,10 @@ class Device(ABC):
     @abstractmethod
     def flush_l2(self) -> None:
         """Evict what kernels left in the last-level cache, so that the next launch reads memory."""
+
+    def repeated(self, launch: Callable[[], None], times: int) -> Callable[[], None] | None:
+        """A function that starts ``launch`` so many times in a row without the host; None on devices that do not."""
+        return None
 
     def __repr__(self) -> str:
         return f"<Device {self.name}: {self.properties.name}>"

@@ -23,6 +23,7 @@ from .arguments import Argument, spelled
 from .modules import LanguageModule, suggest
 from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace, admit_value, evaluate_constant
 from .parsing import parse_text
+from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 
@@ -224,13 +225,14 @@ class KernelSource:
 
     @cached_property
     def free_names(self) -> set[str]:
-        """Names that the function reads and does not bind; the namespace says what they are. Defaults are read outside
-        the function, where its own names mean nothing."""
+        """Names that the function reads and does not bind, or only afterwards; the namespace says what they are.
+        Defaults are read outside the function, where its own names mean nothing."""
         body, defaults = (
             {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
             for parts in (self.node.body, [a.default for a in self.arguments if a.default is not None])
         )
-        return body - self.local_names | defaults
+        early = read_before_bound(self.node.body) - {a.name for a in self.parameters}
+        return body - self.local_names | early | defaults
 
     @cached_property
     def local_names(self) -> set[str]:

@@ -60,7 +60,9 @@ _ROOTS = ("deuteron", "triton")
 @cache
 def _modules() -> dict[str, LanguageModule]:
     device = LanguageModule("libdevice", _public(libdevice))
-    cuda = LanguageModule("deuteron.language.extra.cuda", {**_public(cuda_registers), "libdevice": device})
+    dependents = {name: getattr(cuda_registers, name) for name in ("gdc_wait", "gdc_launch_dependents")}
+    gdc = LanguageModule("deuteron.language.extra.cuda.gdc", dependents)
+    cuda = LanguageModule("deuteron.language.extra.cuda", {**_public(cuda_registers), "gdc": gdc, "libdevice": device})
     extra = LanguageModule("deuteron.language.extra", {"libdevice": device, "cuda": cuda})
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
@@ -87,6 +89,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".language.standard": core,
         ".language.extra": extra,
         ".language.extra.cuda": cuda,
+        ".language.extra.cuda.gdc": gdc,
         ".language.extra.libdevice": device,
         ".language.extra.cuda.libdevice": device,
         ".profiler": profiler,

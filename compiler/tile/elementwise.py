@@ -86,10 +86,11 @@ class Abs(Unary, mnemonic="abs"):
 
 class Exp(FloatUnary, mnemonic="exp"):
     """e**x; unless ``precise``, f32 may be 2**(x log2(e)) with a rounded product, wrong by up to |x| units in the last
-    place.
+    place. ``precise`` is within one unit, ``quick`` besides within two.
     """
 
     precise: bool = False
+    quick: bool = False
 
 
 class Exp2(FloatUnary, mnemonic="exp2"):

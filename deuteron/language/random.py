@@ -2,6 +2,7 @@
 
 from deuteron.compiler.language import pair_uniform_to_normal as pair_uniform_to_normal
 from deuteron.compiler.language import philox as philox
+from deuteron.compiler.language import philox_impl as philox_impl
 from deuteron.compiler.language import rand as rand
 from deuteron.compiler.language import rand4x as rand4x
 from deuteron.compiler.language import randint as randint

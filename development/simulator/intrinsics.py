@@ -26,6 +26,14 @@ def _round_even(x: Array) -> Array:
     return np.rint(x)
 
 
+def _fma_down(x: Array, y: Array, z: Array) -> Array:
+    """Of f32, rounded down; the sum in f64 is exact but where the parts are 2**29 times apart."""
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
+        nearest = exact.astype(np.float32)
+        return np.where(nearest > exact, np.nextafter(nearest, np.float32(-np.inf)), nearest)
+
+
 def _fma(x: Array, y: Array, z: Array) -> Array:
     return fused(x, y, z, _FLOATS[x.dtype])
 
@@ -60,6 +68,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.abs": lambda x, _: np.abs(x),
     "llvm.fma": _fma,
     "llvm.copysign": np.copysign,
+    "llvm.nvvm.fma.rm.f": _fma_down,
     "llvm.nvvm.div.full": lambda x, y: x / y,
     "llvm.nvvm.ex2.approx.f": np.exp2,
     "llvm.nvvm.ex2.approx.ftz.f": _exp2_flushed,

@@ -40,6 +40,26 @@ def test_late():
 
 def test_left():
     raise AssertionError("it is left out")
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_left_on_one_target(where):
+    assert where == "elsewhere"
+"""
+
+LEFT_OUT = """
+[[group]]
+reason = "not wanted"
+tests = ["test_some.py::test_left"]
+
+[[group]]
+reason = "not on this target"
+targets = ["cpu"]
+tests = ["test_some.py::test_left_on_one_target[here]"]
+
+[[group]]
+reason = "not on another target"
+targets = ["cuda"]
+tests = ["test_some.py::test_left_on_one_target[elsewhere]"]
 """
 
 
@@ -52,7 +72,7 @@ def result(tmp_path: Path) -> dict:
     (unit / "test_none.py").write_text("import there_is_no_such_module\n")
     # As the left-out file of the repository, with an entry of this suite.
     out, program = tmp_path / "out.json", tmp_path / "run.py"
-    (tmp_path / "left_out.toml").write_text('[[group]]\nreason = "not wanted"\ntests = ["test_some.py::test_left"]\n')
+    (tmp_path / "left_out.toml").write_text(LEFT_OUT)
     program.write_text(
         f"import sys; sys.path.insert(0, {str(COMPAT)!r})\n"
         "import triton_suite\nfrom pathlib import Path\n"
@@ -86,8 +106,11 @@ def test_every_case_has_its_outcome(result, tmp_path):
     assert len(picked) == 3 and {outcomes.pop(name) for name in picked} == {"passed"}
     assert outcomes == {
         "test_wrong": "failed", "test_skipped": "skipped", "test_ends": "crashed", "test_late": "timed out",
+        "test_left_on_one_target[elsewhere]": "passed",
     }  # fmt: skip
     assert some["left_out"] == {"test_some.py::test_left": "not wanted"}
+    left = json.loads((tmp_path / "out.json").read_text())["left_out"]
+    assert left.get("test_some.py::test_left_on_one_target[here]") == "not on this target" and len(left) == 2
     assert some["collected"]["test_some.py::test_many"] == 5
     marks = {case["name"].partition("[")[0]: case["marks"] for case in some["cases"]}
     assert marks["test_some.py::test_many"] == ["cpu"] and marks["test_some.py::test_wrong"] == []
@@ -100,7 +123,7 @@ def test_every_case_has_its_outcome(result, tmp_path):
         text=True,
         check=True,
     ).stdout
-    # 3 of 6 decided cases pass; by function the three picked ones stand for five: 5 of 8.
-    assert "| cpu | 6 | 50.0 % | 62.5 % | 100.0 % of 3 | 3 a function | 0 |" in page
+    # 4 of 7 decided cases pass; by function the three picked ones stand for five, and one for two: 7 of 10.
+    assert "| cpu | 7 | 57.1 % | 70.0 % | 100.0 % of 3 | 3 a function | 0 |" in page
     assert "| ValueError: as it should | 1 | test_wrong |" in page
     assert "**not wanted**: `test_some.py::test_left`" in page

@@ -25,7 +25,7 @@ def program(tmp_path: Path) -> Run:
             text=True,
             timeout=300,
             check=False,
-            env={**_environment(), "DEUTERON_HOME": str(tmp_path / "home")},
+            env={**_environment(), "DEUTERON_HOME": str(tmp_path / "home"), "TRITON_HOME": str(tmp_path)},
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

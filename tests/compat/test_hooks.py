@@ -125,7 +125,7 @@ knobs.compilation.reset()
 add.cache.clear()
 assert launch().metadata.cached
 knobs.cache.dir = str(os.getcwd())
-assert str(own.cache_dir.get()) == os.getcwd() == knobs.cache.dir
+assert str(own.cache_dir.get()) == os.path.join(os.getcwd(), "deuteron") and os.getcwd() == knobs.cache.dir
 """
     )
 
@@ -238,7 +238,9 @@ def test_settings_list_their_variables_and_kernels_their_globals(program):
         + """
 settings = knobs.cache.knob_descriptors | knobs.autotuning.knob_descriptors
 assert {name: setting.key for name, setting in settings.items()} == {
-    "dir": "DEUTERON_CACHE_DIR", "dump_dir": "TRITON_DUMP_DIR", "home_dir": "DEUTERON_HOME",
+    "home_dir": "TRITON_HOME", "dir": "TRITON_CACHE_DIR", "dump_dir": "TRITON_DUMP_DIR",
+    "override_dir": "TRITON_OVERRIDE_DIR", "manager_class": "TRITON_CACHE_MANAGER",
+    "remote_manager_class": "TRITON_REMOTE_CACHE_BACKEND",
     "cache": "TRITON_CACHE_AUTOTUNING", "print": "TRITON_PRINT_AUTOTUNING"}
 
 TYPE, SCALE = tl.int32, tl.constexpr(3)

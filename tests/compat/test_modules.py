@@ -135,20 +135,49 @@ assert all(key.startswith(("DEUTERON_", "TRITON_")) for key in found.values()), 
     )
 
 
+def test_arrays_that_are_only_said_to_be_passed(program):
+    program(
+        """
+import base64, ml_dtypes, numpy as np, triton, triton.language as tl
+from triton.runtime import _allocation, autotuner, cache
+from triton.runtime.jit import MockTensor
+
+@triton.jit
+def copy(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+made = copy.warmup(triton.MockTensor(np.dtype("float16")), MockTensor(tl.float32, (4, 3, 2)), "i32", BLOCK=32)
+x, out = np.arange(16, dtype=np.float16), np.zeros(16, np.float32)
+assert copy[(1,)](x, out, 7, BLOCK=32).hash == made.hash and out.tolist() == [*range(7), *[0] * 9]
+whole = np.zeros((4, 3, 2))
+assert MockTensor(tl.float32, whole.shape).stride() == tuple(s // whole.itemsize for s in whole.strides)
+assert MockTensor.wrap_dtype(5) == 5 and MockTensor(tl.int8).data_ptr() == 0
+
+assert cache._base32("00ff10") == base64.b32encode(b"\\x00\\xff\\x10").decode().rstrip("=")
+assert autotuner.JITFunction is triton.JITFunction and autotuner.get_cache_manager is cache.get_cache_manager
+assert triton.runtime.errors.TritonError is triton.compiler.errors.TritonError is triton.TritonError
+try:
+    _allocation.NullAllocator()(16, 8, None)
+except triton.TritonError as error:
+    assert "set_allocator" in error.hint
+_allocation.set_allocator(_allocation.NullAllocator())
+"""
+    )
+
+
 #: What is not there -> what the error says.
 MISSING = {
     "from triton.experimental import gluon": "does not implement triton.experimental.gluon",
     "import triton.experimental.gluon.language": "does not implement triton.experimental.gluon",
     "import triton._C.libtriton": "No module named 'triton._C'",
     "from triton.tools import experimental_descriptor": "cannot import name",
-    "triton.knobs.amd.use_buffer_ops": "nothing that these settings would be for",
     "triton.knobs.runtime.add_stages_inspection_hook": "deuteron compile --emit",
-    "triton.knobs.cache.manager_class = int": "one form",
+    "triton.knobs.compilation.override = True": "from their source only",
     "triton.runtime.driver.set_active(object())": "DEUTERON_DEVICE",
     "triton.Config({}, ir_override='k.ttgir')": "from their source only",
     "triton.compile('kernel.ttir')": "pass ASTSource",
     "triton.compiler.IRSource('kernel.ttir', None, None)": "does not read Triton's IR",
-    "triton.runtime.cache.FileCacheManager('k', override=True)": "from their source only",
     "triton.compiler.make_backend(triton.backends.compiler.GPUTarget('hip', 'gfx942', 64))": "use cuda or cpu",
 }
 

@@ -51,7 +51,7 @@ def error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 @on_devices
 @given(size=st.integers(1, 20_000), seed=seeds)
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_vector_add(device, size: int, seed: int):
     x, y = np.random.default_rng(seed).standard_normal((2, size), dtype=np.float32)
     out = device.empty(size)
@@ -61,7 +61,7 @@ def test_vector_add(device, size: int, seed: int):
 
 @on_devices
 @given(rows=st.integers(1, 70), columns=st.integers(1, 3000), seed=seeds)
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_softmax(device, rows: int, columns: int, seed: int):
     x = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32) * 5
     out = device.empty((rows, columns))
@@ -71,7 +71,7 @@ def test_softmax(device, rows: int, columns: int, seed: int):
 
 @on_devices
 @given(rows=st.integers(1, 40), columns=st.integers(2, 6000), longest=blocks, seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_layer_norm(device, rows: int, columns: int, longest: int, seed: int):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, columns), dtype=np.float32) * 3 + 1
@@ -84,7 +84,7 @@ def test_layer_norm(device, rows: int, columns: int, longest: int, seed: int):
 
 @on_devices
 @given(rows=st.integers(1, 20), columns=st.integers(1, 3000), longest=st.sampled_from([64, 256]), seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_softmax_of_rows_longer_than_a_block(device, rows: int, columns: int, longest: int, seed: int):
     x = np.random.default_rng(seed).standard_normal((rows, columns), dtype=np.float32) * 5
     out = device.empty((rows, columns))
@@ -94,7 +94,7 @@ def test_softmax_of_rows_longer_than_a_block(device, rows: int, columns: int, lo
 
 @on_devices
 @given(rows=st.integers(1, 20), columns=st.integers(2, 6000), longest=blocks, seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_softmax_backward(device, rows: int, columns: int, longest: int, seed: int):
     x, dy = np.random.default_rng(seed).standard_normal((2, rows, columns), dtype=np.float32)
     y = SOFTMAX.reference(x).astype(np.float32)
@@ -115,7 +115,7 @@ def gradients(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @on_devices
 @given(drawn=gradients(), longest=blocks)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_layer_norm_backward(device, drawn, longest: int):
     dy, x, weight = drawn
     rows, columns = x.shape
@@ -130,7 +130,7 @@ def test_layer_norm_backward(device, drawn, longest: int):
 
 @on_devices
 @given(drawn=gradients(), longest=blocks)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_rms_norm(device, drawn, longest: int):
     dy, x, weight = drawn
     rows, columns = x.shape
@@ -198,7 +198,7 @@ def test_split_k(device, m: int, n: int, k: int, split: int, seed: int):
 @on_devices
 @pytest.mark.parametrize("activation", ["", "leaky_relu"])
 @given(m=st.integers(1, 200), n=st.integers(1, 200), k=st.integers(1, 150), seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_matmul(device, activation: str, m: int, n: int, k: int, seed: int):
     """With one config of the list: the search itself is not the subject."""
     rng = np.random.default_rng(seed)

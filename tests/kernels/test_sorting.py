@@ -30,6 +30,12 @@ def sort_all(
 
 
 @triton.jit
+def merge_rows(x, out, M: tl.constexpr, N: tl.constexpr, DIM: tl.constexpr, DESCENDING: tl.constexpr):
+    o = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out + o, tl.bitonic_merge(tl.load(x + o), DIM, DESCENDING))
+
+
+@triton.jit
 def sort_row(x, out, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(out + i, tl.load(x + i).sort())
@@ -132,6 +138,17 @@ def test_sort_along_each_dimension(launch, rng, shape, dim):
     for descending in (False, True):
         got = launch(sort_all, (1,), x, np.zeros_like(x), **sizes, DIM=dim, DESCENDING=descending)[1]
         same(got, np.flip(want, -1 if dim is None else dim) if descending else want)
+
+
+@pytest.mark.parametrize(("name", "dim"), [("f32", 1), ("i8", 0)])
+def test_merging_what_rises_and_falls(launch, rng, name, dim):
+    want = ascending(numbers(rng, name, (16, 8)), dim)
+    size = want.shape[dim]
+    halves = np.take(want, range(0, size, 2), dim), np.take(want, range(size - 1, 0, -2), dim)
+    x = np.concatenate(halves, dim)
+    for descending in (False, True):
+        got = launch(merge_rows, (1,), x, np.zeros_like(x), M=16, N=8, DIM=dim, DESCENDING=descending)[1]
+        same(got, np.flip(want, dim) if descending else want)
 
 
 @pytest.mark.parametrize("name", DTYPES)

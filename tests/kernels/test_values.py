@@ -243,6 +243,22 @@ def test_types_by_name():
     assert tl.float16.fp_mantissa_width == 10 and tl.bfloat16.exponent_bias == 127
     with pytest.raises(TypeMismatch, match="no element type 'fp33'"):
         tl.dtype("fp33")
+    given = [(1, True), (1, False), (8, True), (16, False), (64, True)]
+    assert [tl.get_int_dtype(*known) for known in given] == [tl.int1, tl.int1, tl.int8, tl.uint16, tl.int64]
+    with pytest.raises(TypeMismatch, match="no element type 'int24'"):
+        tl.get_int_dtype(bitwidth=24, signed=True)
+
+
+@triton.jit
+def turned(x, out, N: tl.constexpr):
+    values = tl.load(x + tl.arange(0, N))
+    same: tl.constexpr = tl.core.get_int_dtype(bitwidth=values.dtype.primitive_bitwidth, signed=True)
+    tl.store(out + tl.arange(0, N), values.to(same, bitcast=True))
+
+
+def test_the_integer_type_of_a_width(launch):
+    x = np.array([1.5, -0.0, np.inf, -3.25], np.float32)
+    assert (launch(turned, (1,), x, np.zeros(4, np.int32), 4)[1] == x.view(np.int32)).all()
 
 
 @triton.jit

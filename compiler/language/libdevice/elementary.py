@@ -18,6 +18,7 @@ from ..maths import (
     erf,
     exp2,
     exp10,
+    exp_rn,
     floor,
     fma,
     isinf,
@@ -36,7 +37,7 @@ from ..maths import (
     trunc,
 )
 from ..maths import exp as fast_expf
-from ..maths import exp_rn as exp
+from ..maths import exp_within_two as exp
 
 
 @library
@@ -82,7 +83,7 @@ def log1p(x):
 @library
 def expm1(x):
     """exp(x) - 1, accurate near 0 (Kahan)."""
-    u = exp(x)
+    u = exp_rn(x)
     near = (u - 1.0) * (x / log(u))
     return where(u == 1.0, x, where((u - 1.0 == -1.0) | isinf(u), u - 1.0, near))
 
@@ -92,7 +93,7 @@ def sinh(x):
     """Hyperbolic sine."""
     a = abs(x)
     e = expm1(a)
-    h = exp(0.5 * a)  # exp(a) itself overflows before sinh does
+    h = exp_rn(0.5 * a)  # exp(a) itself overflows before sinh does
     return copysign(where(a > 20.0, 0.5 * h * h, 0.5 * (e + e / (e + 1.0))), x)
 
 
@@ -100,8 +101,8 @@ def sinh(x):
 def cosh(x):
     """Hyperbolic cosine."""
     a = abs(x)
-    e = exp(a)
-    h = exp(0.5 * a)
+    e = exp_rn(a)
+    h = exp_rn(0.5 * a)
     return where(a > 20.0, 0.5 * h * h, 0.5 * (e + 1.0 / e))
 
 

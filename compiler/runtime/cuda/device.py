@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ..arrays.dtypes import canonical_dtype, item_bytes, numpy_dtype
 from ..cpu.device import check_same
 from ..device import Clocks, Device, DeviceProperties
 from . import driver as cuda
+from .graph import CapturedLaunches
 from .nvml import Nvml
 
 if TYPE_CHECKING:
@@ -214,6 +215,10 @@ class CudaDevice(Device):
     def timer(self) -> CudaTimer:
         """A timer of two events, see CudaTimer."""
         return CudaTimer(self)
+
+    def repeated(self, launch: Callable[[], None], times: int) -> Callable[[], None]:
+        """``launch`` so many times in a row as one CUDA graph; it must have run before."""
+        return CapturedLaunches(self.index, launch, times).launch
 
     def flush_l2(self) -> None:
         """Write four times the L2, in stream order."""

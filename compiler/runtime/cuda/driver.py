@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 
@@ -165,6 +166,15 @@ class _Streams:
 
     def __init__(self) -> None:
         self.current: Callable[[int], int] = _default_or_torch
+
+    @contextmanager
+    def redirected(self, stream: int) -> Iterator[None]:
+        """Launch on ``stream`` meanwhile, whatever is current."""
+        before, self.current = self.current, lambda index: stream
+        try:
+            yield
+        finally:
+            self.current = before
 
 
 def _default_or_torch(index: int) -> int:

@@ -132,7 +132,7 @@ def make_binder(
     ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
-    scope |= {"_d_missing": MISSING, "_d_constant": launch_key, "_d_error": LaunchError}
+    scope |= {"_d_missing": MISSING, "_d_constant": launch_key, "_d_hashable": _hashable, "_d_error": LaunchError}
     for i, parameter in enumerate(parameters):
         scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
         scope[f"_d_change{i}"] = KeyChange(parameter)
@@ -187,8 +187,9 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             "        _d_key = (*_d_key, *_d_options.items())",
             "    try:",
             "        _d_run = _d_variants.get(_d_key)",
-            "    except TypeError:",  # an option that cannot be in a key, and so is none: preparing says so
-            "        _d_run = None",
+            "    except TypeError:",  # an option that cannot be in a key
+            "        _d_key = _d_hashable(_d_key)",
+            "        _d_run = _d_variants.get(_d_key)",
             f"    if _d_run is None or {extra}:",
             f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options)",
             *(before if ending == "launch" else []),
@@ -197,6 +198,19 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             *(last if ending == "launch" else bound),
         ]
     )
+
+
+def _hashable(key: tuple[object, ...]) -> tuple[object, ...]:
+    """A key whose options have mappings and lists, such as ``extern_libs``, as text."""
+    return tuple(part if _has_hash(part) else repr(part) for part in key)
+
+
+def _has_hash(part: object) -> bool:
+    try:
+        hash(part)
+    except TypeError:
+        return False
+    return True
 
 
 def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from ...signature import ArgumentType, flattened, parse_argument_type
 from ...target import Target
 from ..arrays.arguments import describe, readers
 from ..arrays.dtypes import canonical_dtype
+from ..arrays.placeholder import PlaceholderArray
 from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.constants import ConstantKey
@@ -109,6 +110,8 @@ def _placeholder(parameter: KernelParameter, value: object) -> str | None:
         return None
     if isinstance(value, str):
         return value
+    if isinstance(value, PlaceholderArray):
+        value = value.dtype
     kinds = {base.__name__ for base in type(value).__mro__}
     if "dtype" in kinds or "Scalar" in kinds:
         return f"*{canonical_dtype(value)}:16"

@@ -63,8 +63,7 @@ def do_bench(
     Raises:
         LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.
     """
-    if return_mode not in ("mean", "median", "min", "max", "all"):
-        raise LaunchError(f"return_mode {return_mode!r}", hint="use mean, median, min, max or all")
+    check_return_mode(return_mode)
     where = get_device(device) if isinstance(device, str) else device or benchmark_device()
     fn()
     where.synchronize()
@@ -77,7 +76,17 @@ def do_bench(
             tensor.grad = None
         timers.append(_timed(fn, where))
     where.synchronize()
-    times = [t.elapsed_ns() / 1e6 for t in timers]
+    return summary([t.elapsed_ns() / 1e6 for t in timers], quantiles, return_mode)
+
+
+def check_return_mode(return_mode: str) -> None:
+    """Raise LaunchError for one that there is not."""
+    if return_mode not in ("mean", "median", "min", "max", "all"):
+        raise LaunchError(f"return_mode {return_mode!r}", hint="use mean, median, min, max or all")
+
+
+def summary(times: list[float], quantiles: Sequence[float] | None, return_mode: ReturnMode) -> float | list[float]:
+    """Times as ``quantiles``, or else ``return_mode``, ask for them."""
     if quantiles is not None:
         found = [quantile(times, q) for q in quantiles]
         return found[0] if len(found) == 1 else found

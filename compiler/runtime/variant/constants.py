@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from ...errors import LaunchError
 from ...ir.types import Pointer, Scalar
@@ -93,7 +94,7 @@ def constant_text(value: object) -> str:
 
 
 def _foreign_text(value: object) -> str:
-    """NumPy scalars and dtypes of other libraries."""
+    """NumPy scalars, dtypes of other libraries, and values of Python's that a kernel can compare and print."""
     if hasattr(value, "item") and not getattr(value, "shape", ()):
         return constant_text(value.item())
     name = getattr(value, "name", None) or getattr(value, "__name__", value)
@@ -101,7 +102,19 @@ def _foreign_text(value: object) -> str:
         return f"dtype {canonical_dtype(name)}"
     except LaunchError:
         pass
+    if _is_value(value):
+        return f"{type(value).__module__}.{type(value).__qualname__} {value!r}"
     raise LaunchError(
         f"a {type(value).__module__}.{type(value).__qualname__} cannot be a compile-time value",
         hint="use numbers, strings, tuples, dtypes such as tl.float32, or jit functions",
     )
+
+
+def _is_value(value: object) -> bool:
+    """Whether it is what it says and nothing else, as members of an Enum and UUIDs are: it has a hash, an ``==`` and a
+    text of its class's own, and is neither an array nor a function."""
+    kind = type(value)
+    own = kind.__repr__ is not object.__repr__ and kind.__eq__ is not object.__eq__
+    enumerated = isinstance(value, Enum)
+    is_array = hasattr(value, "shape") or hasattr(value, "data_ptr") or hasattr(value, "__array__")
+    return (own or enumerated) and kind.__hash__ is not None and not is_array and not callable(value)

@@ -14,7 +14,7 @@ from ...errors import IRError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...launch_recipe import Guard
-from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
+from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, asks_for_nothing, effective_options
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
 from ...source.arguments import Argument
 from ...source.kernel import KernelSource, source_of
@@ -162,7 +162,7 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     )
     chosen = {name: value for name, value in options.items() if name not in NEUTRAL_OPTIONS}
     for name, neutral in NEUTRAL_OPTIONS.items():
-        if name in options and options[name] not in neutral:
+        if name in options and not asks_for_nothing(name, options[name]):
             raise SignatureError(
                 f"the launch option {name} = {options[name]!r} does not exist in deuteron",
                 hint=f"leave it out, or use {' or '.join(map(repr, neutral))}",

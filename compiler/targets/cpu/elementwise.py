@@ -197,8 +197,6 @@ def cast(e: Emitter, op: ops.Cast, x: Typed) -> Typed:
     source, to = op.x.type.scalar, op.to
     if isinstance(to, Pointer) or source == to:  # the op does not allow pointers
         return x
-    if op.rounding == "rtz" and to.is_float and to.bits == 8:
-        raise op.fail("rounding to f8 towards zero is not available on the cpu target", "use rtne")
     if source.is_float and to.is_float:
         return convert_float(e, x, source, to, op.rounding)
     if source.is_float:

@@ -75,7 +75,8 @@ def narrow(e: Emitter, x: Typed, elem: Scalar, rounding: str = "rtne") -> Typed:
     if elem == BF16:
         return _narrow_bf16(e, x, rounding)
     if elem in FORMATS:
-        return _narrow_f8(e, x, FORMATS[elem])
+        code = _narrow_f8(e, x, FORMATS[elem])
+        return _f8_toward_zero(e, x, code, elem) if rounding == "rtz" else code
     return x
 
 
@@ -112,6 +113,13 @@ def _narrow_f8(e: Emitter, x: Typed, f: Format) -> Typed:
     code = e.select(e.compare("uno", x, x), constant(i32, f.nan), code)
     sign = e.binary("lshr", e.binary("and", bits, constant(i32, -0x80000000)), constant(i32, 24))
     return e.cast("trunc", e.binary("or", code, sign), "i8")
+
+
+def _f8_toward_zero(e: Emitter, exact: Typed, code: Typed, elem: Scalar) -> Typed:
+    """The code before ``code``, that of the nearest number, where it is larger in magnitude than ``exact``."""
+    back = e.intrinsic("fabs", widen(e, code, elem))
+    larger = e.compare("ogt", back, e.intrinsic("fabs", exact))
+    return e.select(larger, e.binary("sub", code, constant(code.type, 1)), code)
 
 
 def toward_zero(e: Emitter, exact: Typed, rounded: Typed, integer: str) -> Typed:

@@ -253,6 +253,10 @@ class PtxMachine(simt.SimtTarget):
         """``div.full.f32``."""
         return state.text.call("float", "llvm.nvvm.div.full", [("float", x), ("float", y)])
 
+    def fma_down(self, state: simt.Lowering, x: str, y: str, z: str) -> str:
+        """``fma.rm.f32``."""
+        return state.text.call("float", "llvm.nvvm.fma.rm.f", [("float", x), ("float", y), ("float", z)])
+
     def exp2(self, state: simt.Lowering, x: str, *, flush: bool) -> str:
         """``ex2.approx.f32``; with ``.ftz``, one instruction instead of four, results under 2^-126 are zero."""
         return state.text.call("float", f"llvm.nvvm.ex2.approx{'.ftz' if flush else ''}.f", [("float", x)])

@@ -84,12 +84,9 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     if source in _EIGHT_BIT:
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
     if to in _EIGHT_BIT:
-        if rounding == "rtz":
-            raise UnsupportedOp(
-                f"rounding to {to} towards zero is not available on {state.machine.name}", hint="use rtne"
-            )
         wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
-        return state.machine.narrow_to_eight_bit(state, wide, to)
+        code = state.machine.narrow_to_eight_bit(state, wide, to)
+        return _eight_bit_toward_zero(state, wide, code, to) if rounding == "rtz" else code
     if source.bits == to.bits:  # f16 <-> bf16
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
     if source == F64 and to == BF16 and rounding == "rtne":
@@ -102,6 +99,16 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     if source == F32:
         state.narrowed[made] = x
     return made
+
+
+def _eight_bit_toward_zero(state: Lowering, exact: str, code: str, to: Scalar) -> str:
+    """The code before ``code``, which is that of the nearest number, where that is larger in magnitude than the f32
+    ``exact``."""
+    back = convert(state, code, to, F32)
+    sizes = [state.text.call("float", "llvm.fabs.f32", [("float", value)]) for value in (back, exact)]
+    larger = state.text.op(f"fcmp ogt float {sizes[0]}, {sizes[1]}")
+    less = state.text.op(f"sub i8 {code}, 1")
+    return state.text.op(f"select i1 {larger}, i8 {less}, i8 {code}")
 
 
 def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:

@@ -13,6 +13,8 @@ from ...errors import UnsupportedOp
 from ...ir.core import Op, Value
 from ...ir.types import F32, F64, I1, Scalar
 from ...llvm import maths as templates
+from ...llvm.powers import LOG2_E as LOG2_E_PAIR
+from ...llvm.reals import F32 as SINGLE
 from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
 from .casts import convert
@@ -20,6 +22,11 @@ from .lowering import Lowering, elementwise, rule
 from .registers import memory_type, register_type
 
 LOG2_E = 1 / math.log(2)
+# log2(e) as a sum of two f32, and the smallest and largest powers of two that f32 has as normal numbers.
+LOG2_E_HIGH, LOG2_E_LOW = SINGLE.split(*LOG2_E_PAIR)
+LEAST_POWER, GREATEST_POWER = -126, 127
+# Added to a number of this range it leaves an integer, plus the bias of f32's exponent, in the lowest bits.
+ROUNDING = float(3 << 22) + 127
 
 _OVERLOAD = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 
@@ -209,7 +216,9 @@ def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] 
         if scalar == F64:
             return _template(state, kind.mnemonic, scalar, args[0])
         x = convert(state, args[0], scalar, F32)
-        if single is None or (isinstance(op, ew.Exp) and op.precise):
+        if isinstance(op, ew.Exp) and op.quick:
+            y = _quick_exp(state, x)
+        elif single is None or (isinstance(op, ew.Exp) and op.precise):
             y = _template(state, kind.mnemonic, F32, x)
         else:
             y = single(state, x)
@@ -233,6 +242,26 @@ def _register_of_two(kind: type[ew.FloatBinary]) -> None:
 def _exp(state: Lowering, x: str) -> str:
     scaled = state.text.op(f"fmul float {x}, {state.constant(F32, LOG2_E)}")
     return state.machine.exp2(state, scaled, flush=False)
+
+
+def _quick_exp(state: Lowering, x: str) -> str:
+    """2**n 2**f with n the integer below x log2(e), held between the powers that are normal numbers: f is between 0 and
+    1 but for results that are denormal, 0 or infinite, which come of its power. Nine instructions and no branch; with
+    the nearest integer half of the powers would be below 1, where the same error is twice as many units."""
+
+    def number(value: float) -> str:
+        return state.constant(F32, value)
+
+    moved = state.machine.fma_down(state, x, number(LOG2_E_HIGH), number(ROUNDING))
+    # Both drop NaN, which x still has in what follows.
+    moved = intrinsic(state, "maxnum", "float", moved, number(ROUNDING + LEAST_POWER))
+    moved = intrinsic(state, "minnum", "float", moved, number(ROUNDING + GREATEST_POWER))
+    n = state.text.op(f"fsub float {moved}, {number(ROUNDING)}")
+    f = intrinsic(state, "fma", "float", x, number(LOG2_E_HIGH), state.text.op(f"fneg float {n}"))
+    f = intrinsic(state, "fma", "float", x, number(LOG2_E_LOW), f)
+    bits = state.text.op(f"shl i32 {state.text.op(f'bitcast float {moved} to i32')}, 23")
+    power = state.text.op(f"bitcast i32 {bits} to float")
+    return state.text.op(f"fmul float {state.machine.exp2(state, f, flush=True)}, {power}")
 
 
 # As in Triton: what is written in powers of two, softmax above all, wants the one instruction.

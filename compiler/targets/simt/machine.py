@@ -172,6 +172,10 @@ class SimtTarget(ABC):
         """``x / y`` in f32 to 2 ulp."""
 
     @abstractmethod
+    def fma_down(self, state: Lowering, x: str, y: str, z: str) -> str:
+        """``x * y + z`` in f32, rounded towards minus infinity."""
+
+    @abstractmethod
     def exp2(self, state: Lowering, x: str, *, flush: bool) -> str:
         """2 to the power ``x`` in f32, to 2 ulp; with ``flush``, results under 2^-126 may be zero."""
 

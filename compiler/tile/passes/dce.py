@@ -61,10 +61,9 @@ class _Liveness:
                     self.want(end.condition)
             case _:
                 self.want(*op.operands)
-                for block in op.blocks:
-                    for nested in block.walk():
-                        self.ops.add(nested)
-                        self.want(*nested.operands)
+                for block in op.blocks:  # such as how a reduction combines two values
+                    if block.terminator is not None:
+                        self.need(block.terminator)
         parent = self.parents[self.around[op]]
         if parent is not None:
             self.need(parent)
@@ -107,8 +106,8 @@ def _sweep(block: Block, live: _Liveness) -> None:
             continue
         if isinstance(op, For | While | If):
             _shrink(op, live)
-            for nested in op.blocks:
-                _sweep(nested, live)
+        for nested in op.blocks:
+            _sweep(nested, live)
         kept.append(op)
     block.ops = kept
 

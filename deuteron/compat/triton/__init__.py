@@ -24,13 +24,14 @@ from deuteron.compat.triton.runtime import (
     InterpreterError,
     JITFunction,
     KernelInterface,
+    MockTensor,
     OutOfResources,
     TensorWrapper,
     autotune,
     heuristics,
     reinterpret,
 )
-from deuteron.compat.triton.runtime._async_compile import AsyncCompileMode
+from deuteron.compat.triton.runtime._async_compile import AsyncCompileMode, FutureKernel
 from deuteron.compat.triton.runtime.jit import constexpr_function, jit
 from deuteron.compat.triton.version import __version__ as __version__
 from deuteron.compiler import aggregate, cdiv, must_use_result, next_power_of_2
@@ -43,7 +44,9 @@ __all__ = [
     "Config",
     "InterpreterError",
     "JITFunction",
+    "FutureKernel",
     "KernelInterface",
+    "MockTensor",
     "OutOfResources",
     "TensorWrapper",
     "TritonError",

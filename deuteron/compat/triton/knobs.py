@@ -2,38 +2,70 @@
 
 A setting that deuteron has is its own knob (``deuteron.compiler.knobs``): assigned here it holds for the process, wins
 over the environment, and ``scope()`` takes it back. Processes that the program starts have it in their environment,
-unless ``propagate_env`` is false. Settings without a counterpart are AttributeErrors that say so.
+unless ``propagate_env`` is false. ``amd``, ``build`` and ``redis`` are what Triton has for other hardware and for
+programs' own files; a setting elsewhere that asks for something that does not exist here is an AttributeError that says
+what to use. Programs make groups of their own from ``base_knobs`` and ``env_str``, ``env_bool`` and so on.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from deuteron.compat.triton.environment import (
+    Env,
+    Folder,
+    env,
+    env_base,
+    env_bool,
+    env_class,
+    env_int,
+    env_opt_bool,
+    env_opt_str,
+    env_str,
+    env_str_callable_default,
+    propagation,
+)
 from deuteron.compat.triton.hooks import Bridge, CompilationListener, CompileTimes, HookChain, JitHook, TuningListener
 from deuteron.compiler import knobs as own
 
 if TYPE_CHECKING:
-    from deuteron.compat.triton.backends.nvidia.compiler import NvidiaTool
+    from deuteron.compat.triton.assembler import NvidiaTool
 
 __all__ = [
     "CompileTimes",
+    "Env",
     "HookChain",
+    "amd",
     "autotuning",
+    "base_knobs",
+    "build",
     "cache",
     "compilation",
+    "env",
+    "env_base",
+    "env_bool",
+    "env_class",
+    "env_int",
+    "env_opt_bool",
+    "env_opt_str",
+    "env_str",
+    "env_str_callable_default",
     "language",
     "nvidia",
     "propagate_env",
     "proton",
+    "redis",
     "refresh_knobs",
     "runtime",
 ]
 
 #: Whether what is assigned to settings is put into the environment, too, for processes that the program starts.
 propagate_env: bool = True
+propagation.wanted = lambda: propagate_env
 
 
 class Setting:
@@ -57,19 +89,22 @@ class Setting:
         return self if group is None else self._shown(self.knob.get())
 
     def __set__(self, group: object, value: Any) -> None:
+        if isinstance(value, Env):
+            self.__delete__(group)
+            return
         self.knob.assign(self._taken(value))
         if propagate_env:
             _tell(self.knob, self.knob.assigned[0])
 
     def __delete__(self, group: object) -> None:
         before = _before.get(self.knob.name)
-        self.put_back(_State((), self.knob.variables() if before is None else before, None))
+        self.put_back(group, _State((), self.knob.variables() if before is None else before, None))
 
-    def state(self) -> _State:
+    def state(self, group: object) -> _State:
         """Everything that assigning changes."""
         return _State(self.knob.assigned, self.knob.variables(), _before.get(self.knob.name))
 
-    def put_back(self, state: _State) -> None:
+    def put_back(self, group: object, state: _State) -> None:
         """Have what :meth:`state` said before."""
         self.knob.assign(*state.assigned)
         self.knob.put_variables(state.variables)
@@ -105,9 +140,9 @@ class KnobGroup:
     elsewhere: ClassVar[Mapping[str, str]] = {}
 
     @property
-    def knob_descriptors(self) -> dict[str, Setting]:
+    def knob_descriptors(self) -> dict[str, Setting | env_base]:
         """All settings of the area themselves: ``key`` is a setting's variable."""
-        return {name: found for name, found in vars(type(self)).items() if isinstance(found, Setting)}
+        return {name: found for name, found in vars(type(self)).items() if isinstance(found, Setting | env_base)}
 
     @property
     def knobs(self) -> dict[str, Any]:
@@ -129,14 +164,15 @@ class KnobGroup:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What is assigned inside a ``with`` block, hooks too, is taken back at its end."""
-        states = [(setting, setting.state()) for setting in self.knob_descriptors.values()]
+        settings = self.knob_descriptors
+        states: list[tuple[Any, Any]] = [(setting, setting.state(self)) for setting in settings.values()]
         attributes = dict(vars(self))
         try:
             yield
         finally:
             for setting, state in states:
-                setting.put_back(state)
-            for name in {*vars(self), *attributes}:
+                setting.put_back(self, state)
+            for name in {*vars(self), *attributes} - settings.keys():
                 if name in attributes:
                     setattr(self, name, attributes[name])
                 else:
@@ -186,6 +222,8 @@ class CompilationKnobs(KnobGroup):
 
     always_compile = Setting(own.always_compile)
     dump_ir = Setting(own.kernel_dump)
+    #: Which stage's text the lines in debuggers and profilers are those of; here they are always the kernel's own.
+    use_ir_loc = env_opt_str("USE_IR_LOC")
     listener: CompilationListener | None = None
     elsewhere = {"override": ": kernels are compiled from their source only"}
 
@@ -200,13 +238,27 @@ class AutotuningKnobs(KnobGroup):
     listener: TuningListener | None = None
 
 
-class CacheKnobs(KnobGroup):
-    """Where things are kept."""
+def _triton_dir(name: str) -> str:
+    return cache.get_triton_dir(name)
 
-    dir = Setting(own.cache_dir, str, Path)
-    dump_dir = Setting(own.dump_dir, str, Path)
-    home_dir = Setting(own.home, str, Path)
-    elsewhere = {"manager_class": ": the compile cache has one form", "override_dir": ": nothing is overridden"}
+
+class CacheKnobs(KnobGroup):
+    """Where programs keep files (:mod:`.runtime.cache`): Triton's folders. A program that chooses one chooses for
+    deuteron, too, whose variants are in the folder ``deuteron`` of the cache, its dumps in the dump folder, and
+    everything else that it keeps in ``.deuteron`` at home; left alone, all of it is in ``~/.deuteron``."""
+
+    home_dir = Folder("TRITON_HOME", lambda: str(Path.home()) + os.sep, own.home, ".deuteron")
+    dir = Folder("TRITON_CACHE_DIR", lambda: _triton_dir("cache"), own.cache_dir, "deuteron")
+    dump_dir = Folder("TRITON_DUMP_DIR", lambda: _triton_dir("dump"), own.dump_dir, "")
+    override_dir = env_str_callable_default("TRITON_OVERRIDE_DIR", lambda: _triton_dir("override"))
+    #: What ``runtime.cache.get_cache_manager`` gives, where it is no FileCacheManager.
+    manager_class = env_class("TRITON_CACHE_MANAGER", "CacheManager")
+    #: Where ``RemoteCacheManager`` keeps files.
+    remote_manager_class = env_class("TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend")
+
+    def get_triton_dir(self, dirname: str) -> str:
+        """The folder of this name at home."""
+        return str(Path(self.home_dir) / ".triton" / dirname)
 
 
 class LanguageKnobs(KnobGroup):
@@ -217,7 +269,7 @@ class LanguageKnobs(KnobGroup):
 
 
 def _ptxas(_: Path | None) -> NvidiaTool:
-    from deuteron.compat.triton.backends.nvidia.compiler import get_ptxas  # lazy: compilers come after settings
+    from deuteron.compat.triton.assembler import get_ptxas  # lazy: compilers come after settings
 
     return get_ptxas()
 
@@ -227,8 +279,10 @@ class NvidiaKnobs(KnobGroup):
 
     #: The assembler, with ``path`` and ``version``; assigned is a path.
     ptxas = Setting(own.ptxas_path, _ptxas, lambda tool: Path(getattr(tool, "path", tool)))
-    ptxas_options = Setting(own.ptxas_options)
+    ptxas_options = Setting(own.ptxas_options, lambda text: text or None, lambda text: text or "")
     disable_ptxas_opt = Setting(own.disable_ptxas_opt)
+    #: What ``backends.nvidia.compiler.get_ptxas_version`` says instead of asking the assembler.
+    mock_ptx_version = env_opt_str("TRITON_MOCK_PTX_VERSION")
     #: Kept for those who set it; deuteron's libdevice is written in the language and needs no file.
     libdevice_path: str | None = None
     elsewhere = {
@@ -243,6 +297,47 @@ class ProtonKnobs(KnobGroup):
     cupti_lib_dir = Setting(own.cupti_path, lambda path: path and str(path), Path)
 
 
+class BuildKnobs(KnobGroup):
+    """What builds C programs at run time. deuteron builds none; programs that do ask here."""
+
+    cc = env_opt_str("CC")
+    cudacrt_path = env_opt_str("TRITON_CUDACRT_PATH")
+    cudart_path = env_opt_str("TRITON_CUDART_PATH")
+    #: The program's own function that builds, if any.
+    impl: Callable[..., str] | None = None
+
+    @property
+    def backend_dirs(self) -> set[str]:
+        """The folders of CUDA's headers and libraries that were named."""
+        return {path for path in (self.cudacrt_path, self.cudart_path) if path is not None}
+
+
+class RedisKnobs(KnobGroup):
+    """The server of :class:`.runtime.cache.RedisRemoteCacheBackend`."""
+
+    key_format = env_str("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
+    host = env_str("TRITON_REDIS_HOST", "localhost")
+    port = env_int("TRITON_REDIS_PORT", 6379)
+
+
+class AmdKnobs(KnobGroup):
+    """How Triton compiles for AMD's GPUs: kept, and handed to processes that the program starts, as Triton does on a
+    machine that has none."""
+
+    use_buffer_ops = env_bool("AMDGCN_USE_BUFFER_OPS", True)
+    use_buffer_atomics = env_bool("AMDGCN_USE_BUFFER_ATOMICS", True)
+    buffer_ops_analyze_small_tensor_range = env_bool("AMDGCN_ANALYZE_SMALL_TENSOR_RANGE")
+    dump_amdgcn = env_bool("AMDGCN_ENABLE_DUMP")
+    libhip_path = env_opt_str("TRITON_LIBHIP_PATH")
+    use_block_pingpong = env_opt_bool("TRITON_HIP_USE_BLOCK_PINGPONG")
+    use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
+    use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")
+    scalarize_packed_fops = env_bool("AMDGCN_SCALARIZE_PACKED_FOPS")
+
+
+amd = AmdKnobs()
+build = BuildKnobs()
+redis = RedisKnobs()
 runtime = RuntimeKnobs()
 compilation = CompilationKnobs()
 autotuning = AutotuningKnobs()
@@ -261,9 +356,3 @@ def refresh_knobs() -> None:
 _bridge = Bridge(lambda: runtime, lambda: compilation.listener, lambda: autotuning.listener)
 for _chain in (RuntimeKnobs.launch_enter_hook, RuntimeKnobs.launch_exit_hook):
     _chain.changed = _bridge.refresh
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("amd", "build", "redis"):
-        raise AttributeError(f"triton.knobs.{name}: deuteron has nothing that these settings would be for")
-    raise AttributeError(f"module 'triton.knobs' has no attribute {name!r}")

@@ -129,9 +129,10 @@ def near_one(rng):
 # GPUs; a fourth: f32 on the hardware, where its own approximation is worse). exp and sigmoid of f32 on a GPU are
 # ex2.approx(x * log2(e)), as in Triton: the product's rounding grows with |x|. sqrt of f32 is sqrt.approx.f32, with a
 # relative error of at most 2**-23 (PTX ISA, "sqrt"): 2 units in the last place of a number just below a power of two.
+# The exact exp ends with ex2.approx of a number between 0 and 1.
 UNARY = {
     "exp": ("tl.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 64)),
-    "precise exp": ("libdevice.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 1.0)),
+    "precise exp": ("libdevice.exp(x)", np.exp, evenly(-87, 88), evenly(-708, 709), (1.0, 1.0, 1.0, 2.0)),
     "exp2": ("tl.exp2(x)", np.exp2, evenly(-126, 127), evenly(-1022, 1023), (1.0, 1.0, 2.5)),
     "exp10": ("libdevice.exp10(x)", lambda x: 10**x, evenly(-37, 38), evenly(-307, 308), (1.5, 1.5, 1.5)),
     "expm1": ("libdevice.expm1(x)", np.expm1, evenly(-30, 88), evenly(-60, 700), (3.0, 3.0, 3.0)),

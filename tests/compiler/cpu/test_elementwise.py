@@ -194,7 +194,9 @@ def test_casts(both, same, name, to):
     same(found[0], wanted[0])
 
 
-@pytest.mark.parametrize("name,to", [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16")])
+@pytest.mark.parametrize(
+    "name,to", [("f32", "f16"), ("f32", "bf16"), ("f64", "f32"), ("f64", "f16"), ("bf16", "f8e4m3"), ("f64", "f8e5m2")]
+)
 def test_casts_towards_zero(both, same, name, to):
     found, wanted = both(lambda k, x: k.emit(e.Cast(x, t.SCALARS[to], "rtz")), floats(name))
     same(found[0], wanted[0])

@@ -54,7 +54,7 @@ def _casts(scalar: Scalar, capability: int) -> Iterator[Make]:
         if to.is_stored_only or (capability < F8_CAPABILITY and "f8" in to.name):
             continue
         yield lambda x, y, to=to: e.Cast(x, to)
-        if scalar.is_float and to.is_float and to.bits < scalar.bits and to.bits > 8:
+        if scalar.is_float and to.is_float and to.bits < scalar.bits:
             yield lambda x, y, to=to: e.Cast(x, to, "rtz")
 
 

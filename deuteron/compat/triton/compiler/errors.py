@@ -1,6 +1,7 @@
 """Errors in kernels under Triton's names."""
 
+from deuteron.compat.triton.errors import TritonError
 from deuteron.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from deuteron.compiler.errors import UnsupportedSyntax as UnsupportedLanguageConstruct
 
-__all__ = ["CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"]
+__all__ = ["CompilationError", "CompileTimeAssertionFailure", "TritonError", "UnsupportedLanguageConstruct"]

@@ -4,9 +4,10 @@ from deuteron.compat.triton.runtime import _async_compile as _async_compile
 from deuteron.compat.triton.runtime import cache as cache
 from deuteron.compat.triton.runtime import errors as errors
 from deuteron.compat.triton.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
+from deuteron.compat.triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
 from deuteron.compat.triton.runtime.driver import driver
 from deuteron.compat.triton.runtime.errors import InterpreterError, OutOfResources
-from deuteron.compat.triton.runtime.jit import JITFunction, KernelInterface, TensorWrapper, reinterpret
+from deuteron.compat.triton.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper, reinterpret
 
 __all__ = [
     "Autotuner",
@@ -15,7 +16,10 @@ __all__ = [
     "InterpreterError",
     "JITFunction",
     "KernelInterface",
+    "MockTensor",
     "OutOfResources",
+    "RedisRemoteCacheBackend",
+    "RemoteCacheBackend",
     "TensorWrapper",
     "autotune",
     "driver",

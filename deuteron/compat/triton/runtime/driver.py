@@ -53,6 +53,15 @@ class ActiveDriver:
 
     utils = DeviceFacts()
 
+    @staticmethod
+    def is_active() -> bool:
+        """Whether there is a GPU, which is what Triton's drivers are asked."""
+        try:
+            get_device("cuda:0")
+        except DeuteronError:
+            return False
+        return True
+
     def get_current_device(self) -> int:
         """Ordinal of the current GPU: torch's once it uses GPUs, else 0."""
         torch = sys.modules.get("torch")

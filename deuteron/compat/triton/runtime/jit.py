@@ -3,6 +3,7 @@
 from deuteron.compiler import JITFunction, constexpr_function, jit, reinterpret
 from deuteron.compiler.language.inline import ConstexprFunction
 from deuteron.compiler.language.inline import Inlinable as JITCallable
+from deuteron.compiler.runtime.arrays.placeholder import PlaceholderArray as MockTensor
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted as TensorWrapper
 from deuteron.compiler.runtime.launch.description import DeclaredParameter as KernelParam
 from deuteron.compiler.runtime.launch.interface import KernelInterface
@@ -13,6 +14,7 @@ __all__ = [
     "JITFunction",
     "KernelInterface",
     "KernelParam",
+    "MockTensor",
     "TensorWrapper",
     "constexpr_function",
     "jit",

@@ -1,7 +1,10 @@
 """``from deuteron.language.extra.cuda import libdevice``, and what only NVIDIA GPUs have."""
 
+from deuteron.compiler.language.cuda import gdc_launch_dependents as gdc_launch_dependents
+from deuteron.compiler.language.cuda import gdc_wait as gdc_wait
 from deuteron.compiler.language.cuda import globaltimer as globaltimer
 from deuteron.compiler.language.cuda import smid as smid
+from deuteron.language.extra.cuda import gdc as gdc
 from deuteron.language.extra.cuda import libdevice
 
-__all__ = ["globaltimer", "libdevice", "smid"]
+__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "smid"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from dataclasses import dataclass
-from pathlib import Path
-
+from deuteron.compat.triton import knobs
+from deuteron.compat.triton.assembler import NvidiaTool, get_ptxas, version_text
 from deuteron.compat.triton.backends.compiler import GPUTarget, own_target
 from deuteron.compat.triton.compiler.compiler import TargetBackend
 from deuteron.compiler import Schedule
@@ -14,7 +11,7 @@ from deuteron.compiler.errors import AssemblerError as PTXASError
 from deuteron.compiler.errors import TargetError
 from deuteron.compiler.targets.assembler import find_ptxas
 
-__all__ = ["CUDABackend", "CUDAOptions", "NvidiaTool", "PTXASError", "get_ptxas"]
+__all__ = ["CUDABackend", "CUDAOptions", "NvidiaTool", "PTXASError", "get_ptxas", "get_ptxas_version"]
 
 #: The options of a launch; ``dataclasses.fields`` says which there are.
 CUDAOptions = Schedule
@@ -38,23 +35,6 @@ class CUDABackend(TargetBackend):
         return target.backend == "cuda"
 
 
-@dataclass(frozen=True)
-class NvidiaTool:
-    """A program of the CUDA toolkit: where it is, and its version as it says it, such as ``13.0``."""
-
-    path: str
-    version: str
-
-
-def get_ptxas(arch: int | None = None) -> NvidiaTool:
-    """The assembler that kernels are assembled with, which is the same for every architecture.
-
-    Raises:
-        TargetError: there is none, or it does not say its version.
-    """
-    path: Path = find_ptxas()
-    said = subprocess.run([str(path), "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
-    release = re.search(r"release ([\d.]+),", said)
-    if release is None:
-        raise TargetError(f"{path} does not say its version", hint="set DEUTERON_PTXAS_PATH to a ptxas")
-    return NvidiaTool(str(path), release[1])
+def get_ptxas_version(arch: int | None = None) -> str:
+    """What that assembler says of its version, or what ``knobs.nvidia.mock_ptx_version`` says that it does."""
+    return knobs.nvidia.mock_ptx_version or version_text(find_ptxas())
