@@ -1,8 +1,8 @@
 """Profiler on a GPU: what it costs beside Proton and torch.profiler, and whether its times are those of events.
 
-Tiny kernels, with and without a scope around each, and products of 8192^3. Each measurement runs in a process of its
-own, because CUPTI serves one client per process; processes differ by tens of percent, so there are several for each
-figure, in turns. Then a million launches in one session, and how much memory that takes.
+Tiny kernels, with and without a scope around each, and products of 8192^3. Each profiler runs in processes of its own,
+because CUPTI serves one client per process; processes differ by tens of percent, so each first measures itself without
+a profiler, and its ratio is to that. Then a million launches in one session, and how much memory that takes.
 
 python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 LAUNCHES = 5000
 REPEATS = 5
 #: Processes for each figure.
-PROCESSES = 3
-MEASURED = ("none", "deuteron", "proton", "torch")
+PROCESSES = 4
+MEASURED = ("deuteron", "proton", "torch")
 MODES = ("tiny", "tiny in scopes", "8192^3")
 PRODUCTS = 20
 #: Launches of the session whose memory is looked at.
@@ -76,39 +76,31 @@ def figure(mode: str, scope: Callable[..., object]) -> float:
 
 
 def child(who: str) -> None:
-    """Print microseconds a launch, by mode, under ``who``: deuteron, proton, torch or none."""
+    """Print microseconds a launch, by mode, without a profiler and then under ``who``: deuteron, proton or torch."""
     import contextlib
     import tempfile
 
+    plain = {mode: figure(mode, lambda _: contextlib.nullcontext()) for mode in MODES}
     name = str(Path(tempfile.mkdtemp()) / "tiny")
-    scope: Callable[..., object] = lambda _: contextlib.nullcontext()  # noqa: E731
-    if who == "deuteron":
-        import deuteron.profiler as proton
-
-        proton.start(name)
-        scope = proton.scope
-    elif who == "proton":
-        import triton.profiler as proton  # type: ignore[no-redef]
-
-        proton.start(name)
-        scope = proton.scope
     if who == "torch":
         import torch
 
-        scope = torch.profiler.record_function
-        around: contextlib.AbstractContextManager[object] = torch.profiler.profile()
+        with torch.profiler.profile():
+            under = {mode: figure(mode, torch.profiler.record_function) for mode in MODES}
     else:
-        around = contextlib.nullcontext()
-    with around:
-        figures = {mode: figure(mode, scope) for mode in MODES}
-    if who in ("deuteron", "proton"):
+        if who == "deuteron":
+            import deuteron.profiler as proton
+        else:
+            import triton.profiler as proton  # type: ignore[no-redef]
+        proton.start(name)
+        under = {mode: figure(mode, proton.scope) for mode in MODES}
         proton.finalize()
-    print(json.dumps(figures))
+    print(json.dumps({mode: (plain[mode], under[mode]) for mode in MODES}))
 
 
-def in_turns() -> dict[str, dict[str, list[float]]]:
-    """Microseconds a launch of each process, by mode and by what it ran under."""
-    times: dict[str, dict[str, list[float]]] = {mode: {who: [] for who in MEASURED} for mode in MODES}
+def in_turns() -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Microseconds a launch in each process, without a profiler and with it, by mode and by profiler."""
+    times: dict[str, dict[str, list[tuple[float, float]]]] = {mode: {who: [] for who in MEASURED} for mode in MODES}
     for _ in range(PROCESSES):
         for who in MEASURED:
             command = [sys.executable, __file__, "--child", who]
@@ -116,8 +108,8 @@ def in_turns() -> dict[str, dict[str, list[float]]]:
             if done.returncode:
                 print(f"{who} failed:\n{done.stderr[-800:]}")
                 continue
-            for mode, figure in json.loads(done.stdout.splitlines()[-1]).items():
-                times[mode][who].append(figure)
+            for mode, (plain, under) in json.loads(done.stdout.splitlines()[-1]).items():
+                times[mode][who].append((plain, under))
     return times
 
 
@@ -214,13 +206,14 @@ def main() -> None:
         return
     record: dict[str, object] = {}
     for mode, times in in_turns().items():
-        record[f"launches {mode}, us"] = times
-        middle = {who: statistics.median(found) for who, found in times.items() if found}
-        parts = [
-            f"{who} {time:.2f} us ({time / middle['none']:.2f}x, {min(times[who]):.2f}-{max(times[who]):.2f})"
-            for who, time in middle.items()
-            if "none" in middle
-        ]
+        record[f"launches {mode}, us without and with"] = times
+        parts = []
+        for who, pairs in times.items():
+            ratios = sorted(under / plain for plain, under in pairs)
+            if ratios:
+                middle = statistics.median(under for _, under in pairs)
+                spread = f"{ratios[0]:.3f}-{ratios[-1]:.3f}"
+                parts.append(f"{who} {statistics.median(ratios):.3f}x ({spread}, {middle:.2f} us)")
         print(f"{mode}: " + ", ".join(parts))
     record["a million launches"] = taken = memory()
     print(f"a million launches: {taken}")

@@ -10,13 +10,14 @@ from .session import ProfileTarget
 
 class Place:
     """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for
-    yet."""
+    yet. ``timed``: those of the targets that have a time line."""
 
-    __slots__ = ("children", "launches", "number", "parent", "states", "targets")
+    __slots__ = ("children", "launches", "number", "parent", "states", "targets", "timed")
 
     def __init__(self, parent: Place | None, targets: list[ProfileTarget]) -> None:
         self.parent = parent
         self.targets = targets
+        self.timed = [target for target in targets if target.phase.timeline is not None]
         self.number = -1
         self.children: dict[str, Place] = {}
         self.states: dict[str, Place] = {}
@@ -29,16 +30,16 @@ class OpenScope:
 
     ``below`` is the one that was opened before it in the same context, which may be that of a suspended generator.
     ``frame`` is that of the generator that opened it; None for other functions. ``place`` is where it is in the trees
-    of all sessions, as of ``epoch``; ``targets`` is where its metrics and its end go: the place at its entry, states
+    of all sessions, as of ``epoch``; ``entered`` is where its metrics and its end go: the place at its entry, states
     and Python frames included.
     """
 
     __slots__ = (
-        "below", "closed", "epoch", "frame", "generation", "metrics", "name", "outer", "owner", "place", "start_ns",
-        "targets",
+        "below", "closed", "entered", "epoch", "frame", "generation", "metrics", "name", "outer", "owner", "place",
+        "start_ns",
     )  # fmt: skip
 
-    targets: list[ProfileTarget]
+    entered: Place
 
     def __init__(self, name: str, owner: object, outer: OpenScope | None, generation: int) -> None:
         self.name = name

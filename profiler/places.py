@@ -40,13 +40,12 @@ class Places:
         outer = scope.outer
         if self._frames or contexts.states.get():
             place = self.of_caller()
-        elif outer is not None and outer.epoch == self.epoch and outer.place is not None:
-            found = outer.place.children.get(scope.name)
-            if found is not None:  # it has been here before
+        else:
+            around = self._root if outer is None else outer.place if outer.epoch == self.epoch else None
+            found = None if around is None else around.children.get(scope.name)
+            if found is not None:  # it has been here before, nearly always
                 scope.place, scope.epoch = found, self.epoch
                 return found
-            place = self._of_scope(scope)
-        else:
             place = self._of_scope(scope)
         _make_frames(place)
         return place
@@ -70,6 +69,9 @@ class Places:
 
     def _of_scope(self, scope: OpenScope | None) -> Place:
         """The place of a scope, made together with those around it where this epoch does not have it yet."""
+        known = self._root if scope is None else scope.place if scope.epoch == self.epoch else None
+        if known is not None:  # nearly always
+            return known
         missing: list[OpenScope] = []
         while scope is not None and scope.epoch != self.epoch:
             missing.append(scope)

@@ -49,14 +49,14 @@ class Recorder:
             raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
         scope = contexts.enter(name, owner, frame)
         place = self.places.entered(scope)
-        scope.targets = place.targets
+        scope.entered = place
         if metrics:
             try:
                 self.add_metrics(scope, metrics)
             except BaseException:
                 self.close_scope(scope, strict=False)
                 raise
-        for target in place.targets:
+        for target in place.timed:
             if target.phase.timeline is not None:
                 target.phase.timeline.begin(target.path, scope)
         if self.gpu is not None:
@@ -68,7 +68,7 @@ class Recorder:
         if any(type(value) not in _PLAIN for value in metrics.values()):
             with self.metadata_state(""):
                 metrics = {key: listed(value) for key, value in metrics.items()}
-        for target in scope.targets:
+        for target in scope.entered.targets:
             target.phase.profile.add_to(target.node, metrics)
             if target.phase.timeline is not None:
                 scope.metrics = {**(scope.metrics or {}), **metrics}
@@ -78,7 +78,7 @@ class Recorder:
         if scope.closed or scope.generation != contexts.shared.generation:
             return
         balanced = contexts.pop(scope)
-        for target in scope.targets:
+        for target in scope.entered.timed:
             if target.phase.timeline is not None:
                 target.phase.timeline.end(scope)
         self.follow()
