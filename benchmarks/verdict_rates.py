@@ -32,7 +32,7 @@ from deuteron.tuner.decision import choose
 from deuteron.tuner.measure.sampling import Stopwatch, interleaved_rounds
 from deuteron.tuner.measure.statistics import Verdict, familywise, median_interval, paired_ratio
 from deuteron.tuner.measure.stopping import is_settled
-from deuteron.tuner.shape_search import FINAL_SECONDS
+from deuteron.tuner.races import FINAL_SECONDS
 from deuteron.tuner.trial import Trial
 
 VERDICTS = get_args(Verdict)

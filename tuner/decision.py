@@ -62,7 +62,6 @@ def decide(
     if winner.time_ns is None or base.time_ns is None:
         raise JobError("the final has no measurement of the chosen configuration")
     spec = problem.spec
-    dtype_argument = next((t.name for t in spec.tensors if t.dtype == "$dtype"), None)
     return ConfigRecord(
         id=record_id(winner.id),
         kernel_name=spec.kernel.name,
@@ -81,7 +80,7 @@ def decide(
         trials=0,
         checked=winner.reference is not None,
         dims_from_arguments=dict(spec.dims_from_arguments),
-        dtype_argument=dtype_argument,
+        dtype_argument=spec.dtype_argument,
         created_at=winner.started_at,
     )
 

@@ -65,6 +65,14 @@ class BundleError(TunerError):
     """A bundle file is truncated, corrupt, or of another version."""
 
 
+class UntrustedBundle(BundleError):
+    """A bundle was altered after it was signed, or nobody whom this machine trusts vouches for it."""
+
+
+class KeyFileError(TunerError):
+    """A key that signs or checks bundles cannot be read, written or used."""
+
+
 class RecordNotFound(TunerError):
     """A strict lookup found no configuration for exactly this kernel, device, shape and dtype."""
 

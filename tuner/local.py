@@ -15,7 +15,7 @@ from .journal import Journal, job_digest
 from .records import ConfigRecord, write_bundle
 from .search_profile import FILE_NAME as PROFILE_NAME
 from .strategies import check_strategy
-from .study import EvaluatorFactory, local_evaluator, run_job
+from .study import EvaluatorFactory, run_job
 
 BUNDLE_NAME = "records.bundle"
 
@@ -42,7 +42,7 @@ def tune_locally(
     emit: Callable[[TuneEvent], None],
     folder: Path | None = None,
     cancelled: Callable[[], bool] = lambda: False,
-    evaluator: EvaluatorFactory = local_evaluator,
+    evaluator: EvaluatorFactory | None = None,
     known: Iterable[SearchLog] = (),
 ) -> LocalResult:
     """Run a job, or go on with it where an earlier run stopped; ``known``: earlier searches to start from.

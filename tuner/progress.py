@@ -73,6 +73,8 @@ def trial_text(trial: Trial) -> str:
     twin = trial.metrics.get("duplicate_of")
     if twin is not None:
         outcome += f" (same code as #{twin:.0f})"
+    if trial.measurement is not None and trial.measurement.replay_ns is not None:
+        outcome += f" (in a graph {time_text(trial.measurement.replay_ns.median)})"
     line = f"#{trial.number} {trial.phase} {outcome}  {config_label(trial.config)}"
     if trial.reason is not None:
         line += f"  [{trial.reason}]"

@@ -43,6 +43,7 @@ def measured_metrics(measurement: Measurement) -> dict[str, str | float | int]:
         "memory_share": measurement.memory_share,
         "waves": measurement.waves,
         "tail": measurement.tail,
+        "replay_ns": None if measurement.replay_ns is None else measurement.replay_ns.median,
     }
     if code is not None:
         figures = (

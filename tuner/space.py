@@ -171,6 +171,12 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         names = {**self.constants, **config}
         return [c.origin for c in self._conjuncts if not c.expression.evaluate(names)]
 
+    def allows(self, config: Configuration) -> bool:
+        """Whether the constraints hold of ``config``, whose values are known to be choices. Raises
+        :class:`~.errors.ExpressionError` where one cannot be judged."""
+        names = {**self.constants, **config}
+        return all(conjunct.expression.evaluate(names) for conjunct in self._conjuncts)
+
     def contains(self, config: Configuration) -> bool:
         """Whether ``config`` has exactly the space's parameters, each a choice, and satisfies all constraints."""
         return not self.violations(config)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -19,6 +20,7 @@ from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
 from .evaluate.evaluator import Evaluator, LocalEvaluator
+from .evaluate.processes import Processes
 from .events import (
     JobCancelled,
     JobFailed,
@@ -29,13 +31,15 @@ from .events import (
     TrialFinished,
     TuneEvent,
 )
-from .experience import Course, SearchLog, SearchPlace, Start, logs_of_trials, start_from
+from .experience import Course, SearchLog, SearchPlace, Start, Waves, logs_of_trials, start_from
 from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
+from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
-from .shape_search import Cancelled, ShapeSearch
+from .search_run import Cancelled, SearchRun
+from .shape_search import search_shape
 from .space import Space
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
@@ -43,6 +47,9 @@ from .workloads import Problem
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
+
+#: That measure, or prepare to, at the same time: one that screens, and the final's two.
+MEASURING_PROCESSES = 3
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 
@@ -53,10 +60,27 @@ class EvaluatorFactory(Protocol):
     def __call__(self, problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator: ...
 
 
-def local_evaluator(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
-    """Child processes on this machine."""
-    kind = device.properties.kind
-    return LocalEvaluator(problem, device.name, device.target, kind, default, seed)
+@contextmanager
+def local_evaluators() -> Iterator[EvaluatorFactory]:
+    """Evaluators on this machine, one after the other, which share child processes."""
+    with Processes() as processes:
+
+        def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
+            properties = device.properties
+            return LocalEvaluator(
+                problem,
+                device.name,
+                device.target,
+                properties.kind,
+                default,
+                seed,
+                processes=processes,
+                ahead=all(
+                    2 * MEASURING_PROCESSES * need.bytes <= (need.there or 0) for need in _needs(problem, properties)
+                ),
+            )
+
+        yield make
 
 
 def run_job(
@@ -66,7 +90,7 @@ def run_job(
     finished: Finished = (),
     cancelled: Callable[[], bool] = lambda: False,
     workdir: Path,
-    evaluator: EvaluatorFactory = local_evaluator,
+    evaluator: EvaluatorFactory | None = None,
     known: Iterable[SearchLog] = (),
 ) -> list[ConfigRecord]:
     """Tune every shape and dtype of a job; the records, in order.
@@ -75,18 +99,19 @@ def run_job(
     are taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says
     True the records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as
     ``search.hatchet``. ``known``: what earlier searches measured; a search starts from those of the same kernel, and
-    from the shapes and dtypes of this job that are finished.
+    from the shapes and dtypes of this job that are finished. ``evaluator``: None for child processes on this machine.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
             the same text was emitted before.
     """
-    run = _JobRun(spec, emit, finished, cancelled, workdir, evaluator, known)
-    try:
-        return run.run()
-    except DeuteronError as error:
-        emit(JobFailed(error.message, error.hint))
-        raise
+    with local_evaluators() if evaluator is None else nullcontext(evaluator) as make:
+        run = _JobRun(spec, emit, finished, cancelled, workdir, make, known)
+        try:
+            return run.run()
+        except DeuteronError as error:
+            emit(JobFailed(error.message, error.hint))
+            raise
 
 
 @dataclass
@@ -196,7 +221,9 @@ class _JobRun:
         """Where the search of a problem begins; None where nothing is known, or the strategy does not use it."""
         if self._spec.strategy not in STARTING_FROM_OTHERS or not self._known:
             return None
-        return start_from(space, self._place(problem), self._known)
+        processors = self._device.properties.sm_count or 1
+        waves = Waves(problem.spec, problem.dtype, processors)
+        return start_from(space, self._place(problem), self._known, waves.at)
 
     def _place(self, problem: Problem) -> SearchPlace:
         key = self._fingerprint.key
@@ -222,23 +249,25 @@ class _JobRun:
         spec = self._spec
         evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
         try:
-            search = ShapeSearch(
+            search = SearchRun(
                 problem=task.problem,
-                space=space,
-                default=default,
-                strategy=make_strategy(spec.strategy, space, spec.seed, None if start is None else start.prior),
                 evaluator=evaluator,
                 gauge=gauge_of(task.problem, self._device.properties),
                 finish=finish,
                 cancelled=self._cancelled,
-                max_trials=spec.budget.trials,
                 seconds=seconds,
                 seed=spec.seed,
-                settle=spec.budget.settle is True,
                 trials=task.trials,
+            )
+            screening = Screening(
+                search,
+                default,
+                make_strategy(spec.strategy, space, spec.seed, None if start is None else start.prior),
+                max_trials=spec.budget.trials,
+                settle=spec.budget.settle is True,
                 course=course,
             )
-            return search.run(), search.ended
+            return search_shape(search, screening), screening.ended
         finally:
             evaluator.close()
 
@@ -249,17 +278,29 @@ def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
     return Gauge(problem.flops, problem.bytes, peaks, properties.sm_count)
 
 
+@dataclass(frozen=True)
+class _Need:
+    """Memory that measuring a problem takes in one process, and what there is; None where unknown."""
+
+    where: str
+    bytes: int
+    there: int | None
+
+
+def _needs(problem: Problem, properties: DeviceProperties) -> tuple[_Need, _Need]:
+    return (
+        _Need("on the device", problem.tensor_bytes, properties.memory_bytes),
+        _Need("on the host to be checked", problem.host_bytes, physical_memory_bytes()),
+    )
+
+
 def _check_memory(problem: Problem, properties: DeviceProperties) -> None:
     """Raise :class:`JobError` for a shape whose tensors cannot fit, before anything is allocated."""
-    host = physical_memory_bytes()
-    for what, needed, there in (
-        ("on the device", problem.tensor_bytes, properties.memory_bytes),
-        ("on the host to be checked", problem.host_bytes, host),
-    ):
-        if there is not None and needed > there:
+    for need in _needs(problem, properties):
+        if need.there is not None and need.bytes > need.there:
             raise JobError(
-                f"{shape_key(problem.dims)} {problem.dtype} needs {needed / 2**30:.1f} GiB {what}, "
-                f"there are {there / 2**30:.1f} GiB",
+                f"{shape_key(problem.dims)} {problem.dtype} needs {need.bytes / 2**30:.1f} GiB {need.where}, "
+                f"there are {need.there / 2**30:.1f} GiB",
                 hint="tune a smaller shape",
             )
 

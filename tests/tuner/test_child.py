@@ -10,61 +10,18 @@ import time
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from deuteron.compiler import get_device
 from deuteron.tuner.evaluate import session
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
 from deuteron.tuner.evaluate.compile_pool import CompilePool
-from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.messages import Prepare, Race
 from deuteron.tuner.measure.sampling import Rounds
 from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.workloads import Problem, builtin_workload
 from deuteron.tuner.workloads.tolerance import Comparison
 
-# A stand-in for the worker: it does what the configuration says.
-SCRIPT = """
-import ctypes, json, os, sys, time
-for line in sys.stdin:
-    request = json.loads(line)
-    operation = request["operation"]
-    config = request.get("config", {})
-    deed = config.get("deed", "ok")
-    answer = {"status": "ok"}
-    if operation == "prepare":
-        if request.get("workload", {}).get("name") == "unpreparable":
-            answer = {"status": "failed", "error": "cannot prepare"}
-    elif operation == "race":
-        deeds = [c.get("deed") for c in request["configs"]]
-        if "segfault" in deeds:
-            ctypes.string_at(0)
-        answer |= {"times": [[100.0] * 7 for _ in deeds], "errors": [None for _ in deeds], "sm_mhz": 1500,
-                   "check_seconds": 0.1, "measure_seconds": 0.2, "reference": "none"}
-    elif deed == "segfault":
-        ctypes.string_at(0)
-    elif deed == "abort":
-        os.abort()
-    elif deed == "exit":
-        sys.exit(7)
-    elif deed == "hang":
-        time.sleep(60)
-    elif deed == "nonsense":
-        print("<<<", flush=True)
-        continue
-    elif deed == "print":
-        os.write(2, b"a kernel printed this\\n")
-    elif deed == "last":
-        print(json.dumps({"status": "crashed", "last": True}), flush=True)
-        time.sleep(0.5)
-        sys.exit(3)
-    elif deed == "slow":
-        time.sleep(0.3)
-    answer |= {"pid": os.getpid(), "identity": deed, "metrics": {"registers": 8}, "seconds": 0.5,
-               "time_ns": {"median": 5.0, "low": 4.0, "high": 6.0, "samples": 7}}
-    print(json.dumps(answer), flush=True)
-"""
-COMMAND = (sys.executable, "-X", "faulthandler", "-c", SCRIPT)
+COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
 
 
 @pytest.fixture
@@ -179,63 +136,6 @@ def test_pool_that_cannot_prepare_reports_it_each_time() -> None:
             assert (result.status, result.error) == ("failed", "cannot prepare")
     finally:
         pool.close()
-
-
-@pytest.fixture
-def evaluator():  # type: ignore[no-untyped-def]
-    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
-    made = LocalEvaluator(problem, "cpu", "cpu", "cpu", {}, 0, workers=1, timeout=1.0, command=COMMAND)
-    yield made
-    made.close()
-
-
-def test_evaluator_turns_crashes_and_timeouts_into_statuses(evaluator: LocalEvaluator) -> None:
-    good = evaluator.screen({"deed": "ok"}, None)
-    assert good.status == "ok" and good.time_ns is not None and good.time_ns.median == 5.0
-    assert evaluator.screen({"deed": "segfault"}, None).status == "crashed"
-    assert evaluator.screen({"deed": "hang"}, None).status == "timeout"
-    assert evaluator.screen({"deed": "ok"}, 3.0).status == "ok"
-
-
-def test_evaluator_races(evaluator: LocalEvaluator) -> None:
-    two = [{"deed": "ok"}, {"deed": "print"}]
-    raced = evaluator.race(two, rounds=7, seconds=1.0, seed=1, fresh=True)
-    assert raced.status == "ok" and len(raced.times) == 2 and raced.sm_mhz == 1500
-    bad = evaluator.race([*two, {"deed": "segfault"}], rounds=7, seconds=1, seed=1, fresh=False)
-    assert bad.status == "crashed" and "SIGSEGV" in (bad.error or "")
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_on_a_gpu_the_measuring_process_prepares_while_the_first_configuration_compiles(kind: str) -> None:
-    """On a CPU it would take the cores of what is timed."""
-    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
-    made = LocalEvaluator(problem, "cpu", "cpu", kind, {}, 0, workers=1, timeout=1.0, command=COMMAND)
-    try:
-        made.submit({"deed": "ok"})
-        assert made._child.running == (kind == "cuda")
-        begun = made._child.pid
-        assert made.compiled({"deed": "ok"}).status == "ok"
-        assert made.screen({"deed": "ok"}, None).status == "ok"
-        assert made._child.pid == begun or kind == "cpu"
-        assert made.screen({"deed": "exit"}, None).status == "crashed"
-        made.submit({"deed": "print"})
-        assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=2, fresh=True).status == "ok"
-        assert made.screen({"deed": "hang"}, None).status == "timeout"
-        assert made.screen({"deed": "ok"}, None).status == "ok"
-    finally:
-        made.close()
-    assert made._child.pid is None
-
-
-def test_a_measuring_process_that_cannot_prepare_is_a_status() -> None:
-    problem = Problem(replace(builtin_workload("vector_add"), name="unpreparable"), {"n": 64}, "f32")
-    made = LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, workers=1, timeout=1.0, command=COMMAND)
-    try:
-        made.submit({"deed": "ok"})
-        screened = made.screen({"deed": "ok"}, None)
-        assert (screened.status, screened.error) == ("failed", "cannot prepare")
-    finally:
-        made.close()
 
 
 def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:

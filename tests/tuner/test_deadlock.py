@@ -11,7 +11,7 @@ import pytest
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Budget, JobSpec, Problem, resolve_workload, tune_locally
-from deuteron.tuner.evaluate import evaluator as evaluators
+from deuteron.tuner.evaluate import measuring
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.workloads import WorkloadSpec
@@ -55,7 +55,7 @@ def local(problem: Problem, device: object, default: object, seed: int) -> Local
     name = str(getattr(device, "name", device))
     where = get_device(name)
     kind = where.properties.kind
-    return LocalEvaluator(problem, name, where.target, kind, default, seed, workers=1, timeout=SECONDS)  # type: ignore[arg-type]
+    return LocalEvaluator(problem, name, where.target, kind, default, seed, timeout=SECONDS)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec,
     good, hangs = {"BLOCK": 64, "HANG": 0}, {"BLOCK": 64, "HANG": 1}
     try:
         assert made.screen(good, None).status == "ok"
-        pid = made._child.pid
+        pid = made._measuring.child.pid
         assert pid is not None
         began = time.monotonic()
         screened = made.screen(hangs, None)
@@ -75,7 +75,7 @@ def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec,
             os.kill(pid, 0)
         after = made.screen(good, None)
         assert after.status == "ok" and after.time_ns is not None
-        assert made._child.pid != pid
+        assert made._measuring.child.pid != pid
     finally:
         made.close()
 
@@ -97,7 +97,7 @@ def test_a_search_goes_on_after_a_hang(workload: WorkloadSpec, device: str, tmp_
 @pytest.mark.slow
 def test_a_default_that_hangs_is_waited_for_once(workload: WorkloadSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     """Preparing runs it; the others are told why they cannot be measured, at once."""
-    monkeypatch.setattr(evaluators, "PREPARE_SECONDS", SECONDS)
+    monkeypatch.setattr(measuring, "PREPARE_SECONDS", SECONDS)
     made = local(Problem(workload, {"n": 1000}, "f32"), "cpu", {"BLOCK": 64, "HANG": 1}, 0)
     try:
         first = made.screen({"BLOCK": 64, "HANG": 0}, None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_place
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from deuteron.tuner.experience import (
     SearchLog,
     SearchPlace,
     Start,
+    Waves,
     logs_of_records,
     logs_of_trials,
     start_from,
@@ -28,12 +30,17 @@ from deuteron.tuner.experience.patience import PATIENCE, Patience, rank_correlat
 from deuteron.tuner.experience.sources import SourceError, read_logs
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, write_bundle
-from deuteron.tuner.space import Parameter, Space
+from deuteron.tuner.space import Configuration, Parameter, Space
 from deuteron.tuner.strategies.surrogate import Prior
 from deuteron.tuner.trial import Trial
+from deuteron.tuner.workloads import builtin_workload
 
 SPACE = Space(tuple(Parameter(name, (1, 2, 4, 8, 16)) for name in "ab"), ("a * b <= 64",))
 PLACE = SearchPlace("k", "text", "cuda/h200", {"M": 64, "N": 64}, "f16")
+
+
+def one_wave(shape: object, config: object) -> float:
+    return 1.0
 
 
 def log(count: int = 12, seed: int = 0, **changes: object) -> SearchLog:
@@ -73,7 +80,7 @@ def test_nearer_is_more_alike() -> None:
 
 def test_a_start_knows_its_sources_and_tries_the_best_of_each() -> None:
     near, far = log(dtype="f32"), log(20, seed=1, device="cuda/a100", shape={"M": 512, "N": 64})
-    start = start_from(SPACE, PLACE, [far, log(kernel_name="x", kernel_hash="x"), near])
+    start = start_from(SPACE, PLACE, [far, log(kernel_name="x", kernel_hash="x"), near], one_wave)
     assert start is not None and start.sources == (near, far) and start.same_device
     assert start.prior.first[0] == near.known[0].config and far.known[0].config in start.prior.first[:2]
     assert len(start.prior.first) == 4 and all(SPACE.contains(config) for config in start.prior.first)
@@ -87,34 +94,69 @@ def test_nearer_searches_predict_more() -> None:
     """The far one says the opposite: its weight is too small to turn the order round."""
     far = log(20, shape={"M": 4096, "N": 64})
     reversed_far = replace(far, known=tuple(KnownConfig(k.config, 1e8 / k.time_ns) for k in far.known))
-    start = start_from(SPACE, PLACE, [reversed_far, log(20)])
+    start = start_from(SPACE, PLACE, [reversed_far, log(20)], one_wave)
     assert start is not None and start.prior.log_times is not None
     slow, fast = start.prior.log_times([{"a": 16, "b": 1}, {"a": 1, "b": 1}])
     assert slow > fast
 
 
 def test_a_record_only_says_what_to_try() -> None:
-    start = start_from(SPACE, PLACE, [log(2)])
+    start = start_from(SPACE, PLACE, [log(2)], one_wave)
     assert start is not None and start.prior.log_times is None
     assert len(start.prior.first) == 2 and not start.same_device
 
 
 def test_other_devices_are_not_believed_to_the_end() -> None:
-    start = start_from(SPACE, PLACE, [log(device="cuda/a100")])
+    start = start_from(SPACE, PLACE, [log(device="cuda/a100")], one_wave)
     assert start is not None and start.prior.log_times is not None and not start.same_device
 
 
 def test_nothing_of_use_is_no_start() -> None:
     strangers = replace(log(), known=(KnownConfig({"a": 3, "b": 1}, 1.0), KnownConfig({"c": 1}, 1.0)))
     outside = replace(log(), known=(KnownConfig({"a": 16, "b": 16}, 1.0),))
-    assert start_from(SPACE, PLACE, []) is None
-    assert start_from(SPACE, PLACE, [strangers, outside, replace(log(), known=())]) is None
+    assert start_from(SPACE, PLACE, [], one_wave) is None
+    assert start_from(SPACE, PLACE, [strangers, outside, replace(log(), known=())], one_wave) is None
 
 
 def test_of_one_place_the_fuller_log_counts() -> None:
     few, many = log(6), log(20)
-    start = start_from(SPACE, PLACE, [few, many, few])
+    start = start_from(SPACE, PLACE, [few, many, few], one_wave)
     assert start is not None and start.sources == (many,)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from([64, 256, 2048, 8192]), st.sampled_from([64, 512, 8192]), st.integers(1, 200))
+def test_times_carry_over_as_waves(rows: int, columns: int, processors: int) -> None:
+    """Tiles of ``a * b`` that take as long as they are large, as soon as there are processors for all of them: the best
+    of one shape is the last of another, and is predicted to be. Where the number of waves is unknown, times count."""
+
+    def waves(shape: Mapping[str, int], config: Configuration) -> float:
+        return max(1.0, shape["M"] / int(config["a"]) * shape["N"] / int(config["b"]) / processors)
+
+    def time_of(shape: Mapping[str, int], config: Configuration) -> float:
+        return waves(shape, config) * (int(config["a"]) * int(config["b"])) ** 0.7
+
+    here, there = {"M": 16, "N": 16}, {"M": rows, "N": columns}
+    known = sorted((KnownConfig(c, time_of(there, c)) for c in SPACE.configurations()), key=lambda k: k.time_ns or 0.0)
+    place = replace_place(PLACE, shape=here)
+    start = start_from(SPACE, place, [log(shape=there, known=tuple(known))], waves)
+    assert start is not None and start.prior.log_times is not None
+    configs = list(SPACE.configurations())
+    measured = [time_of(here, config) for config in configs]
+    if len(set(measured)) > 1:
+        assert rank_correlation(start.prior.log_times(configs), measured) > 0.9
+    assert [time_of(here, c) for c in start.prior.first] == pytest.approx(sorted(measured)[:4])
+    plain = start_from(SPACE, place, [log(shape=there, known=tuple(known))], lambda at, config: None)
+    assert plain is not None and plain.prior.first == tuple(k.config for k in known[:4])
+
+
+def test_waves_of_a_product() -> None:
+    waves = Waves(builtin_workload("matmul"), "bf16", 132)
+    config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8}
+    assert waves.at({"M": 4096, "N": 4096, "K": 4096}, config) == 32 * 16 / 132
+    assert waves.at({"M": 128, "N": 8192, "K": 8192}, config) == 1.0
+    assert waves.at({"M": 128, "N": 8192}, config) is None
+    assert waves.at({"M": 4096, "N": 4096, "K": 4096}, {"BLOCK_M": 128}) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))

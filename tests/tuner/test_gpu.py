@@ -38,6 +38,13 @@ def test_builtins_are_correct_and_timed(name: str, shape: dict[str, int], dtype:
     final = [t for t in trials if t.phase == "final"]
     assert all(t.time_ns is not None and t.time_ns.median > 500 for t in final)
     assert "sm_mhz" in final[0].metrics
+    for trial in final:
+        assert trial.measurement is not None and trial.time_ns is not None
+        replay_ns = trial.measurement.replay_ns
+        if trial.time_ns.median < 15_000:
+            assert replay_ns is not None and 200 < replay_ns.median < trial.time_ns.median
+        elif trial.time_ns.median > 30_000:
+            assert replay_ns is None
 
 
 KERNEL = """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from ..job import shape_key
 from ..measure.statistics import paired_ratio
-from ..study import EvaluatorFactory, local_evaluator
+from ..study import EvaluatorFactory, local_evaluators
 from ..workloads import Problem, WorkloadSpec
 from .table import CoverError, TimeTable
 
@@ -25,7 +26,7 @@ def measure_missing(
     workload: WorkloadSpec,
     dtype: str,
     device: Device,
-    evaluator: EvaluatorFactory = local_evaluator,
+    evaluator: EvaluatorFactory | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> TimeTable:
     """The table with times of ``pairs`` (shape, configuration), checked and raced against the shape's best one.
@@ -40,10 +41,11 @@ def measure_missing(
     by_shape: dict[int, list[int]] = {}
     for shape, config in pairs:
         by_shape.setdefault(shape, []).append(config)
-    for number, (shape, configs) in enumerate(by_shape.items(), start=1):
-        tell(f"{number}/{len(by_shape)}: {len(configs)} configurations at {shape_key(table.shapes[shape])}")
-        problem = Problem(workload, table.shapes[shape], dtype)
-        table = table.with_times(shape, _raced(table, shape, configs, problem, device, evaluator, tell))
+    with local_evaluators() if evaluator is None else nullcontext(evaluator) as make:
+        for number, (shape, configs) in enumerate(by_shape.items(), start=1):
+            tell(f"{number}/{len(by_shape)}: {len(configs)} configurations at {shape_key(table.shapes[shape])}")
+            problem = Problem(workload, table.shapes[shape], dtype)
+            table = table.with_times(shape, _raced(table, shape, configs, problem, device, make, tell))
     return table
 
 

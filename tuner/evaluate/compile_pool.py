@@ -22,14 +22,17 @@ def default_workers() -> int:
 
 @dataclass
 class _Slot:
+    """``problem``: of which one the process was told last. ``preparing``: its answer to that is still to come."""
+
     child: ChildProcess
     key: str | None = None
     deadline: float = 0.0
+    problem: int = 0
     preparing: bool = False
 
 
 class CompilePool:
-    """Child processes that compile one problem's configurations into the shared disk cache.
+    """Child processes that compile one problem's configurations at a time into the shared disk cache.
 
     ``submit`` never blocks on a compilation, ``result`` waits for one. A compilation that crashes its process or takes
     longer than ``timeout`` seconds gives the status ``crashed`` or ``timeout``; the process is replaced.
@@ -43,17 +46,25 @@ class CompilePool:
         timeout: float = 120.0,
         command: Sequence[str] = WORKER,
     ) -> None:
-        self._prepare = prepare
+        self._prepare, self._problem = prepare, 1
         self._timeout = timeout
         self.workers = workers or default_workers()
         self._slots = [_Slot(ChildProcess(command)) for _ in range(self.workers)]
         self._queue: deque[tuple[str, Configuration]] = deque()
         self._results: dict[str, Compiled] = {}
 
+    def prepare(self, prepare: JsonObject) -> None:
+        """Go over to another problem. What is compiled for the one before is brought to its end and forgotten."""
+        self._prepare = prepare
+        self._problem += 1
+        self._queue.clear()
+        self._results.clear()
+
     def submit(self, config: Configuration) -> None:
         """Compile ``config`` as soon as a process is free, unless that was asked for before."""
         key = config_key(config)
-        busy = {slot.key for slot in self._slots} | {queued for queued, _ in self._queue}
+        busy = {slot.key for slot in self._slots if slot.problem == self._problem}
+        busy |= {queued for queued, _ in self._queue}
         if key not in self._results and key not in busy:
             self._queue.append((key, config))
             self._start_waiting()
@@ -82,7 +93,8 @@ class CompilePool:
                 slot.key, config = self._queue.popleft()
                 slot.deadline = time.monotonic() + self._timeout
                 try:
-                    slot.preparing = not slot.child.running
+                    slot.preparing = slot.problem != self._problem or not slot.child.running
+                    slot.problem = self._problem
                     if slot.preparing:
                         slot.child.send("prepare", self._prepare)
                     slot.child.send("compile", Compile(config).to_json())
@@ -122,7 +134,7 @@ class CompilePool:
         self._finish(slot, Compiled.from_json(answer))
 
     def _finish(self, slot: _Slot, compiled: Compiled) -> None:
-        if slot.key is not None:
+        if slot.key is not None and slot.problem == self._problem:
             self._results[slot.key] = compiled
         slot.key = None
         self._start_waiting()

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..codec import JsonObject
 from ..space import Configuration
 from ..workloads import Problem
-from .child import WORKER, ChildCrashed, ChildProcess, ChildTimeout, physical_memory_bytes
-from .compile_pool import CompilePool
-from .messages import Compiled, Limit, Prepare, Race, Raced, Screen, Screened
-
-PREPARE_SECONDS = 300.0
-# The interpreter and the process itself; what a kernel's tensors need comes on top and is bounded by the rest.
-MEMORY_SHARE = 0.8
+from .child import ChildProcess
+from .measuring import MeasuringProcess
+from .messages import Compiled, Prepare, Race, Raced, Screen, Screened
+from .processes import Processes
 
 
 class Evaluator(Protocol):
@@ -44,6 +38,10 @@ class Evaluator(Protocol):
         """Check, then a first look at the time; ``best_ns`` lets hopeless candidates end early."""
         ...
 
+    def anticipate(self, seed: int) -> None:
+        """A race of ``seed`` in a new process will follow: begin to prepare it where that disturbs nothing."""
+        ...
+
     def race(
         self,
         configs: Sequence[Configuration],
@@ -58,12 +56,16 @@ class Evaluator(Protocol):
         ...
 
     def close(self) -> None:
-        """End all processes."""
+        """Nothing more is evaluated."""
         ...
 
 
 class LocalEvaluator:
-    """Child processes on this machine: a pool that compiles and one that measures on the device."""
+    """Child processes on this machine: a pool that compiles and one that measures on the device.
+
+    ``processes``: those of a job, which other problems had before; without them there are some for this problem alone.
+    ``ahead``: whether memory has room for processes that prepare before they are needed.
+    """
 
     def __init__(
         self,
@@ -74,28 +76,26 @@ class LocalEvaluator:
         default: Configuration,
         seed: int,
         *,
-        workers: int | None = None,
         timeout: float = 60.0,
-        command: Sequence[str] = WORKER,
+        processes: Processes | None = None,
+        ahead: bool = True,
     ) -> None:
         self.exclusive = kind == "cpu"
+        self._processes, self._shared = processes or Processes(), processes is not None
         base = Prepare(problem.spec, problem.dims, problem.dtype, target)
-        self._pool = CompilePool(base.to_json(), workers=workers, command=command)
-        self._prepare = replace(base, device=device, default=default)
-        self._kind = kind
-        self._seed = seed
+        self._pool = self._processes.pool(base.to_json())
+        self._prepare = replace(base, device=device, default=default, seed=seed)
         self._timeout = timeout
-        self._child = ChildProcess(command)
-        self._preparing = False
-        self._unpreparable: JsonObject | None = None
+        self._measuring = self._on(self._processes.take(), seed)
+        self._ahead = ahead and not self.exclusive
+        self._anticipated: dict[int, MeasuringProcess] = {}
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
         """Hand ``config`` to the compile pool. On a GPU the measuring process prepares meanwhile."""
         self._pool.submit(config)
-        if not (self.exclusive or self._child.running):
-            with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
-                self._begin_child()
+        if not self.exclusive:
+            self._measuring.begin()
 
     def compiled(self, config: Configuration) -> Compiled:
         """What became of compiling ``config``; waits for it."""
@@ -107,7 +107,13 @@ class LocalEvaluator:
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
         """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
-        return Screened.from_json(self._measure("screen", Screen(config, best_ns).to_json(), self._timeout))
+        return Screened.from_json(self._measuring.request("screen", Screen(config, best_ns).to_json(), self._timeout))
+
+    def anticipate(self, seed: int) -> None:
+        """Start and prepare a new process beside what is measured; on a CPU it would take the cores of that."""
+        if self._ahead and seed not in self._anticipated:
+            self._anticipated[seed] = self._on(self._processes.fresh(), seed)
+            self._anticipated[seed].begin()
 
     def race(
         self,
@@ -121,54 +127,21 @@ class LocalEvaluator:
         """Time ``configs`` in the measuring process, in a new one if ``fresh``; ``seconds`` is for timing alone, checks
         come on top."""
         if fresh:
-            self._child.kill()
-            self._preparing = False
-            self._seed = seed
+            self._measuring.kill()
+            anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
+            self._measuring = anticipated or self._on(self._processes.fresh(), seed)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
-        return Raced.from_json(self._measure("race", request.to_json(), limit))
+        return Raced.from_json(self._measuring.request("race", request.to_json(), limit))
 
     def close(self) -> None:
-        """End the pool's processes and the measuring one."""
-        self._pool.close()
-        self._child.kill()
+        """Leave the processes to the next problem, or end them where they are of this one alone."""
+        for anticipated in self._anticipated.values():
+            anticipated.kill()
+        self._anticipated.clear()
+        self._processes.give_back(self._measuring.child)
+        if not self._shared:
+            self._processes.close()
 
-    def _measure(self, operation: str, request: JsonObject, timeout: float) -> JsonObject:
-        if self._unpreparable is not None:
-            return self._unpreparable
-        began = time.monotonic()
-        try:
-            if self._preparing or not self._child.running:
-                self._unpreparable = self._start_child()
-                if self._unpreparable is not None:
-                    return self._unpreparable
-            return self._child.request(operation, request, timeout)
-        except ChildTimeout:
-            spent = time.monotonic() - began
-            return {"status": "timeout", "error": f"no result after {spent:.0f} s"}
-        except ChildCrashed as error:
-            return {"status": "crashed", "error": str(error)}
-
-    def _begin_child(self) -> None:
-        """Start a measurement process, which prepares by itself."""
-        self._preparing = False
-        self._child.send("prepare", replace(self._prepare, seed=self._seed).to_json())
-        self._preparing = True
-
-    def _start_child(self) -> JsonObject | None:
-        """Wait for a measurement process that is prepared, started here if none was. The answer if that fails: it has
-        nothing to do with the configuration at hand, so it would fail for every other one, too."""
-        if not self._preparing:
-            memory = physical_memory_bytes()
-            if self._kind == "cpu" and memory is not None:
-                self._child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
-            self._begin_child()
-        self._preparing = False
-        try:
-            answer = self._child.receive(time.monotonic() + PREPARE_SECONDS)
-        except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
-            return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
-        if answer.get("status") == "ok":
-            return None
-        self._child.kill()
-        return answer
+    def _on(self, child: ChildProcess, seed: int) -> MeasuringProcess:
+        return MeasuringProcess(replace(self._prepare, seed=seed), child, limited=self.exclusive)

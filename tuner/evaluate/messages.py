@@ -124,8 +124,8 @@ class Screened(Document, frozen=True):
 
 class Raced(Document, frozen=True):
     """Outcome of interleaved rounds. ``times[c][r]`` in ns, empty for a candidate that failed its check with
-    ``errors[c]``; ``sm_mhz``: median clock of the rounds, None where unknown. ``status`` other than ok: the whole race
-    failed, with ``error``."""
+    ``errors[c]``; ``sm_mhz``: median clock of the rounds, None where unknown. ``replays[c]``: of short launches in
+    graphs, in ns; empty where none were taken. ``status`` other than ok: the whole race failed, with ``error``."""
 
     status: Status
     error: str | None = None
@@ -136,3 +136,4 @@ class Raced(Document, frozen=True):
     check_seconds: Finite = 0.0
     measure_seconds: Finite = 0.0
     protocol: TimingProtocol | None = None
+    replays: list[list[Finite]] = field(default_factory=list)

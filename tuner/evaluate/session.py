@@ -11,6 +11,7 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant.listings import list_stages
 
 from ..errors import JobError
+from ..measure.graph_replay import is_short, replayed
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..measure.stopping import LEAST_SECONDS, is_settled
 from ..space import Configuration, config_key
@@ -95,7 +96,8 @@ class ChildSession:
 
     def race(self, request: Race) -> Raced:
         """Time candidates in interleaved rounds. In the final each is compared with the reference first, those that
-        fail are reported and not timed, and it ends once the verdicts on all are settled."""
+        fail are reported and not timed, and it ends once the verdicts on all are settled; short ones also run in
+        graphs."""
         checker, device = self._ready()
         began = time.perf_counter()
         errors: list[str | None] = [None] * len(request.configs)
@@ -104,23 +106,28 @@ class ChildSession:
         sound = [i for i, error in enumerate(errors) if error is None]
         checked = time.perf_counter()
         stopwatch = self._stopwatch(device)
+        launches = [checker.launch(request.configs[i]) for i in sound]
         rounds = interleaved_rounds(
             stopwatch,
-            [checker.launch(request.configs[i]) for i in sound],
+            launches,
             rounds=request.rounds,
             seconds=request.seconds,
             seed=request.seed,
             enough=is_settled if request.final else None,
             least_seconds=LEAST_SECONDS if request.final else 0.0,
         )
+        replays = replayed(device, launches, request.seed) if request.final and is_short(rounds.times) else None
         times: list[list[float]] = [[] for _ in request.configs]
+        in_graphs: list[list[float]] = [[] for _ in request.configs]
         for position, index in enumerate(sound):
             times[index] = rounds.times[position]
+            in_graphs[index] = replays[position] if replays is not None else []
         clocks = sorted(mhz for mhz in rounds.sm_mhz if mhz is not None)
         return Raced(
             "ok",
             times=times,
             errors=errors,
+            replays=in_graphs if replays is not None else [],
             sm_mhz=clocks[len(clocks) // 2] if clocks else None,
             protocol=stopwatch.protocol("rounds"),
             reference=checker.reference,

@@ -6,6 +6,7 @@ from .course import Course
 from .report import StartReport
 from .search_log import KnownConfig, SearchLog, logs_of_records, logs_of_trials
 from .start import SearchPlace, Start, start_from
+from .waves import Waves
 
 __all__ = [
     "Course",
@@ -14,6 +15,7 @@ __all__ = [
     "SearchPlace",
     "Start",
     "StartReport",
+    "Waves",
     "logs_of_records",
     "logs_of_trials",
     "start_from",

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from msgspec import field
+
 from ..codec import Document, Finite, Scalar
 from ..records import ConfigRecord
 from ..space import config_key
@@ -32,7 +34,8 @@ class SearchLog(Document, frozen=True):
     """The configurations of a kernel that worked for one shape and dtype on one device, fastest first.
 
     ``device`` is the key of the device's fingerprint, ``kernel_hash`` that of the kernel's text. All times of a log
-    were taken alike: they are compared with each other, never with those of another log.
+    were taken alike: they are compared with each other, never with those of another log. ``toolchain``: what they were
+    measured with; empty where that is not known.
     """
 
     noun: ClassVar[str] = "search log"
@@ -43,6 +46,7 @@ class SearchLog(Document, frozen=True):
     shape: Mapping[str, int]
     dtype: str
     known: tuple[KnownConfig, ...]
+    toolchain: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.known) > MOST_CONFIGS:
@@ -56,6 +60,7 @@ def logs_of_trials(
     kernel_hash: str,
     device: str,
     trials: Iterable[tuple[Mapping[str, int], str, Trial]],
+    toolchain: Mapping[str, str] | None = None,
 ) -> list[SearchLog]:
     """A log for each shape and dtype among the trials of one kernel and device, of screened ones that worked. Where no
     trial of one worked there is none."""
@@ -65,7 +70,7 @@ def logs_of_trials(
             _, _, known = tasks.setdefault(config_key(shape) + dtype, (shape, dtype, {}))
             known[config_key(trial.config)] = KnownConfig(trial.config, trial.time_ns.median)
     return [
-        SearchLog(kernel_name, kernel_hash, device, dict(shape), dtype, _fastest(known.values()))
+        SearchLog(kernel_name, kernel_hash, device, dict(shape), dtype, _fastest(known.values()), toolchain or {})
         for shape, dtype, known in tasks.values()
     ]
 
@@ -82,9 +87,17 @@ def logs_of_records(records: Iterable[ConfigRecord]) -> list[SearchLog]:
             )
             if time.median > 0
         }
-        key = record.device.key
+        known = _fastest(found.values())
         logs.append(
-            SearchLog(record.kernel_name, record.kernel_hash, key, record.shape, record.dtype, _fastest(found.values()))
+            SearchLog(
+                record.kernel_name,
+                record.kernel_hash,
+                record.device.key,
+                record.shape,
+                record.dtype,
+                known,
+                record.toolchain,
+            )
         )
     return logs
 

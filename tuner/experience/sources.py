@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from ..codec import Document, decode
 from ..events import JobStarted, ShapeFinished, TrialFinished
 from ..journal import FILE_NAME, is_journal, read_events
-from ..records import read_bundle
+from ..records import Bundle, ConfigRecord, read_bundle
 from .foreign import ForeignFormat, SourceError
 from .moe_files import MOE_FILES
 from .search_log import MOST_LOGS, SearchLog, logs_of_records, logs_of_trials
@@ -31,10 +31,18 @@ class KnownSearches(Document, frozen=True):
     searches: tuple[SearchLog, ...]
 
 
-def read_logs(source: str, kernel_name: str, *, token: str = "", job: JobSpec | None = None) -> list[SearchLog]:
+def read_logs(
+    source: str,
+    kernel_name: str,
+    *,
+    token: str = "",
+    job: JobSpec | None = None,
+    open_bundle: Callable[[Path], Bundle] = read_bundle,
+) -> list[SearchLog]:
     """The searches of a kernel that ``source`` knows: a journal, a folder with one or with folders that have one, a
-    bundle, or the address of a service, which ``token`` opens; for a ``job`` also files of other programs
-    (:data:`FOREIGN`) and folders of them.
+    bundle, the address of a service, which ``token`` opens, or a JSON file of what one answers to ``GET /v1/searches``;
+    for a ``job`` also files of other programs (:data:`FOREIGN`) and folders of them. ``open_bundle`` may refuse
+    a bundle that nobody vouches for.
 
     Raises:
         SourceError: it is none of these, or does not fit the job.
@@ -46,7 +54,7 @@ def read_logs(source: str, kernel_name: str, *, token: str = "", job: JobSpec | 
     path = Path(source)
     foreign = [(form, file) for form in FOREIGN for file in form.find(path)]
     if path.is_dir():
-        journals = [path / FILE_NAME] if (path / FILE_NAME).is_file() else sorted(path.glob(f"*/{FILE_NAME}"))
+        journals = journals_in(path)
         if not journals and not foreign:
             raise SourceError(
                 f"{path}: neither it nor a folder in it has a {FILE_NAME}", hint="a folder that `deuteron tune` wrote"
@@ -56,9 +64,28 @@ def read_logs(source: str, kernel_name: str, *, token: str = "", job: JobSpec | 
         logs = []
     elif _is_journal(path):
         logs = _of_journal(path)
+    elif path.suffix == ".json":
+        logs = list(decode(path.read_bytes(), KnownSearches, str(path)).searches)
     else:
-        logs = logs_of_records(read_bundle(path).records())
+        logs = logs_of_records(open_bundle(path).records())
     return [log for log in [*logs, *_of_foreign(foreign, job)] if log.kernel_name == kernel_name]
+
+
+def journals_in(folder: Path) -> list[Path]:
+    """The journal of a folder, or those of the folders in it."""
+    return [folder / FILE_NAME] if (folder / FILE_NAME).is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
+
+
+def read_records(source: str, *, open_bundle: Callable[[Path], Bundle] = read_bundle) -> list[ConfigRecord]:
+    """The records of a source of :func:`read_logs`: a journal, a folder of them, or a bundle; none of a service, or of
+    files of other programs. Raises as that does."""
+    path = Path(source)
+    if source.startswith(_ADDRESS) or path.suffix == ".json" or any(form.find(path) for form in FOREIGN):
+        return []
+    journals = journals_in(path) if path.is_dir() else [path] if _is_journal(path) else []
+    if not journals and not path.is_dir():
+        return list(open_bundle(path).records())
+    return [event.record for journal in journals for event in _events(journal) if isinstance(event, ShapeFinished)]
 
 
 def _of_foreign(found: list[tuple[ForeignFormat, Path]], job: JobSpec | None) -> list[SearchLog]:
@@ -80,6 +107,7 @@ def _is_journal(path: Path) -> bool:
 def _of_journal(path: Path) -> list[SearchLog]:
     """The logs of a journal. One that no shape was finished in does not say which text of the kernel it is of."""
     kernel = device = kernel_hash = ""
+    toolchain: Mapping[str, str] = {}
     trials = []
     for event in _events(path):
         match event:
@@ -88,10 +116,10 @@ def _of_journal(path: Path) -> list[SearchLog]:
             case TrialFinished():
                 trials.append((event.shape, event.dtype, event.trial))
             case ShapeFinished(record=record):
-                kernel_hash = record.kernel_hash
+                kernel_hash, toolchain = record.kernel_hash, record.toolchain
             case _:
                 pass
-    return logs_of_trials(kernel, kernel_hash, device, trials)
+    return logs_of_trials(kernel, kernel_hash, device, trials, toolchain)
 
 
 def _events(path: Path) -> Iterator[object]:

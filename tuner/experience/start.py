@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..job import shape_key
 from ..records.lookup import shape_distance
 from ..space import Configuration, Space, config_key
 from ..strategies.base import Outcome
-from .search_log import SearchLog
+from .search_log import KnownConfig, SearchLog
 
 if TYPE_CHECKING:
     from ..strategies.surrogate import Prior
+    from ..strategies.surrogate.prior import LogTimes
+
+#: How many programs each processor runs one after the other, for a shape and a configuration; None where unknown.
+WavesAt: TypeAlias = Callable[[Mapping[str, int], Configuration], float | None]
 
 #: Searches that a start is made of, the nearest, and how many configurations of them are tried first.
 SEARCHES, TRIED_FIRST = 4, 4
@@ -64,29 +69,63 @@ class Start:
         )
 
 
-def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog]) -> Start | None:
+def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], waves: WavesAt) -> Start | None:
     """Where a search of ``space`` begins, given what is known; None where nothing known is of use.
 
     The nearest logs that share configurations with the space are used, one of a place only, with weights that fall with
     their distance. A log of many configurations predicts all of the space; one of few, as a stored record is, only says
-    what to try first.
+    what to try first. Times speak for this shape as so many waves of so long each (:mod:`.waves`).
     """
-    near = _nearest(place, logs)
-    usable = [(distance, log) for distance, log in near if _shared(space, log)][:SEARCHES]
+    near = [(distance, _Here(log, place, waves)) for distance, log in _nearest(place, logs)]
+    usable = [(distance, log) for distance, log in near if log.fastest(space)][:SEARCHES]
     if not usable:
         return None
-    from ..strategies.surrogate import Prior, mixed, prior_from_log  # lazy: help and lookups need no NumPy
+    from ..strategies.surrogate import Prior, mixed  # lazy: help and lookups need no NumPy
 
-    predictions = []
-    for distance, log in usable:
-        prior = prior_from_log(space, [(one.config, Outcome(one.time_ns)) for one in log.known])
-        if prior is not None and prior.log_times is not None:
-            predictions.append((1 / (1 + distance), prior.log_times))
-    first = tuple(_in_turn([_shared(space, log) for _, log in usable]))
-    sources = tuple(log for _, log in usable)
+    made = [(1 / (1 + distance), log.predictions(space)) for distance, log in usable]
+    predictions = [(weight, log_times) for weight, log_times in made if log_times is not None]
+    first = tuple(_in_turn([log.fastest(space) for _, log in usable]))
+    sources = tuple(log.log for _, log in usable)
     same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in sources)
     log_times = mixed(predictions) if predictions else None
     return Start(Prior(log_times, first), sources, same and log_times is not None)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """What a log says about a place."""
+
+    log: SearchLog
+    place: SearchPlace
+    waves: WavesAt
+
+    def fastest(self, space: Space) -> list[Configuration]:
+        """Those of the space that should be fastest here."""
+        inside = [one for one in self.log.known if space.contains(one.config)]
+        return [one.config for one in sorted(inside, key=self._expected_ns)][:TRIED_FIRST]
+
+    def predictions(self, space: Space) -> LogTimes | None:
+        """What the log predicts for all of the space; None where it knows too little."""
+        from ..strategies.surrogate import prior_from_log  # lazy: as above
+
+        outcomes = [(one.config, Outcome(one.time_ns)) for one in self.log.known]
+        # What is slow there may be fast here, so how slow it is counts.
+        prior = prior_from_log(space, outcomes, compress=False)
+        there = None if prior is None else prior.log_times
+        if there is None:
+            return None
+        return lambda configs: [
+            predicted + math.log(self._ratio(config)) for predicted, config in zip(there(configs), configs, strict=True)
+        ]
+
+    def _expected_ns(self, known: KnownConfig) -> float:
+        return math.inf if known.time_ns is None else known.time_ns * self._ratio(known.config)
+
+    def _ratio(self, config: Configuration) -> float:
+        """Waves here for each there; 1 where they are not known."""
+        there = self.waves(self.log.shape, config)
+        here = self.waves(self.place.shape, config)
+        return here / there if here and there else 1.0
 
 
 def _nearest(place: SearchPlace, logs: Sequence[SearchLog]) -> list[tuple[float, SearchLog]]:
@@ -100,11 +139,6 @@ def _nearest(place: SearchPlace, logs: Sequence[SearchLog]) -> list[tuple[float,
         if key not in places or len(places[key][1].known) < len(log.known):
             places[key] = (distance, log)
     return sorted(places.values(), key=lambda pair: (pair[0], config_key(pair[1].shape), pair[1].device))
-
-
-def _shared(space: Space, log: SearchLog) -> list[Configuration]:
-    """The fastest configurations of the log that are of the space."""
-    return [one.config for one in log.known if space.contains(one.config)][:TRIED_FIRST]
 
 
 def _in_turn(lists: Sequence[Sequence[Configuration]]) -> list[Configuration]:

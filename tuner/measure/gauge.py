@@ -63,8 +63,9 @@ class Gauge:
         code: CodeFacts | None,
         *,
         sm_mhz: float | None = None,
+        replay_ns: Interval | None = None,
     ) -> Measurement:
-        """What ``time_ns`` says of a variant with this code."""
+        """What ``time_ns`` says of a variant with this code; ``replay_ns`` is only kept."""
         seconds = time_ns.median / 1e9
         flop_s, byte_s = self.flops / seconds, self.bytes / seconds
         waves, peak = self._waves(code), self.peaks.operations(code)
@@ -79,6 +80,7 @@ class Gauge:
             waves=waves,
             tail=None if waves is None else 1 - waves / math.ceil(waves),
             sm_mhz=sm_mhz,
+            replay_ns=replay_ns,
         )
         return replace(made, bound=bound_of(made))
 

@@ -85,6 +85,8 @@ class Measurement(Document, frozen=True):
     None where no peak is known; with a warm cache the memory share may exceed 1. ``waves``: programs over how many the
     device holds at once (on a CPU: over its cores); ``tail``: the part of the device's time in those waves that is idle
     because the last one is not full, if all programs take equally long. ``sm_mhz``: median clock meanwhile.
+    ``replay_ns``: of a short launch in a CUDA graph of many, by the device's clock with a warm cache
+    (:mod:`.graph_replay`); never to be compared with ``time_ns``.
     """
 
     noun: ClassVar[str] = "measurement"
@@ -99,6 +101,7 @@ class Measurement(Document, frozen=True):
     waves: Finite | None = None
     tail: Finite | None = None
     sm_mhz: Finite | None = None
+    replay_ns: Interval | None = None
     bound: Bound | None = None
 
     @property

@@ -55,6 +55,8 @@ def poison(array_shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.full(array_shape, np.iinfo(dtype).max - 1, dtype)
     if dtype.kind == "b":
         return np.ones(array_shape, dtype)
+    if dtype.itemsize == 2:  # whole patterns: bf16 would be filled element by element
+        return np.full(array_shape, np.array(np.nan, dtype).view("u2"), "u2").view(dtype)
     return np.full(array_shape, np.nan, dtype)
 
 

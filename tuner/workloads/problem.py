@@ -212,9 +212,11 @@ class Problem:
             )
         schedule = {n: v for n, v in config.items() if n in SCHEDULE_OPTIONS}
         self._check_used(config, constexpr_names)
-        return LaunchPlan(self._signature(), constexprs, schedule, self._grid(names))
+        return LaunchPlan(self._signature(), constexprs, schedule, self.grid(config))
 
-    def _grid(self, names: Mapping[str, Scalar]) -> tuple[int, ...]:
+    def grid(self, config: Configuration) -> tuple[int, ...]:
+        """The grid that ``config`` is launched on; raises :class:`WorkloadError` for one that cannot be launched."""
+        names: dict[str, Scalar] = {**self.names, **config}
         grid = tuple(Expression.parse(text).evaluate_int(names) for text in self.spec.grid)
         if any(not 0 < size <= MAX_GRID for size in grid):
             raise WorkloadError(f"the grid {list(grid)} of {self.spec.name!r} cannot be launched")

@@ -141,6 +141,11 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
         for shape in self.shapes:
             self.check_shape(shape)
 
+    @property
+    def dtype_argument(self) -> str | None:
+        """The argument whose dtype is the one that records are kept under; None where no tensor has ``$dtype``."""
+        return next((tensor.name for tensor in self.tensors if tensor.dtype == "$dtype"), None)
+
     def space_for(self, kind: str) -> Space:
         """The space for a device kind, constants not bound; raises :class:`WorkloadError` when there is none."""
         space = self.spaces.get(kind) or self.spaces.get("any")

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..codec import Document, Finite
+from .lanes import in_lanes
 from .widen import widened
 
 if TYPE_CHECKING:
     import numpy as np
 
-# Elements that are compared at once: their float64 copies stay in a cache.
-_CHUNK = 1 << 17
 # Elements that are looked at for what is typical.
 _SAMPLE = 1 << 20
 # Medians; see :func:`typical`.
@@ -109,19 +108,25 @@ class Expected:
     def compare(self, got: np.ndarray) -> Comparison:
         """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs
         are NaN, so an element that was never written is wrong."""
+        flat = got.reshape(-1)
+        looked = in_lanes(lambda chunks: self._look(flat, chunks), flat.size)
+        wrong = sum(count for count, _, _ in looked)
+        _, worst, worst_at = max(looked, key=lambda found: found[1])
+        return Comparison(worst, self._message(got, wrong, worst_at) if wrong else None)
+
+    def _look(self, flat: np.ndarray, chunks: list[slice]) -> tuple[int, float, int]:
+        """How many elements of some chunks are wrong, the largest error in units of what is allowed, and where."""
         import numpy as np
 
-        flat = got.reshape(-1)
         wrong, worst, worst_at = 0, 0.0, 0
-        for start in range(0, flat.size, _CHUNK):
-            chunk = slice(start, start + _CHUNK)
+        for chunk in chunks:
             ratio = self._ratios(flat[chunk], chunk)
             at = int(np.argmax(ratio))
             if ratio[at] > 1:
                 wrong += int(np.count_nonzero(ratio > 1))
             if ratio[at] > worst:
-                worst, worst_at = float(ratio[at]), start + at
-        return Comparison(worst, self._message(got, wrong, worst_at) if wrong else None)
+                worst, worst_at = float(ratio[at]), chunk.start + at
+        return wrong, worst, worst_at
 
     def _ratios(self, got: np.ndarray, chunk: slice) -> np.ndarray:
         """Errors in units of what is allowed; infinite where exactly one of the two is NaN or infinite."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from .lanes import in_lanes
+
 if TYPE_CHECKING:
     import numpy as np
-
-
-# Elements that are converted at once: what is in between stays in a cache, and takes no new memory.
-_CHUNK = 1 << 17
 
 
 def widened(values: np.ndarray) -> np.ndarray:
@@ -23,12 +21,14 @@ def widened(values: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(values, dtype=np.float64)
     made = np.empty(values.shape, np.float64)
     flat, wide = np.ascontiguousarray(values).reshape(-1), made.reshape(-1)
-    with np.errstate(invalid="ignore"):  # signalling NaN
-        for start in range(0, flat.size, _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            wide[chunk] = (
-                _from_bf16(flat[chunk]) if name == "bfloat16" else _table(values.dtype)[flat[chunk].view("u1")]
-            )
+    convert = _from_bf16 if name == "bfloat16" else _looked_up
+
+    def widen(chunks: list[slice]) -> None:
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            for chunk in chunks:
+                wide[chunk] = convert(flat[chunk])
+
+    in_lanes(widen, flat.size)
     return made
 
 
@@ -36,6 +36,11 @@ def _from_bf16(values: np.ndarray) -> np.ndarray:
     bits = values.view("u2").astype("u4")
     bits <<= 16
     return bits.view("f4")
+
+
+def _looked_up(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = _table(values.dtype)[values.view("u1")]
+    return found
 
 
 @cache

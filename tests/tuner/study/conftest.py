@@ -57,6 +57,8 @@ class FakeEvaluator:
 
     def settle(self) -> None: ...
 
+    def anticipate(self, seed: int) -> None: ...
+
     def compiled(self, config: Configuration) -> Compiled:
         if self.time_of(config) is None:
             return Compiled("compile_error", "line 3: no")

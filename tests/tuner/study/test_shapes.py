@@ -14,7 +14,7 @@ from deuteron.tuner.experience.sources import read_logs
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
 from deuteron.tuner.progress import event_text
-from deuteron.tuner.shape_search import LEAST_PROPOSED
+from deuteron.tuner.screening import LEAST_PROPOSED
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
 from deuteron.tuner.workloads import builtin_workload

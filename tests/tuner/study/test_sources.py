@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from deuteron.tuner.events import ShapeFinished, TuneEvent
-from deuteron.tuner.experience.sources import read_logs
+from deuteron.tuner.experience.sources import read_logs, read_records
 from deuteron.tuner.local import LocalResult, tune_locally
 
 
@@ -29,11 +29,20 @@ def test_journals_and_bundles_are_read(fakes: ModuleType, tmp_path: Path) -> Non
     assert len(expected.known) == 25 and expected.shape == {"M": 4096, "N": 512}
     assert expected.kernel_hash == result.records[0].kernel_hash
     assert expected.device == result.records[0].device.key
+    assert expected.toolchain == result.records[0].toolchain != {}
     for source in (result.folder / "journal.jsonl", tmp_path / "all"):
         assert read_logs(str(source), "softmax_kernel") == [expected]
     (of_bundle,) = read_logs(str(result.bundle), "softmax_kernel")
     assert [known.config for known in of_bundle.known] == [{"ROWS": 4, "TILES": 2}, {"ROWS": 1, "TILES": 1}]
+    assert of_bundle.toolchain == expected.toolchain
     assert read_logs(str(result.bundle), "matmul_kernel") == []
+
+
+def test_records_are_read_from_the_same_places(fakes: ModuleType, tmp_path: Path) -> None:
+    result, _ = tune(fakes, tmp_path / "all" / "one")
+    for source in (result.folder, result.folder / "journal.jsonl", tmp_path / "all", result.bundle):
+        assert read_records(str(source)) == result.records
+    assert read_records("http://127.0.0.1:1") == []
 
 
 def test_a_search_starts_from_either(fakes: ModuleType, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -242,6 +243,19 @@ def test_what_was_good_before_is_tried_first() -> None:
     assert configs[:2] == good[:2]  # the others are not in the space
     assert strategy.reason(configs[0]) == "among the best known before"
     assert SPACE.contains(configs[2])
+
+
+def test_before_anything_is_known_the_prediction_says_what_to_try() -> None:
+    """Many are asked for while the first still compile: they are those predicted to be fast, not any."""
+    predicted = {config_key(config): cost(config) for config in SPACE.configurations()}
+    prior = Prior(lambda configs: [math.log(predicted[config_key(c)]) for c in configs], (BEST,))
+    strategy = SurrogateStrategy(SPACE, 0, prior)
+    asked = [config for config in (strategy.ask() for _ in range(24)) if config is not None]
+    assert len({config_key(config) for config in asked}) == 24
+    reasons = [strategy.reason(config) for config in asked]
+    assert reasons[0] == "among the best known before" and reasons[-20:] == ["predicted to be fast"] * 20
+    median = statistics.median(predicted.values())
+    assert statistics.median(predicted[config_key(config)] for config in asked[-20:]) < 0.7 * median
 
 
 def test_the_registry_has_it() -> None:

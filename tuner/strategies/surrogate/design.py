@@ -7,6 +7,7 @@ import numpy as np
 from .domain import Domain
 from .encoding import Levels, keys, stacked
 from .history import History
+from .prior import Predictions
 from .validity import Validity
 
 #: Evaluations of the start; at least so many of them must work, unless it takes more than the last number to find them.
@@ -16,6 +17,9 @@ DRAWS = 500
 CHANGED = 100
 DOUBT = 0.1
 STEPS = 6
+#: Deviation of the logarithms of predicted times, about: what is predicted to be as much slower than the best is tried
+#: too, or all would be alike.
+DOUBTED = 0.1
 
 
 def is_complete(history: History, wanted: int = EVALUATIONS) -> bool:
@@ -59,3 +63,17 @@ def next_row(domain: Domain, history: History, rng: np.random.Generator) -> Leve
         weight = weight * validity.probability(labels, DOUBT) ** 2
     farthest: Levels = rows[int(np.argmax(weight))]
     return farthest
+
+
+def predicted_row(
+    domain: Domain, predictions: Predictions, history: History, rng: np.random.Generator
+) -> Levels | None:
+    """A valid row at random of those predicted to be fast; None where all draws were seen."""
+    drawn = domain.draw(DRAWS, rng)
+    fresh = [row for row, key in zip(drawn, keys(drawn), strict=True) if key not in history]
+    if not fresh:
+        return None
+    rows = stacked(fresh, len(domain.grid.sizes))
+    doubted = predictions.of(rows) - DOUBTED * rng.gumbel(size=len(rows))
+    chosen: Levels = rows[int(np.argmin(doubted))]
+    return chosen

@@ -11,6 +11,7 @@ from .model import Prospect
 START = "spread-out start"
 CENTRE = "centre of the space"
 KNOWN_BEFORE = "among the best known before"
+PREDICTED = "predicted to be fast"
 UNMODELLED = "not tried yet"
 
 #: Differences from the best that are named one by one.

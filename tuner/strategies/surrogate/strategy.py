@@ -8,7 +8,7 @@ from ...codec import Scalar
 from ...space import Configuration, Space
 from ..base import Outcome
 from . import reasons
-from .design import EVALUATIONS, is_complete, next_row
+from .design import EVALUATIONS, is_complete, next_row, predicted_row
 from .domain import domain_of
 from .encoding import Levels
 from .history import History
@@ -28,9 +28,9 @@ class SurrogateStrategy:
     A spread-out start, then always the candidate with the greatest expected improvement under a process on the
     logarithms of the times; once something failed, weighted by the probability that it works. Proposals whose outcome
     is not known yet count as having the mean that is expected of them, so that parallel ones go to different places.
-    With a ``prior`` (the log of another device, a model of the hardware) the process explains what the prior, scaled to
-    what is measured, does not. Where outcomes come with measurements, reasons say what a proposal does about what
-    bounds the fastest variant (:mod:`.remedies`).
+    With a ``prior`` (the log of another device, a model of the hardware) the process explains what the prior, scaled
+    to what is measured, does not, and as long as no outcome is known the prior alone says what to try. Where outcomes
+    come with measurements, reasons say what a proposal does about what bounds the fastest variant (:mod:`.remedies`).
 
     ``expected_gain`` is by how much, relative to the best time so far, the model expected the last proposal to be
     faster; None where no model was asked.
@@ -43,8 +43,8 @@ class SurrogateStrategy:
         self._history = History()
         self._remedies = Remedies(self._grid)
         log_times = None if prior is None else prior.log_times
-        predictions = None if log_times is None else Predictions(log_times, self._grid)
-        self._model = Model(self._domain, predictions, self._rng)
+        self._predictions = None if log_times is None else Predictions(log_times, self._grid)
+        self._model = Model(self._domain, self._predictions, self._rng)
         self._known = [row for row in map(self._grid.levels, prior.first if prior else ()) if row is not None]
         self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
         self._reasons: dict[bytes, str] = {}
@@ -89,7 +89,11 @@ class SurrogateStrategy:
             row = self._known.pop(0)
             if row.tobytes() not in self._history and self._domain.valid(row[None])[0]:
                 return row, reasons.KNOWN_BEFORE
-        if not is_complete(self._history, self._start):
+        if self._predictions is not None and not self._history.worked:
+            found = predicted_row(self._domain, self._predictions, self._history, self._rng)
+            if found is not None:
+                return found, reasons.PREDICTED
+        elif not is_complete(self._history, self._start):
             reason = reasons.START if len(self._history) else reasons.CENTRE
             found = next_row(self._domain, self._history, self._rng)
             if found is not None:

@@ -28,11 +28,13 @@ USED = 400
 LEAST = 5
 
 
-def prior_from_log(space: Space, log: Sequence[tuple[Configuration, Outcome]]) -> Prior | None:
+def prior_from_log(
+    space: Space, log: Sequence[tuple[Configuration, Outcome]], *, compress: bool = True
+) -> Prior | None:
     """What a search of a space with the same parameters found, as a prior for ``space``.
 
     Configurations with other parameters or with values that are no choice here are left out; None if fewer than five of
-    those that worked remain.
+    those that worked remain. ``compress``: the slow ones are drawn together.
     """
     grid = Grid(space.parameters)
     found: dict[bytes, Evaluation] = {}
@@ -45,7 +47,7 @@ def prior_from_log(space: Space, log: Sequence[tuple[Configuration, Outcome]]) -
     if len(evaluations) < LEAST:
         return None
     rows = stacked((e.row for e in evaluations), len(grid.sizes))
-    targets = standardised(logs(evaluations))
+    targets = standardised(logs(evaluations), compress=compress)
     matern = fit(grid.points(rows), targets.values, None, MaternPrior(), FIRST_STEPS)
     known = PoolPosterior(matern, grid.points(rows), np.zeros((0, grid.dimensions)))
     weights = known.weights(targets.values)

@@ -1,0 +1,174 @@
+"""The processes of a job: one shape after the other in the same ones, and new ones ready before they are needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.evaluate.processes import Processes
+from deuteron.tuner.workloads import Problem, builtin_workload
+
+COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    with Processes(workers=1, command=COMMAND) as made:
+        yield made
+
+
+@pytest.fixture
+def evaluator(processes: Processes) -> Iterator[LocalEvaluator]:
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", "cpu", {}, 0, timeout=1.0, processes=processes)
+    yield made
+    made.close()
+
+
+def test_evaluator_turns_crashes_and_timeouts_into_statuses(evaluator: LocalEvaluator) -> None:
+    good = evaluator.screen({"deed": "ok"}, None)
+    assert good.status == "ok" and good.time_ns is not None and good.time_ns.median == 5.0
+    assert evaluator.screen({"deed": "segfault"}, None).status == "crashed"
+    assert evaluator.screen({"deed": "hang"}, None).status == "timeout"
+    assert evaluator.screen({"deed": "ok"}, 3.0).status == "ok"
+
+
+def test_evaluator_races(evaluator: LocalEvaluator) -> None:
+    two = [{"deed": "ok"}, {"deed": "print"}]
+    raced = evaluator.race(two, rounds=7, seconds=1.0, seed=1, fresh=True)
+    assert raced.status == "ok" and len(raced.times) == 2 and raced.sm_mhz == 1500
+    bad = evaluator.race([*two, {"deed": "segfault"}], rounds=7, seconds=1, seed=1, fresh=False)
+    assert bad.status == "crashed" and "SIGSEGV" in (bad.error or "")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_on_a_gpu_the_measuring_process_prepares_while_the_first_configuration_compiles(
+    processes: Processes, kind: str
+) -> None:
+    """On a CPU it would take the cores of what is timed."""
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", kind, {}, 0, timeout=1.0, processes=processes)
+    try:
+        made.submit({"deed": "ok"})
+        assert made._measuring.child.running == (kind == "cuda")
+        begun = made._measuring.child.pid
+        assert made.compiled({"deed": "ok"}).status == "ok"
+        assert made.screen({"deed": "ok"}, None).status == "ok"
+        assert made._measuring.child.pid == begun or kind == "cpu"
+        assert made.screen({"deed": "exit"}, None).status == "crashed"
+        made.submit({"deed": "print"})
+        assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=2, fresh=True).status == "ok"
+        assert made.screen({"deed": "hang"}, None).status == "timeout"
+        assert made.screen({"deed": "ok"}, None).status == "ok"
+    finally:
+        made.close()
+    assert made._measuring.child.pid is not None
+    processes.close()
+    assert made._measuring.child.pid is None
+
+
+def test_a_measuring_process_that_cannot_prepare_is_a_status(processes: Processes) -> None:
+    problem = Problem(replace(builtin_workload("vector_add"), name="unpreparable"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, timeout=1.0, processes=processes)
+    try:
+        made.submit({"deed": "ok"})
+        screened = made.screen({"deed": "ok"}, None)
+        assert (screened.status, screened.error) == ("failed", "cannot prepare")
+    finally:
+        made.close()
+
+
+def evaluator_of(processes: Processes, n: int, kind: str = "cuda", seed: int = 0) -> LocalEvaluator:
+    problem = Problem(builtin_workload("vector_add"), {"n": n}, "f32")
+    return LocalEvaluator(problem, "cpu", "cpu", kind, {}, seed, timeout=2.0, processes=processes)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_next_problem_has_the_same_processes(processes: Processes, kind: str) -> None:
+    """With its own sizes and seed, and whatever the one before had begun."""
+    pids = []
+    for n in (64, 128, 256):
+        made = evaluator_of(processes, n, kind, seed=n)
+        made.submit({"deed": "ok"})
+        assert made.compiled({"deed": "ok"}).metrics["n"] == n
+        assert made.screen({"deed": "ok"}, None).status == "ok"
+        raced = made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
+        assert (raced.reference or "").startswith(f"seed {n} in ")
+        pids.append(((raced.reference or "").split()[-1], made._pool._slots[0].child.pid))
+        made.submit({"deed": "slow"})
+        made.close()
+    assert len(set(pids)) == 1
+
+
+def test_what_was_compiled_for_another_problem_is_no_answer(processes: Processes) -> None:
+    first = evaluator_of(processes, 64)
+    for deed in ("slow", "ok"):
+        first.submit({"deed": deed})
+    first.close()
+    second = evaluator_of(processes, 128)
+    assert second.compiled({"deed": "slow"}).metrics["n"] == 128
+    assert second.compiled({"deed": "ok"}).metrics["n"] == 128
+
+
+@pytest.mark.parametrize("deed", ["segfault", "hang"])
+def test_what_the_problem_before_broke_is_started_anew(processes: Processes, deed: str) -> None:
+    first = evaluator_of(processes, 64)
+    first.submit({"deed": deed})
+    assert first.screen({"deed": deed}, None).status in ("crashed", "timeout")
+    first.close()
+    second = evaluator_of(processes, 128)
+    second._pool._timeout = 0.5
+    assert second.screen({"deed": "ok"}, None).status == "ok"
+    if deed == "segfault":
+        assert second.compiled({"deed": "ok"}).metrics["n"] == 128
+
+
+def test_a_new_process_is_ready_when_the_final_begins(processes: Processes) -> None:
+    made = evaluator_of(processes, 64, seed=1)
+    assert made.screen({"deed": "ok"}, None).status == "ok"
+    for seed in (5, 6, 5):
+        made.anticipate(seed)
+    begun = {seed: process.child.pid for seed, process in made._anticipated.items()}
+    assert len(set(begun.values()) | {made._measuring.child.pid}) == 3
+    for seed in (5, 6):
+        raced = made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=seed, fresh=True)
+        assert raced.reference == f"seed {seed} in {begun[seed]}"
+    again = made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=6, fresh=True)
+    assert (again.reference or "").startswith("seed 6 in ") and again.reference != f"seed 6 in {begun[6]}"
+    made.anticipate(7)
+    unused = made._anticipated[7].child
+    made.close()
+    assert unused.pid is None
+
+
+def test_an_anticipated_process_that_died_is_started_again(processes: Processes) -> None:
+    made = evaluator_of(processes, 64)
+    made.anticipate(5)
+    pid = made._anticipated[5].child.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=5, fresh=True).status == "ok"
+    made.close()
+
+
+def test_where_memory_is_short_nothing_is_prepared_ahead(processes: Processes) -> None:
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, processes=processes, ahead=False)
+    made.anticipate(5)
+    assert not made._anticipated
+    made.close()
+
+
+def test_on_a_cpu_nothing_is_started_beside_what_is_measured(processes: Processes) -> None:
+    made = evaluator_of(processes, 64, "cpu")
+    made.anticipate(5)
+    assert not made._anticipated
+    made.close()

@@ -1,0 +1,80 @@
+"""The process that checks and times the configurations of one problem on inputs of one seed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from ..codec import JsonObject
+from .child import ChildCrashed, ChildProcess, ChildTimeout, physical_memory_bytes
+from .messages import Limit, Prepare
+
+PREPARE_SECONDS = 300.0
+# The interpreter and the process itself; what a kernel's tensors need comes on top and is bounded by the rest.
+MEMORY_SHARE = 0.8
+
+
+class MeasuringProcess:
+    """Prepares with the first request and again after a crash or a hang, which are statuses.
+
+    ``limited``: its memory is, as that of what runs on the host must be; CUDA reserves address space of many times the
+    memory of the machine. ``child``: one that runs may have had another problem before.
+    """
+
+    def __init__(self, prepare: Prepare, child: ChildProcess, *, limited: bool) -> None:
+        self._prepare, self.child, self._limited = prepare, child, limited
+        self._preparing = self._prepared = False
+        self._unpreparable: JsonObject | None = None
+
+    def begin(self) -> None:
+        """Prepare while the caller does something else, unless that has been begun."""
+        if not (self._preparing or self._ready):
+            with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
+                self._begin()
+
+    def request(self, operation: str, request: JsonObject, timeout: float) -> JsonObject:
+        """The answer; a status where the process ends or takes longer than ``timeout`` seconds, preparing aside."""
+        began = time.monotonic()
+        try:
+            if not self._ready and self._unpreparable is None:
+                self._unpreparable = self._wait_until_prepared()
+            if self._unpreparable is not None:
+                return self._unpreparable
+            return self.child.request(operation, request, timeout)
+        except ChildTimeout:
+            spent = time.monotonic() - began
+            return {"status": "timeout", "error": f"no result after {spent:.0f} s"}
+        except ChildCrashed as error:
+            return {"status": "crashed", "error": str(error)}
+
+    def kill(self) -> None:
+        """End the process."""
+        self.child.kill()
+
+    @property
+    def _ready(self) -> bool:
+        return self._prepared and self.child.running
+
+    def _begin(self) -> None:
+        self._preparing = self._prepared = False
+        memory = physical_memory_bytes()
+        if self._limited and memory is not None and not self.child.running:
+            self.child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
+        self.child.send("prepare", self._prepare.to_json())
+        self._preparing = True
+
+    def _wait_until_prepared(self) -> JsonObject | None:
+        """None, or the answer if that fails: it has nothing to do with the configuration at hand, so it would fail for
+        every other one, too."""
+        if not (self._preparing and self.child.running):
+            self._begin()
+        self._preparing = False
+        try:
+            answer = self.child.receive(time.monotonic() + PREPARE_SECONDS)
+        except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
+            return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
+        if answer.get("status") != "ok":
+            self.child.kill()
+            return answer
+        self._prepared = True
+        return None

@@ -1,0 +1,57 @@
+"""The child processes of a job, which serve one shape after the other: starting one takes longer than a small kernel's
+whole search may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..codec import JsonObject
+from .child import WORKER, ChildProcess
+from .compile_pool import CompilePool
+
+
+class Processes:
+    """A pool that compiles, and one process that measured and may do so again. Close it at the end."""
+
+    def __init__(self, *, workers: int | None = None, command: Sequence[str] = WORKER) -> None:
+        self._workers, self._command = workers, command
+        self._pool: CompilePool | None = None
+        self._idle: ChildProcess | None = None
+
+    def pool(self, prepare: JsonObject) -> CompilePool:
+        """The pool, for the problem of ``prepare``; what it was compiling for another one is of no use any more."""
+        if self._pool is None:
+            self._pool = CompilePool(prepare, workers=self._workers, command=self._command)
+        else:
+            self._pool.prepare(prepare)
+        return self._pool
+
+    def take(self) -> ChildProcess:
+        """A process to measure with: the idle one, or one that starts with its first request."""
+        taken, self._idle = self._idle, None
+        return taken or ChildProcess(self._command)
+
+    def fresh(self) -> ChildProcess:
+        """A process that has measured nothing; it starts with its first request."""
+        return ChildProcess(self._command)
+
+    def give_back(self, child: ChildProcess) -> None:
+        """Keep a process that does nothing for the next problem."""
+        if self._idle is not None:
+            self._idle.kill()
+        self._idle = child
+
+    def close(self) -> None:
+        """End all of them; what was still compiling is lost."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+        if self._idle is not None:
+            self._idle.kill()
+            self._idle = None
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -1,0 +1,169 @@
+"""The first phase of a search: every proposal is compiled, checked and timed briefly."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from .codec import Scalar
+from .evaluate.messages import Compiled, Screened
+from .experience import Course
+from .measure.measurement import TimingProtocol
+from .races import FINAL_STAGES
+from .search_run import SearchRun
+from .space import Configuration, config_key
+from .strategies import Outcome, Strategy
+from .trial import Trial, utc_now
+
+# Share of a time budget that the screen may take.
+SCREEN_SHARE = 0.75
+
+# What a search that starts from others proposes even when its processes took all of its time to start, and for how
+# long: the best known come first.
+LEAST_PROPOSED, LEAST_SECONDS = 8, 3.0
+
+DEFAULT_REASON = "the default"
+
+# Proposals in flight per compile process.
+AHEAD = 2
+AHEAD_EXCLUSIVE = 4
+
+
+@dataclass
+class Screening:
+    """Follows a strategy, the default configuration first, until the budget is spent or nothing is left.
+
+    Trials of an interrupted run are told to the strategy. ``course``: of a search that starts from others, which may
+    end it early. ``settle``: it also ends when the strategy says that nothing more is to be won; ``ended`` then says
+    why.
+    """
+
+    search: SearchRun
+    default: Configuration
+    strategy: Strategy
+    max_trials: int | None
+    settle: bool = False
+    course: Course | None = None
+    ended: str | None = None
+
+    def __post_init__(self) -> None:
+        self._first_screened_at: float | None = None
+        self._identities: dict[str, Trial] = {}
+        for trial in self.search.ledger.screened.values():
+            self._tell(trial)
+
+    def run(self) -> None:
+        """Screen; raises :class:`~.search_run.Cancelled`."""
+        waiting: deque[dict[str, Scalar]] = deque()
+        ahead = self.search.evaluator.workers * (AHEAD_EXCLUSIVE if self.search.evaluator.exclusive else AHEAD)
+        exhausted = False
+        if config_key(self.default) not in self.search.ledger.screened:
+            self._propose(dict(self.default), waiting)
+        while True:
+            refill = not waiting or not self.search.evaluator.exclusive
+            while refill and not exhausted and len(waiting) < ahead and self._room(len(waiting)):
+                if self.settle and self.search.ledger.successes():
+                    self.ended = self.strategy.settled()
+                    if self.ended is not None:
+                        break
+                config = self.strategy.ask()
+                exhausted = config is None
+                if config is not None and config_key(config) != config_key(self.default):
+                    self._propose(config, waiting)
+            if not waiting:
+                break
+            if self.search.evaluator.exclusive:
+                self.search.evaluator.settle()
+            self.search.check_cancelled()
+            self._screen_one(waiting.popleft())
+            if self._first_screened_at is None:
+                self._first_screened_at = time.monotonic()
+                self._anticipate_final()
+            if self.search.time_is_up(SCREEN_SHARE) and self.search.ledger.successes() and not self._owes():
+                break
+            if self.course is not None and self.course.over:
+                break
+
+    def _anticipate_final(self) -> None:
+        """Its processes take seconds to start, and where tensors are large for what they are compared with."""
+        for stage in FINAL_STAGES:
+            self.search.evaluator.anticipate(self.search.race_seed(stage))
+
+    def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
+        self.search.evaluator.submit(config)
+        waiting.append(config)
+
+    def _owes(self) -> bool:
+        """Whether too little was proposed of what earlier searches teach."""
+        if self.course is None or self._first_screened_at is None:
+            return False
+        few = len(self.search.ledger.screened) <= LEAST_PROPOSED
+        return few and time.monotonic() - self._first_screened_at < LEAST_SECONDS
+
+    def _room(self, waiting: int) -> bool:
+        return self.max_trials is None or len(self.search.ledger.screened) + waiting < self.max_trials
+
+    def _screen_one(self, config: dict[str, Scalar]) -> None:
+        began, started_at = time.monotonic(), utc_now()
+        compiled = self.search.evaluator.compiled(config)
+        twin = self._identities.get(compiled.identity or "")
+        if compiled.status != "ok":
+            screened = Screened(compiled.status, compiled.error)
+        elif twin is not None:
+            screened = Screened(
+                twin.status, twin.error, twin.time_ns, reference=twin.reference, protocol=_protocol(twin)
+            )
+        else:
+            best = self.search.ledger.incumbent()
+            best_ns = None if best is None or best.time_ns is None else best.time_ns.median
+            screened = self.search.evaluator.screen(config, best_ns)
+        metrics = self._metrics(compiled, screened)
+        if twin is not None:
+            metrics["duplicate_of"] = float(twin.number)
+        trial = Trial(
+            number=len(self.search.trials),
+            config=config,
+            status=screened.status,
+            phase="screen",
+            time_ns=screened.time_ns,
+            error=screened.error,
+            reference=screened.reference,
+            reason=self._reason(config),
+            measurement=self.search.measurement(screened.time_ns, screened.protocol, compiled.code),
+            metrics=metrics,
+            duration_s=time.monotonic() - began,
+            started_at=started_at,
+        )
+        if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
+            self._identities[compiled.identity] = trial
+        self._tell(trial)
+        self.search.add(trial)
+
+    def _tell(self, trial: Trial) -> None:
+        outcome = _outcome(trial)
+        self.strategy.tell(trial.config, outcome)
+        if self.course is not None:
+            self.course.tell(trial.config, outcome.value)
+
+    def _reason(self, config: Configuration) -> str | None:
+        is_default = config_key(config) == config_key(self.default)
+        return DEFAULT_REASON if is_default else self.strategy.reason(config)
+
+    def _metrics(self, compiled: Compiled, screened: Screened) -> dict[str, float]:
+        metrics = dict(compiled.metrics)
+        metrics["compile_s"] = compiled.seconds
+        if screened.check_seconds:
+            metrics["check_s"] = screened.check_seconds
+            metrics["measure_s"] = screened.measure_seconds
+        if screened.worst_error is not None:
+            metrics["worst_error"] = screened.worst_error
+        return metrics | self.search.rates(screened.time_ns)
+
+
+def _outcome(trial: Trial) -> Outcome:
+    return Outcome(None if trial.time_ns is None else trial.time_ns.median, trial.status, trial.measurement)
+
+
+def _protocol(trial: Trial) -> TimingProtocol | None:
+    return None if trial.measurement is None else trial.measurement.protocol

@@ -1,0 +1,84 @@
+"""What the phases of one search share: its trials, its clock, and what a trial says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .evaluate.evaluator import Evaluator
+from .ledger import Ledger
+from .measure.gauge import Gauge
+from .measure.measurement import CodeFacts, Measurement, TimingProtocol
+from .measure.statistics import Interval
+from .trial import Trial
+from .workloads import Problem
+
+
+class Cancelled(Exception):  # noqa: N818 -- not an error: the caller asked for it
+    """The job was asked to stop."""
+
+
+@dataclass
+class SearchRun:
+    """One search of ``problem`` as it goes. ``trials``: finished ones of an interrupted run, to which new ones are
+    added and told to ``finish`` with the id of the best so far; ``seconds``: of the whole search, None for no limit."""
+
+    problem: Problem
+    evaluator: Evaluator
+    gauge: Gauge
+    finish: Callable[[Trial, str | None], None]
+    cancelled: Callable[[], bool]
+    seconds: float | None
+    seed: int
+    trials: list[Trial] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.trials)
+        self._began = time.monotonic() - self.ledger.spent_s
+
+    def add(self, trial: Trial) -> None:
+        """``trial`` is finished."""
+        self.ledger.add(trial)
+        best = self.ledger.incumbent()
+        self.finish(trial, None if best is None else best.id)
+
+    def check_cancelled(self) -> None:
+        """Raises :class:`Cancelled` if the job was asked to stop."""
+        if self.cancelled():
+            raise Cancelled
+
+    def time_is_up(self, share: float) -> bool:
+        """Whether this part of the time is over."""
+        return self.seconds is not None and time.monotonic() - self._began > share * self.seconds
+
+    def seconds_for(self, share: float, usual: float) -> float:
+        """What a phase may take: ``share`` of the time that is left, never more than usual."""
+        if self.seconds is None:
+            return usual
+        left = self._began + self.seconds - time.monotonic()
+        return min(usual, max(0.0, left) * share)
+
+    def race_seed(self, stage: int) -> int:
+        """Of the order of rounds, and in the final of the inputs."""
+        return self.seed + 7919 * (stage + 1)
+
+    def measurement(
+        self,
+        time_ns: Interval | None,
+        protocol: TimingProtocol | None,
+        code: CodeFacts | None,
+        sm_mhz: float | None = None,
+        replay_ns: Interval | None = None,
+    ) -> Measurement | None:
+        """What a time says of a variant; None where there is none."""
+        if time_ns is None or protocol is None:
+            return None
+        return self.gauge.measurement(time_ns, protocol, code, sm_mhz=sm_mhz, replay_ns=replay_ns)
+
+    def rates(self, time_ns: Interval | None) -> dict[str, float]:
+        """FLOP/s and bytes/s, by the workload's formulas."""
+        if time_ns is None:
+            return {}
+        seconds = time_ns.median / 1e9
+        return {"flop_s": self.problem.flops / seconds, "byte_s": self.problem.bytes / seconds}
