@@ -13,10 +13,11 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deuteron import __version__
+from deuteron.tuner.records.trust import KeyFolder
 
 from . import openapi, problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workers, workloads
-from .bundles import Bundles
+from .bundles import Bundles, signing_key
 from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
@@ -26,10 +27,13 @@ from .limits import BodyLimit, RateLimit
 from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
+from .predictors import FILE_NAME, Predictors
+from .read_through import ReadThrough
 from .settings import NO_DISPATCH, Settings
 from .shortcut import LookupShortcut
 from .signals import JobSignals
 from .store import ServiceStore
+from .upstream import Upstream
 
 logger = logging.getLogger("deuteron.server")
 
@@ -50,6 +54,8 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
         context.dispatcher.start(settings.base_url)
         yield
         await to_thread.run_sync(context.dispatcher.close)
+        if context.upstream is not None:
+            context.upstream.close()
         if owned:
             context.store.close()
 
@@ -97,17 +103,33 @@ def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
     signals, metrics = JobSignals(), Metrics()
     ingest = Ingest(settings, store, signals, metrics)
     internal_token = secrets.token_urlsafe(32)
+    predictors = Predictors(settings.home / FILE_NAME)
+    lookups, upstream = Lookups(store, metrics, predictors), _make_upstream(settings, metrics)
     return ServiceContext(
         settings=settings,
         store=store,
         signals=signals,
         metrics=metrics,
         ingest=ingest,
-        lookups=Lookups(store, metrics),
-        bundles=Bundles(settings.directory("bundles"), store, service=settings.base_url),
+        lookups=lookups if upstream is None else ReadThrough(lookups, store, upstream, metrics),
+        bundles=Bundles(
+            settings.directory("bundles"),
+            store,
+            predictors,
+            service=settings.base_url,
+            key=signing_key(settings),
+        ),
         dispatcher=_make_dispatcher(settings, store, ingest, internal_token),
+        upstream=upstream,
         internal_token=internal_token,
     )
+
+
+def _make_upstream(settings: Settings, metrics: Metrics) -> Upstream | None:
+    if not settings.upstream:
+        return None
+    keys, folder = KeyFolder(settings.keys), settings.directory("upstream")
+    return Upstream(settings.upstream, keys, folder, metrics, token=settings.upstream_token)
 
 
 def _make_dispatcher(settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> Dispatcher:

@@ -15,10 +15,15 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from deuteron.tuner.records.bundle import write_encoded_bundle
+from deuteron.tuner.records.signature import SigningKey
+from deuteron.tuner.records.trust import KeyFolder, read_private_key
 
 from .files import file_sha256, write_whole
+from .predictors import Predictors
 from .problems import HttpProblem
+from .settings import NO_KEY, OWN_KEY, Settings
 from .store import ServiceStore
+from .upstream import Part, merged_lines
 
 _SUFFIX = ".bundle"
 _COMPRESSED = ".gz"
@@ -51,12 +56,22 @@ class Bundles:
     to clients. Who waits for a build waits in the event loop and holds none of the threads that answer other requests.
     """
 
-    def __init__(self, folder: Path, store: ServiceStore, *, service: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: ServiceStore,
+        predictors: Predictors,
+        *,
+        service: str,
+        key: SigningKey | None = None,
+    ) -> None:
         self._folder = folder
         self._service = service
+        self._key = key
         self._store = store
+        self._predictors = predictors
         self._lock = threading.Lock()
-        self._built: dict[Selection, tuple[int, str]] = {}
+        self._built: dict[Selection, tuple[tuple[int, int, str], str]] = {}
         self._builder: CapacityLimiter | None = None
 
     async def take(self, make: Callable[[], T]) -> T:
@@ -65,19 +80,20 @@ class Bundles:
             self._builder = CapacityLimiter(1)
         return await to_thread.run_sync(make, limiter=self._builder)
 
-    def latest(self, kernel_hash: str | None, device_key: str | None) -> BundleFile:
-        """The bundle of everything that is stored now for this kernel and device (None: for all)."""
+    def latest(self, kernel_hash: str | None, device_key: str | None, more: Part | None = None) -> BundleFile:
+        """The bundle of everything that is stored now for this kernel and device (None: for all), and of what ``more``,
+        which is of an upstream, has besides."""
         selection = (kernel_hash, device_key)
         # One build at a time: a burst of clients after a change must not build the same file many times.
         with self._lock:
             with self._store.read() as tx:
-                version = tx.configs.version()
+                version = (tx.configs.version(), self._predictors.version(), "" if more is None else more.etag)
             known = self._built.get(selection)
             if known is not None and known[0] == version:
                 path = self._path(known[1])
                 if path.is_file():
                     return BundleFile(path, known[1])
-            built = self._build(kernel_hash, device_key)
+            built = self._build(kernel_hash, device_key, more)
             self._built[selection] = (version, built.sha256)
             self._forget_oldest()
             return built
@@ -99,16 +115,21 @@ class Bundles:
     def _path(self, sha256: str) -> Path:
         return self._folder / f"{sha256}{_SUFFIX}"
 
-    def _build(self, kernel_hash: str | None, device_key: str | None) -> BundleFile:
+    def _build(self, kernel_hash: str | None, device_key: str | None, more: Part | None) -> BundleFile:
         temporary = self._folder / f"{uuid.uuid4()}.part"
         note = self._folder / _note_name(kernel_hash, device_key)
+        lines = self._lines(kernel_hash, device_key)
+        if more is not None and more.records:
+            lines = merged_lines(lines, more, device_key)
         try:
             manifest = write_encoded_bundle(
                 temporary,
-                self._lines(kernel_hash, device_key),
+                lines,
                 service=self._service,
                 kernel_hash=kernel_hash,
                 device_key=device_key,
+                predictors=self._predictors.of(kernel_hash, device_key),
+                sign_with=self._key,
             )
             unchanged = self._same_content(note, manifest.body_sha256)
             if unchanged is not None:
@@ -116,21 +137,25 @@ class Bundles:
             sha256 = file_sha256(temporary)
             _compress(temporary, self._path(sha256).with_suffix(_COMPRESSED))
             temporary.replace(self._path(sha256))
-            write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256}))
+            write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256, "key": self._key_id}))
         finally:
             temporary.unlink(missing_ok=True)
         return BundleFile(self._path(sha256), sha256)
 
     def _same_content(self, note: Path, body_sha256: str) -> BundleFile | None:
-        """The bundle of the last build, if it has the same records: then its ETag must not change only
+        """The bundle of the last build, if it has the same records and signer: then its ETag must not change only
         because the service was restarted or something else was stored."""
         try:
             last = json.loads(note.read_text())
             bundle = BundleFile(self._path(last["file"]), last["file"])
         except (OSError, ValueError, KeyError):
             return None
-        same = last["body"] == body_sha256 and bundle.path.is_file()
+        same = (last["body"], last.get("key")) == (body_sha256, self._key_id) and bundle.path.is_file()
         return bundle if same else None
+
+    @property
+    def _key_id(self) -> str | None:
+        return None if self._key is None else self._key.id
 
     def _lines(self, kernel_hash: str | None, device_key: str | None) -> Iterator[bytes]:
         with self._store.read() as tx:
@@ -142,6 +167,16 @@ class Bundles:
         for path in files[:-_KEPT]:
             path.unlink(missing_ok=True)
             path.with_suffix(_COMPRESSED).unlink(missing_ok=True)
+
+
+def signing_key(settings: Settings) -> SigningKey | None:
+    """The key that bundles are signed with, made if it is the one in the home; None where they are not signed.
+    Raises :class:`~deuteron.tuner.errors.KeyFileError`."""
+    if settings.signing_key == NO_KEY:
+        return None
+    if settings.signing_key == OWN_KEY:
+        return KeyFolder(settings.keys).own_or_new()
+    return read_private_key(Path(settings.signing_key).expanduser())
 
 
 def _compress(source: Path, target: Path) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .dispatch import Dispatcher
     from .dispatch.ingest import Ingest
     from .lookups import Lookups
+    from .read_through import ReadThrough
+    from .upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,10 @@ class ServiceContext:
     signals: JobSignals
     metrics: Metrics
     ingest: Ingest
-    lookups: Lookups
+    lookups: Lookups | ReadThrough
     bundles: Bundles
     dispatcher: Dispatcher
+    upstream: Upstream | None
     internal_token: str
 
 

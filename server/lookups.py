@@ -35,6 +35,7 @@ from deuteron.tuner.job import parse_shape
 from deuteron.tuner.records.lookup import lookup
 
 from .metrics import Metrics
+from .predictors import Predictors
 from .problems import HttpProblem
 from .store import ServiceStore, StoredDevice, Transaction
 
@@ -95,9 +96,16 @@ class _Trusted:
 class Lookups:
     """Answers questions from the store. Safe to share between threads."""
 
-    def __init__(self, store: ServiceStore, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: ServiceStore,
+        metrics: Metrics,
+        predictors: Predictors,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._metrics = metrics
+        self._predictors = predictors
         self._clock = clock
         self._resolved: OrderedDict[tuple[str, str, str], _Resolved] = OrderedDict()
         self._trusted: _Trusted | None = None
@@ -119,8 +127,9 @@ class Lookups:
             self._metrics.count("lookups", match=found.match)
         return found
 
-    def recall(self, question: Question, *, strict: bool = False) -> Answer | None:
+    def recall(self, question: Question, *, strict: bool = False, exact: bool = False) -> Answer | None:
         """The answer if it needs no read of the store, which takes microseconds and never blocks; else None.
+        ``exact``: only one that matches exactly.
 
         Raises:
             RecordNotFound: ``strict``, and there is no exact record.
@@ -134,6 +143,8 @@ class Lookups:
         if resolved is None or index is None:
             return None
         found = _ask(index, question, resolved, strict=strict)
+        if exact and found.match != "exact":
+            return None
         self._metrics.count("lookups", match=found.match)
         return found
 
@@ -141,7 +152,7 @@ class Lookups:
         # Before reading, so that a write in between makes what is remembered old at once.
         generation, until = self._store.generation, self._clock() + TRUST_SECONDS
         with self._store.read() as tx:
-            seen = tx.versions()
+            seen = (*tx.versions(), ("predictors", self._predictors.version()))
             self._trusted = _Trusted(seen, generation, until)
             resolved = self._resolved_at(question, seen) or self._resolve(tx, question, seen)
             index = self._cached(resolved.group, resolved.versions)
@@ -170,7 +181,8 @@ class Lookups:
     def _resolve(self, tx: Transaction, question: Question, seen: Versions) -> _Resolved:
         kernel_hash = resolve_kernel(tx, question.kernel)
         device, keys = resolve_device(tx, question.device)
-        versions = tuple(tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys)
+        groups = (tx.configs.group_version(kernel_hash, key, question.dtype) for key in keys)
+        versions = (*groups, dict(seen)["predictors"])
         resolved = _Resolved((kernel_hash, keys, question.dtype), device, versions, seen)
         self._remember(question, resolved)
         return resolved
@@ -191,6 +203,8 @@ class Lookups:
 
     def _load(self, tx: Transaction, group: Group, versions: tuple[int, ...]) -> RecordIndex:
         index = _read(tx, group, None)
+        for predictor in self._predictors.of(group[0]):
+            index.add_predictor(predictor)
         if not len(index):
             _tell_what_is_known(tx, index, group[0])
         with self._lock:

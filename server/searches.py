@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from deuteron.tuner import ConfigRecord
 from deuteron.tuner.experience import KnownConfig, SearchLog, logs_of_records
@@ -19,22 +19,26 @@ def known_searches(
 
     ``without``: a job whose trials are left out. At most ``limit``.
     """
-    logs = _logs(tx.trials.of_kernel(kernel, without=without))[:limit]
+    stored = tx.configs.of_kernel(kernel, limit=limit)
+    records = [ConfigRecord.from_json(json.loads(config.body)) for config in stored]
+    # A job runs on one worker. Of one whose records were all replaced by others the toolchain is not known.
+    toolchains = {config.job_id: record.toolchain for config, record in zip(stored, records, strict=True)}
+    logs = _logs(tx.trials.of_kernel(kernel, without=without), toolchains)[:limit]
     places = {_place(log) for log in logs}
-    records = (ConfigRecord.from_json(json.loads(config.body)) for config in tx.configs.of_kernel(kernel, limit=limit))
     alone = [log for log in logs_of_records(records) if _place(log) not in places]
     return [*logs, *alone][:limit]
 
 
-def _logs(trials: Iterable[FoundTrial]) -> list[SearchLog]:
-    """A log for each job, shape and dtype."""
+def _logs(trials: Iterable[FoundTrial], toolchains: Mapping[str | None, Mapping[str, str]]) -> list[SearchLog]:
+    """A log for each job, shape and dtype; ``toolchains`` by job."""
     tasks: dict[tuple[str, str, str], list[FoundTrial]] = {}
     for trial in trials:
         tasks.setdefault((trial.job_id, trial.shape, trial.dtype), []).append(trial)
-    return [log for found in tasks.values() if (log := _log(found)) is not None]
+    logs = (_log(found, toolchains.get(found[0].job_id, {})) for found in tasks.values())
+    return [log for log in logs if log is not None]
 
 
-def _log(found: list[FoundTrial]) -> SearchLog | None:
+def _log(found: list[FoundTrial], toolchain: Mapping[str, str]) -> SearchLog | None:
     """The log of one task; None where a worker reported what no search can have, such as a size of 0."""
     first = found[0]
     fastest = sorted(found, key=lambda trial: trial.median_ns)[:MOST_CONFIGS]
@@ -46,6 +50,7 @@ def _log(found: list[FoundTrial]) -> SearchLog | None:
             json.loads(first.shape),
             first.dtype,
             tuple(KnownConfig(json.loads(trial.body)["config"], trial.median_ns) for trial in fastest),
+            toolchain,
         )
     except ValueError:
         return None

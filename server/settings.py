@@ -21,8 +21,11 @@ AuthMode = Literal["auto", "off", "tokens"]
 
 EMBEDDED = "embedded"
 NO_DISPATCH = "none"
+#: Values of ``signing_key`` that are no file.
+OWN_KEY, NO_KEY = "own", "none"
 
 _DATABASE_URL = re.compile(r"^(sqlite|postgresql)(\+\w+)?://")
+_SERVICE = re.compile(r"^https?://[^/?#@\s]+/?$")
 _ENTRY_POINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
 
@@ -103,6 +106,21 @@ class Settings:
         default_factory=_default_locks,
         metadata=_setting("DEUTERON_LOCK_FOLDER", "locks by which processes of one host take turns on its devices"),
     )
+    signing_key: str = field(
+        default=OWN_KEY,
+        metadata=_setting(
+            "DEUTERON_SIGNING_KEY",
+            "private key that bundles are signed with: own (in the home, made at the first start), a file, or none",
+        ),
+    )
+    upstream: str = field(
+        default="",
+        metadata=_setting("DEUTERON_UPSTREAM", "address of a service that is asked for what this one has not"),
+    )
+    upstream_token: str = field(
+        default="",
+        metadata=_setting("DEUTERON_UPSTREAM_TOKEN", "bearer token, of scope read, for the upstream"),
+    )
     runner: str = field(
         default="deuteron.tuner:run_job",
         metadata=_setting("DEUTERON_RUNNER", "module:function that measures a job on a worker"),
@@ -140,6 +158,11 @@ class Settings:
             return self.public_url.rstrip("/")
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
+
+    @property
+    def keys(self) -> Path:
+        """The folder of the keys that sign bundles and of those that are trusted."""
+        return self.home / "keys"
 
     def directory(self, name: str) -> Path:
         """A folder of the data directory, created private to the user when it is missing."""
@@ -181,6 +204,10 @@ class Settings:
             raise SettingsError(
                 f"DEUTERON_SCHEDULER: {self.scheduler!r} is not a scheduler",
                 hint="embedded, none, or tcp://host:port of `dask scheduler`",
+            )
+        if self.upstream and not _SERVICE.match(self.upstream):
+            raise SettingsError(
+                f"DEUTERON_UPSTREAM: {self.upstream!r} is not the address of a service", hint="https://tuner.example"
             )
         if not _ENTRY_POINT.match(self.runner):
             raise SettingsError(

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, settings
+
+if TYPE_CHECKING:
+    from deuteron.tuner.records import Predictor
 
 #: Test files that need more than the base installation. A GPU machine may have no more; CI and `make test` install all.
 NEEDS = {
@@ -47,6 +50,45 @@ def missing_gpu() -> str | None:
     except DeuteronError as error:
         return error.message
     return None
+
+
+@pytest.fixture
+def live_service() -> Iterator[Callable[..., str]]:
+    """``live_service(home, **settings)``: the address of a service that listens, in this process, without workers."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def start(home: Path, listen_on: int = 0, **fields: Any) -> str:
+            import threading
+            from dataclasses import replace
+
+            import uvicorn
+
+            from deuteron import migrations
+            from deuteron.server import Settings, create_app
+            from deuteron.server.listen import bind
+
+            home.mkdir(parents=True, exist_ok=True)
+            settings = Settings(home=home, port=listen_on, scheduler="none", **fields)
+            migrations.upgrade(settings.database_url)
+            listener = bind(settings)
+            settings = replace(settings, port=listener.getsockname()[1])
+            server = uvicorn.Server(
+                uvicorn.Config(create_app(settings), log_level="error", timeout_graceful_shutdown=1)
+            )
+            thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+            thread.start()
+
+            def stop() -> None:
+                server.should_exit = True
+                thread.join(20)
+
+            # The socket listens already: who connects before the application runs waits.
+            stack.callback(stop)
+            return settings.base_url
+
+        yield start
 
 
 class LastLaunch:
@@ -186,3 +228,44 @@ def screenshot(chromium: Any, request: pytest.FixtureRequest) -> Callable[[str],
         (folder / f"{name}.png").write_bytes(picture)
 
     return take
+
+
+@pytest.fixture
+def predictor() -> Callable[..., Predictor]:
+    """A predictor made by hand, with any field changed: of "abab..." over M and N it says BLOCK=64 where M is above 32,
+    else 16, and M has to be at least BLOCK."""
+    from msgspec.structs import replace
+
+    from deuteron.tuner.prediction import Accuracy, CrossValidation, Feature, Forest, Ranking
+    from deuteron.tuner.records import DeviceFingerprint, Predictor
+    from deuteron.tuner.space import Parameter, Space
+
+    def make(**changes: object) -> Predictor:
+        space = Space((Parameter("BLOCK", (16, 64)), Parameter("w", (4,))), ("BLOCK <= M",))
+        left, right, leaves = (1, 1, 3, 3, 4), (2, 1, 4, 3, 4), (0.0, 0.5, 0.0, 1.0, -1.0)
+        made = Predictor(
+            kernel_name="kernel",
+            kernel_hash="ab" * 32,
+            device=DeviceFingerprint(
+                "cuda", "NVIDIA H200", sm_count=132, memory_bytes=144 << 30, compute_capability=(9, 0)
+            ),
+            dtype="f32",
+            toolchain={"deuteron": "0.1.0"},
+            shapes=({"M": 64, "N": 64}, {"M": 1024, "N": 64}),
+            trials=40,
+            ranking=Ranking(
+                ("M", "N"),
+                space,
+                (),
+                (Feature("size", ("M",)), Feature("value", (), ("BLOCK",))),
+                ({"BLOCK": 16, "w": 4}, {"BLOCK": 64, "w": 4}),
+                Forest((0,), (0, 0, 1, 0, 0), (5.0, 0.0, 5.0, 0.0, 0.0), left, right, leaves),
+            ),
+            accuracy=CrossValidation(12, Accuracy(0.97, 0.93, 0.8), Accuracy(0.90, 0.7, 0.5)),
+            dims_from_arguments={"M": "m", "N": "x.shape[0]"},
+            created_at="2026-01-01T00:00:00+00:00",
+            id="p",
+        )
+        return replace(made, **changes)
+
+    return make

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler import JITFunction, knobs
-from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.errors import DeuteronError, LaunchError
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
+from .records.trust import KeyFolder, admit_pulled
 from .workloads.spec import parse_dim_source
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class TunedKernel:
         self._dims: dict[str, _Reader] = {}
         self._dtype_argument: str | None = None
         if record is not None:
-            self._dims = {dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.shape}
+            self._dims = {dim: _reader(record.dims_from_arguments.get(dim), dim) for dim in record.dims}
             self._dtype_argument = record.dtype_argument
 
     __iter__ = None  # a grid is no index: Python would count up for ever
@@ -65,7 +66,7 @@ class TunedKernel:
     def launch(self, grid: Grid | GridFunction, *args: object, **constexprs: object) -> object:
         """Launch on ``grid`` (a tuple, or a function of the compile-time values)."""
         answer = self.answer(*args, **constexprs)
-        if answer.record is None:
+        if answer.match == "default":
             return self.kernel[grid](*args, **constexprs)
         # Under @autotune the stored configuration takes the place of the search.
         return self.base_fn[grid](*args, **{**constexprs, **answer.config})
@@ -73,7 +74,7 @@ class TunedKernel:
     def relauncher(self, grid: Grid | GridFunction, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch with these arguments does once its configuration and everything else about it is known."""
         answer = self.answer(*args, **kwargs)
-        if answer.record is None:
+        if answer.match == "default":
             return self.kernel.relauncher(grid, args, kwargs)
         return self.base_fn.relauncher(grid, args, {**kwargs, **answer.config})
 
@@ -122,22 +123,31 @@ class TunedKernel:
         return canonical_dtype(getattr(value, "dtype", type(value).__name__))
 
 
-def tuned(kernel: Kernel, cache: str | Path | RecordIndex, *, strict: bool = False) -> TunedKernel:
+def tuned(
+    kernel: Kernel, cache: str | Path | RecordIndex, *, strict: bool = False, allow_unsigned: bool = False
+) -> TunedKernel:
     """``kernel`` with the configurations in ``cache``: a bundle file, a URL of one, or an index.
 
     A URL is fetched once, here; a copy is kept, revalidated by ETag, and used when the server cannot be reached.
-    ``strict``: launches without an exact record raise instead of falling back. Raises :class:`~.errors.BundleError`.
+    It must be signed by a key that this machine trusts, or that the server showed first (:mod:`.records.trust`),
+    unless ``allow_unsigned``. ``strict``: launches without an exact record raise instead of falling back. Raises
+    :class:`~.errors.BundleError`.
     """
     if isinstance(cache, RecordIndex):
         return TunedKernel(kernel, cache, strict=strict)
     text = str(cache)
-    path = fetch_bundle(text) if text.startswith(("http://", "https://")) else Path(cache)
-    return TunedKernel(kernel, read_bundle(path).index(), strict=strict)
+    if not text.startswith(("http://", "https://")):
+        return TunedKernel(kernel, read_bundle(cache).index(), strict=strict)
+    bundle = read_bundle(fetch_bundle(text, allow_unsigned=allow_unsigned))
+    # Once more for a copy: since it was fetched its key may have been forgotten.
+    admit_pulled(bundle, text, _keys(), allow_unsigned=allow_unsigned)
+    return TunedKernel(kernel, bundle.index(), strict=strict)
 
 
-def fetch_bundle(url: str, folder: Path | None = None) -> Path:
+def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool = False) -> Path:
     """Download a bundle unless the copy kept in ``folder`` is still current; the copy's path. Raises
-    :class:`BundleError` when there is neither a connection nor a copy."""
+    :class:`BundleError` when there is neither a connection nor a copy, and UntrustedBundle for one that
+    :func:`~.records.trust.admit_pulled` refuses; then the copy stays."""
     folder = folder or knobs.home.get() / "bundles"
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     etag_path = path.with_suffix(".etag")
@@ -150,7 +160,7 @@ def fetch_bundle(url: str, folder: Path | None = None) -> Path:
             client.stream(url, headers=known, follow_redirects=True) as response,
         ):
             if response.status_code != 304:
-                _keep(response.iter_bytes(1 << 20), path)
+                _keep(response.iter_bytes(1 << 20), path, url, allow_unsigned)
                 etag_path.write_text(response.headers.get("ETag", ""))
     except ServiceError as error:
         raise BundleError(f"{url} answered: {error.message}", hint="check address and token") from None
@@ -162,19 +172,23 @@ def fetch_bundle(url: str, folder: Path | None = None) -> Path:
     return path
 
 
-def _keep(chunks: Iterable[bytes], path: Path) -> None:
-    """Publish a bundle that arrives in ``chunks`` at ``path``, if it is whole."""
+def _keep(chunks: Iterable[bytes], path: Path, url: str, allow_unsigned: bool) -> None:
+    """Publish a bundle that arrives in ``chunks`` from ``url`` at ``path``, if it is whole and may be trusted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     with part.open("wb") as file:
         for chunk in chunks:
             file.write(chunk)
     try:
-        read_bundle(part)
-    except BundleError:
+        admit_pulled(read_bundle(part), url, _keys(), allow_unsigned=allow_unsigned)
+    except DeuteronError:
         part.unlink()
         raise
     part.replace(path)
+
+
+def _keys() -> KeyFolder:
+    return KeyFolder(knobs.home.get() / "keys")
 
 
 def _reader(source: str | None, dim: str) -> _Reader:

@@ -19,6 +19,8 @@ from . import (
     doctor,
     explain,
     jobs,
+    keys,
+    learn,
     replay,
     sanitize,
     serve,
@@ -73,6 +75,7 @@ for name, function in (
     ("devices", devices.devices),
     ("doctor", doctor.doctor),
     ("cover", cover.cover),
+    ("learn", learn.learn),
     ("replay", replay.replay),
     ("bench", bench.bench),
 ):
@@ -82,6 +85,7 @@ _OF_SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 app.command("sanitize", context_settings=_OF_SCRIPT)(sanitize.sanitize)
 app.command("view", context_settings=_OF_SCRIPT)(view.view)
 app.add_typer(cache.app, name="cache")
+app.add_typer(keys.app, name="keys")
 app.add_typer(workers.app, name="workers")
 app.add_typer(token.app, name="token")
 app.add_typer(database.app, name="db")

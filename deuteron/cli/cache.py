@@ -7,18 +7,16 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
 from .errors import CommandError
 from .exports import FORMATS, ExportFormat, FolderFormat, read_source
 from .lookup import from_bundle, from_service
-from .output import print_records
+from .output import print_predictors, print_records, say
 from .settings import Server, connect
-
-if TYPE_CHECKING:
-    from deuteron.tuner import Bundle
+from .signatures import AllowUnsigned, key_folder, read_signed
 
 app = typer.Typer(no_args_is_help=True, help="Download, show, query and export bundles of best configurations.")
 
@@ -30,32 +28,41 @@ def pull(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to bring up to date.")] = Path("configs.bundle"),
     kernel: Annotated[str | None, typer.Option(help="Only this kernel (its hash).")] = None,
     device: Annotated[str | None, typer.Option(help="Only this device (its key).")] = None,
+    allow_unsigned: AllowUnsigned = False,
     server: Server = None,
 ) -> None:
     """Download the newest bundle. A file that is current already is not sent again; a broken
-    download goes on where it stopped; the file changes only when the new one is whole.
+    download goes on where it stopped; the file changes only when the new one is whole and signed.
+
+    The key that a service shows first is printed and trusted from then on; `deuteron keys` says more.
 
     Example: `deuteron cache pull -o configs.bundle --server http://tuner:8642`
     """
     from deuteron.tuner import read_bundle  # lazy: help starts without the tuner
+    from deuteron.tuner.records.trust import admit_pulled  # lazy: as above
+
+    def accept(path: Path) -> None:
+        say(admit_pulled(read_bundle(path), client.url, key_folder(), allow_unsigned=allow_unsigned).reason)
 
     with connect(server) as client:
-        found = client.pull_bundle(output, kernel=kernel, device=device)
+        found = client.pull_bundle(output, kernel=kernel, device=device, accept=accept)
     count = read_bundle(output).manifest.count
     state = "downloaded" if found.changed else "is current"
     typer.echo(f"{output}: {state}, {count} configurations, sha256 {found.sha256}")
 
 
 @app.command()
-def show(bundle: BundleFile) -> None:
-    """Verify a bundle and list its configurations.
+def show(bundle: BundleFile, allow_unsigned: AllowUnsigned = False) -> None:
+    """Verify a bundle and its signature, and list its configurations.
 
     Example: `deuteron cache show configs.bundle`
     """
-    found = _read(bundle)
+    found, admission = read_signed(bundle, allow_unsigned=allow_unsigned)
     manifest = found.manifest
     typer.echo(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
+    typer.echo(admission.reason)
     print_records(found.records())
+    print_predictors(found.predictors())
 
 
 @app.command()
@@ -68,6 +75,7 @@ def lookup(
     ] = "cpu",
     bundle: Annotated[Path | None, typer.Option(help="Look in this file, not in a service.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail unless the match is exact.")] = False,
+    allow_unsigned: AllowUnsigned = False,
     server: Server = None,
 ) -> None:
     """Ask which configuration a launch would get, and why.
@@ -78,7 +86,8 @@ def lookup(
 
     sizes = parse_shape(shape)
     if bundle is not None:
-        answer = from_bundle(_read(bundle), kernel, device, sizes, dtype, strict=strict)
+        found, _ = read_signed(bundle, allow_unsigned=allow_unsigned)
+        answer = from_bundle(found, kernel, device, sizes, dtype, strict=strict)
     else:
         answer = from_service(server, kernel, device, sizes, dtype, strict=strict)
     typer.echo(f"match   {answer.match}")
@@ -102,13 +111,14 @@ def export(
     triton: Annotated[
         str, typer.Option(metavar="VERSION", help="Of sglang: the version of Triton that SGLang runs with.")
     ] = "",
+    allow_unsigned: AllowUnsigned = False,
 ) -> None:
     """Write configurations for other programs.
 
     Example: `deuteron cache export configs.bundle --format python`
     """
     chosen = _format(form)
-    found = read_source(source, triton)
+    found = read_source(source, triton, allow_unsigned=allow_unsigned)
     if isinstance(chosen, FolderFormat):
         if output is None:
             raise CommandError(f"--format {form} writes files", hint="-o FOLDER says where")
@@ -157,9 +167,3 @@ def _replaced(path: Path) -> Iterator[TextIO]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> Bundle:
-    from deuteron.tuner import read_bundle  # lazy: help starts without the tuner
-
-    return read_bundle(path)

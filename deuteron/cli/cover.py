@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,9 @@ import typer
 
 from .errors import CommandError
 from .exports.cover import cover_json, cover_python
-from .job_options import KernelOptions, read_workload
+from .job_options import KernelOptions, Sources, read_workload
 from .output import console, format_config, make_table, say
+from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,14 +42,8 @@ def cover(
         str,
         typer.Argument(metavar="KERNEL", help="The name of a kernel; with --measure a workload, as for tune."),
     ],
-    sources: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="SOURCE",
-            help="A folder or journal of `deuteron tune`, a bundle, or the http:// address of a service. Repeatable.",
-        ),
-    ] = None,
+    sources: Sources = None,
+    allow_unsigned: AllowUnsigned = False,
     tolerance: Annotated[
         float | None, typer.Option(metavar="PERCENT", help="Most loss to the best, at every shape. Default: 3.")
     ] = None,
@@ -85,9 +81,10 @@ def cover(
     if tolerance is not None and count is not None:
         raise CommandError("--tolerance and --k are two questions", hint="give one of them")
     name = read_workload(kernel, dims=(), kernel=KernelOptions()).kernel.name if measure is not None else kernel
-    table = _table(_logs(sources or (), name), dtype, device, weight or ())
+    logs = _logs(sources or (), name, allow_unsigned)
+    table = _table(logs, dtype, device, weight or ())
     if measure is not None:
-        table = _measured(table, kernel, measure, dtype, sources or (), name)
+        table = _measured(table, kernel, measure, dtype, logs)
     percent = 3.0 if tolerance is None else tolerance
     found = cover_within(table, percent / 100) if count is None else cover_with(table, count)
     made = dispatch_tree(found) if rule is RuleKind.tree else dispatch_nearest(found)
@@ -105,12 +102,13 @@ def cover(
         raise CommandError(f"cannot write {output}: {error.strerror}") from None
 
 
-def _logs(sources: Sequence[str], name: str) -> list[SearchLog]:
+def _logs(sources: Sequence[str], name: str, allow_unsigned: bool) -> list[SearchLog]:
     from deuteron.tuner.experience.sources import read_logs  # lazy: help starts without the tuner
 
     if not sources:
         raise CommandError("nothing says where times are", hint="--from FOLDER, a journal, a bundle or a service")
-    logs = [log for source in sources for log in read_logs(source, name, token=_token(source))]
+    read = partial(read_logs, kernel_name=name, open_bundle=bundle_reader(allow_unsigned))
+    logs = [log for source in sources for log in read(source, token=_token(source))]
     if not logs:
         raise CommandError(
             f"no search of {name!r} is in {', '.join(sources)}", hint="the name of the kernel's function"
@@ -146,15 +144,13 @@ def _weight(text: str) -> tuple[str, float]:
     return shape_key(parse_shape(shape)), value
 
 
-def _measured(
-    table: TimeTable, workload: str, device: str, dtype: str | None, sources: Sequence[str], name: str
-) -> TimeTable:
+def _measured(table: TimeTable, workload: str, device: str, dtype: str | None, logs: Sequence[SearchLog]) -> TimeTable:
     """The table with the missing pairs of all configurations that are some shape's best."""
     from deuteron.compiler import get_device  # lazy: help starts without the compiler
     from deuteron.tuner.cover import measure_missing  # lazy: help starts without the tuner
 
     spec = read_workload(workload, dims=(), kernel=KernelOptions())
-    chosen = dtype or next(log.dtype for log in _logs(sources, name) if log.known)
+    chosen = dtype or next(log.dtype for log in logs if log.known)
     pairs = table.missing(table.winners())
     return measure_missing(table, pairs, workload=spec, dtype=chosen, device=get_device(device), tell=say)
 

@@ -36,6 +36,14 @@ Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole 
 Strategy = Annotated[
     str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
 ]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from",
+        metavar="SOURCE",
+        help="A folder or journal of `deuteron tune`, a bundle, or the http:// address of a service. Repeatable.",
+    ),
+]
 Description = Annotated[
     Path | None,
     typer.Option(

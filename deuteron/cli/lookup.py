@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -90,11 +91,13 @@ def _hash_in(bundle: Bundle, kernel: str) -> str:
     if of_file is not None:
         return of_file
     names: dict[str, str] = {}
-    for record in bundle.records():
-        is_hash = len(kernel) >= _SHORTEST_HASH and record.kernel_hash.startswith(kernel)
-        if record.kernel_name == kernel or is_hash:
-            return record.kernel_hash
-        names[record.kernel_name] = record.kernel_hash
+    known = ((one.kernel_name, one.kernel_hash) for one in bundle.records())
+    predicted = ((one.kernel_name, one.kernel_hash) for one in bundle.predictors())
+    for name, kernel_hash in itertools.chain(known, predicted):
+        is_hash = len(kernel) >= _SHORTEST_HASH and kernel_hash.startswith(kernel)
+        if name == kernel or is_hash:
+            return kernel_hash
+        names[name] = kernel_hash
     raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")
 
 

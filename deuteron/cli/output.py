@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from deuteron.tuner import ConfigRecord
+    from deuteron.tuner.records import Predictor
 
 #: Columns for output that no terminal shows: tables in logs and pipes are not to be cut at 80.
 _WIDE = 180
@@ -51,6 +52,21 @@ def print_records(records: Iterable[ConfigRecord]) -> None:
         groups.setdefault(f"{record.kernel_name} on {record.device.key}", []).append(record)
     for title, members in groups.items():
         console().print(summary_table(members, title))
+
+
+def print_predictors(predictors: Iterable[Predictor]) -> None:
+    """What predictors are worth, beside the nearest shape and the default: shares of the best at shapes that were left
+    out."""
+    table = make_table("kernel", "dtype", "device", "chosen by", ">shapes", ">geomean", ">p10", ">worst")
+    for one in predictors:
+        found = one.accuracy
+        ways = (("prediction", found.predicted), ("nearest shape", found.nearest), ("default", found.default))
+        for name, accuracy in ways:
+            if accuracy is not None:
+                shares = (f"{value:.3f}" for value in (accuracy.geomean, accuracy.p10, accuracy.worst))
+                table.add_row(one.kernel_name, one.dtype, one.device.key, name, str(found.shapes), *shares)
+    if table.row_count:
+        console().print(table)
 
 
 def format_config(config: Mapping[str, object]) -> str:

@@ -23,6 +23,10 @@ def serve(
         str | None,
         typer.Option(help="embedded, none, or a Dask scheduler tcp://... (DEUTERON_SCHEDULER)."),
     ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="A service that is asked for what this one has not (DEUTERON_UPSTREAM)."),
+    ] = None,
 ) -> None:
     """Run the service: REST API, pages and, unless a scheduler is named, workers for this machine's devices.
 
@@ -34,6 +38,8 @@ def serve(
     from deuteron.server import serve as run_service  # lazy: help starts without the service
 
     start_logging()
-    settings = settings_with(host=host, port=port, home=home, database_url=database, scheduler=scheduler)
+    settings = settings_with(
+        host=host, port=port, home=home, database_url=database, scheduler=scheduler, upstream=upstream
+    )
     with explained(settings.database_url):
         run_service(settings)

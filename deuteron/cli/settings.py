@@ -27,6 +27,7 @@ def settings_with(
     home: Path | None = None,
     database_url: str | None = None,
     scheduler: str | None = None,
+    upstream: str | None = None,
 ) -> Settings:
     """The settings of the environment, changed where a value is given.
 
@@ -42,6 +43,7 @@ def settings_with(
         "home": home,
         "database_url": database_url,
         "scheduler": scheduler,
+        "upstream": upstream,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     if home is not None and settings.database_url == _database_in(settings.home):

@@ -29,6 +29,7 @@ from .job_options import (
     save_workload,
 )
 from .output import print_records, say
+from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
     from deuteron.tuner import JobSpec
@@ -63,6 +64,7 @@ def tune(
             "http:// address of a service, results of Triton's @autotune, files of vLLM or SGLang. May be repeated.",
         ),
     ] = None,
+    allow_unsigned: AllowUnsigned = False,
     infer: Annotated[
         bool,
         typer.Option(
@@ -112,7 +114,7 @@ def tune(
     from deuteron.tuner.local import default_folder  # lazy: help starts without the tuner
 
     get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
-    known = _known(earlier or (), job)
+    known = _known(earlier or (), job, allow_unsigned=allow_unsigned)
     with progress_view(sys.stderr) as view:
         result = tune_locally(job, emit=view, folder=out or default_folder(job), known=known)
     if result.resumed:
@@ -123,14 +125,15 @@ def tune(
     typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
 
 
-def _known(sources: Sequence[str], job: JobSpec) -> list[SearchLog]:
+def _known(sources: Sequence[str], job: JobSpec, *, allow_unsigned: bool) -> list[SearchLog]:
     """The searches of the kernel that the sources know; says where one knows none."""
     from deuteron.tuner.experience.sources import read_logs  # lazy: help starts without the tuner
 
+    open_bundle = bundle_reader(allow_unsigned)
     known: list[SearchLog] = []
     for source in sources:
         name = job.workload.kernel.name
-        found = read_logs(source, name, token=_token() if "://" in source else "", job=job)
+        found = read_logs(source, name, token=_token() if "://" in source else "", job=job, open_bundle=open_bundle)
         if not found:
             say(f"{source} knows no search of {name}")
         known += found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import Path as PathParameter
 from fastapi import Query, Request, Response
 from fastapi.responses import FileResponse
@@ -14,7 +15,9 @@ from ..bundles import BundleFile
 from ..context import ContextDep
 from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
-from ..store import Transaction
+from ..read_through import known_kernel
+from ..store import ServiceStore, Transaction
+from ..upstream import Asked, Part, Upstream, services_in
 from .routes import make_router
 
 router = make_router("bundles", "/v1/bundles")
@@ -38,15 +41,26 @@ async def latest_bundle(
 ) -> Response:
     """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked; that of the
     gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
-    stays."""
+    stays. With `kernel`, a service that has an upstream adds what that one has besides; `Deuteron-Upstream` says
+    whether it was `reached`, `unreachable` or `refused`."""
+    asked = None
+    if kernel and context.upstream is not None:
+        # Not in the thread that builds: of services in a loop each would wait for the other's.
+        via = services_in(request.headers)
+        asked = await to_thread.run_sync(_pass_on, context.store, context.upstream, kernel, via)
+    more = asked.part if asked is not None else Part()
 
     def find() -> BundleFile:
         with context.store.read() as tx:
-            kernel_hash = resolve_kernel(tx, kernel) if kernel else None
-            device_key = _device_key(tx, device) if device else None
-        return context.bundles.latest(kernel_hash, device_key)
+            kernel_hash = (more.kernel_hash or resolve_kernel(tx, kernel)) if kernel else None
+            there = device in {record.device.key for record in more.records}
+            device_key = device if there or not device else _device_key(tx, device)
+        return context.bundles.latest(kernel_hash, device_key, more)
 
-    return _send(request, await context.bundles.take(find), "no-cache")
+    answer = _send(request, await context.bundles.take(find), "no-cache")
+    if asked is not None:
+        answer.headers["Deuteron-Upstream"] = asked.state
+    return answer
 
 
 @router.get("/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE)
@@ -59,6 +73,12 @@ def get_bundle(
     """What is under this address never changes."""
     bundle = context.bundles.find(sha256)
     return _send(request, bundle, "private, max-age=31536000, immutable")
+
+
+def _pass_on(store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...]) -> Asked | None:
+    with store.read() as tx:
+        name = known_kernel(tx, kernel)
+    return upstream.pass_on(name, via)
 
 
 def _device_key(tx: Transaction, device: str) -> str:

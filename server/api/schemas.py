@@ -268,14 +268,23 @@ class ToolchainDifference(BaseModel):
 
 
 class LookupAnswer(BaseModel):
-    match: Literal["exact", "nearest_shape", "other_toolchain", "default"]
+    match: Literal["exact", "predicted", "nearest_shape", "other_toolchain", "default"]
     reason: str = Field(description="Why this answer, in words.")
     config: Document = Field(
         description="The configuration to launch with; empty for `default`: use the kernel's own defaults."
     )
-    record: Document | None = Field(description="The ConfigRecord it comes from, with provenance.")
+    record: Document | None = Field(
+        description="The ConfigRecord it comes from, with provenance; null for a prediction or a default."
+    )
     toolchain_differences: list[ToolchainDifference] | None = Field(
-        description="Where the record's toolchain is not the given one; null if none was given or there is no record."
+        description="Where the toolchain of the record, or of the times that a prediction rests on, is not the given "
+        "one; null if none was given or there is no record."
+    )
+    expected_loss: float | None = Field(
+        None, description="Of a prediction: how much slower than the best is expected, 0.03 for 3 %; null of records."
+    )
+    upstream: Literal["reached", "unreachable", "refused"] | None = Field(
+        None, description="Whether the upstream was, where it was needed; null without one, and for exact answers."
     )
 
 

@@ -105,14 +105,15 @@ class RemoteEvent:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a default.
-    ``toolchain_differences`` as in :class:`deuteron.tuner.Answer`."""
+    """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a prediction or a
+    default. ``toolchain_differences`` and ``expected_loss`` as in :class:`deuteron.tuner.Answer`."""
 
     match: str
     reason: str
     config: dict[str, int | float | str | bool]
     record: ConfigRecord | None
     toolchain_differences: tuple[Difference, ...] | None = None
+    expected_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

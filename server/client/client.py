@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import cast
@@ -59,6 +59,11 @@ class Client:
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return self._http.url
 
     def health(self) -> RemoteHealth:
         """What the service says of itself; raises ServiceError where it is not ready, such as for an old schema."""
@@ -190,13 +195,23 @@ class Client:
             config=cast("dict[str, int | float | str | bool]", config),
             record=ConfigRecord.from_json(record) if record is not None else None,
             toolchain_differences=None if unlike is None else tuple(map(Difference.from_json, unlike)),
+            expected_loss=cast("float | None", document.get("expected_loss")),
         )
 
-    def pull_bundle(self, path: Path, *, kernel: str | None = None, device: str | None = None) -> BundleDownload:
-        """Bring the bundle at ``path`` up to date. See :class:`Download` for what can be relied on."""
+    def pull_bundle(
+        self,
+        path: Path,
+        *,
+        kernel: str | None = None,
+        device: str | None = None,
+        accept: Callable[[Path], object] = lambda path: None,
+    ) -> BundleDownload:
+        """Bring the bundle at ``path`` up to date. See :class:`Download` for what can be relied on. ``accept`` is given
+        the file before it takes the place of the old one, and raises where it must not: signatures are checked so
+        (:func:`deuteron.tuner.records.trust.admit_pulled`)."""
         parameters = {"kernel": kernel, "device": device}
         chosen = {name: value for name, value in parameters.items() if value is not None}
-        return Download(self._http, "/v1/bundles/latest", chosen, path).run()
+        return Download(self._http, "/v1/bundles/latest", chosen, path, accept).run()
 
     def profile(self, job_id: str, path: Path) -> Path:
         """Save a job's .hatchet profile."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +40,14 @@ class Download:
 
     A file that is there already is offered in If-None-Match, so an unchanged bundle costs one small request.
     A lost connection is resumed with Range, also by a later run. The file appears under its name only when
-    its sha256 is right; until then the old one stays.
+    its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays.
     """
 
     http: HttpClient
     address: str
     parameters: Mapping[str, str]
     path: Path
+    accept: Callable[[Path], object]
 
     def run(self) -> BundleDownload:
         """Raises:
@@ -81,6 +82,7 @@ class Download:
             headers["If-Range"] = f'"{part.sha256}"'
         with self.http.stream(self.address, raw_errors=True, params=dict(self.parameters), headers=headers) as response:
             if response.status_code == 304 and present is not None:
+                self.accept(self.path)
                 return BundleDownload(self.path, present, changed=False)
             if response.status_code == 416:
                 if part is None:
@@ -113,6 +115,11 @@ class Download:
                 f"{self.path.name}: the service announced sha256 {part.sha256}, what arrived has {actual}",
                 hint="run the command again; if it repeats, something between you and the service alters files",
             )
+        try:
+            self.accept(part.path)
+        except BaseException:
+            part.path.unlink()
+            raise
         part.path.replace(self.path)
         sync_folder(self.path.parent)
         return BundleDownload(self.path, actual, changed=True)

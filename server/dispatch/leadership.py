@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -107,7 +108,10 @@ class AdvisoryLock:
     def release(self) -> None:
         """As :meth:`DispatchLock.release`."""
         if self._connection is not None:
-            # Not back into the pool: its next user would hold the lock.
+            # At once: PostgreSQL ends the session of a closed connection a moment later.
+            with suppress(SQLAlchemyError):
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_unlock({_ADVISORY_KEY})")
+            # Not back into the pool: where that failed its next user would hold the lock.
             self._drop()
 
     def _drop(self) -> None:

@@ -81,6 +81,8 @@ def _measured(measurement: Measurement) -> Iterator[tuple[str, Child]]:
     yield "Memory", f"{measurement.byte_s / 1e9:.4g} GB/s{_of_peak(measurement.memory_share)}"
     if measurement.waves is not None and measurement.tail is not None:
         yield "Waves", f"{measurement.waves:.2f}, the device idle for {measurement.tail:.0%} of them"
+    if measurement.replay_ns is not None:
+        yield "In a CUDA graph", f"{optional_time(measurement.replay_ns.median)}, warm cache"
     if measurement.sm_mhz is not None:
         yield "Clock", f"{measurement.sm_mhz:.0f} MHz"
 

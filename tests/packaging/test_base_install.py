@@ -158,6 +158,7 @@ def test_every_help_text_is_there(base):
         ("deuteron db current", "deuteron db", "server"),
         ("deuteron token list", "deuteron token", "server"),
         ("deuteron demo", "deuteron demo", "server"),
+        ("deuteron keys create", "a key for signatures", "keys"),
         ("proton -m periodic_flushing:format=hatchet_msgpack launch.py", "the format hatchet_msgpack", "viewer"),
         (f"{SEARCH} optuna", "the strategy optuna", "optuna"),
         (f"{SEARCH} optuna:nsgaii", "the strategy optuna:nsgaii", "optuna"),

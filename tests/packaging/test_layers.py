@@ -33,7 +33,7 @@ SERVICE_PACKAGES = {
 #: What only tests and developers use: beside the rooms, left out of the wheel, and imported by none of them.
 DEVELOPMENT = {path.stem for path in (ROOT / "development").iterdir() if not path.name.startswith("_")}
 #: The only readers of the environment.
-ENVIRONMENT_READERS = {"compiler/knobs.py", "server/settings.py"}
+ENVIRONMENT_READERS = {"compiler/knobs.py", "deuteron/compat/triton/environment.py", "server/settings.py"}
 
 
 def sources() -> list[Path]:

@@ -198,9 +198,13 @@ def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
     # A record that came in a bundle, as it were: two configurations.
     deliver(client, third, [tune_events(trials=0)[1]], claim_id="c.c")
     with_record = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
-    assert [len(log["known"]) for log in with_record] == [3, 2]
+    assert [(len(log["known"]), bool(log["toolchain"])) for log in with_record] == [(3, False), (2, True)]
     by_hash = client.get("/v1/searches", params={"kernel": known["kernel_hash"]}).json()["searches"]
     assert by_hash == [known]
+    # The record of a job says what its trials were measured with.
+    deliver(client, first, [tune_events(trials=0)[1]], claim_id="ticket.again")
+    own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert len(own["known"]) == 3 and own["toolchain"] == with_record[1]["toolchain"]
     assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
     assert client.get("/v1/searches").status_code == 422
 

@@ -40,6 +40,9 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         "lease_seconds": "6.5",
         "heartbeat_seconds": "0.5",
         "lock_folder": str(tmp_path / "locks"),
+        "upstream": "https://tuner",
+        "upstream_token": "secret",
+        "signing_key": "/run/key.pem",
         "runner": "a.b:c",
     }
     assert set(values) == {item.name for item in fields(Settings)}
@@ -60,6 +63,7 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         ("DEUTERON_SCHEDULER", "localhost", "not a scheduler"),
         ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
         ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
+        ("DEUTERON_UPSTREAM", "tuner:8642", "not the address of a service"),
         ("DEUTERON_RUNNER", "os.system", "not module:function"),
     ],
 )

@@ -212,7 +212,7 @@ def test_kernel_that_never_ends_is_a_timeout(user_file: Path) -> None:
 
     problem = Problem(resolve_workload(f"{user_file}:scale"), {"n": 300}, "f32")
     default = {"BLOCK": 256, "MODE": 0}
-    evaluator = LocalEvaluator(problem, "cpu", "cpu", "cpu", default, 0, workers=1, timeout=3.0)
+    evaluator = LocalEvaluator(problem, "cpu", "cpu", "cpu", default, 0, timeout=3.0)
     try:
         assert evaluator.screen(default, None).status == "ok"
         stuck = evaluator.screen({"BLOCK": 256, "MODE": 3}, None)

@@ -22,7 +22,7 @@ STORED = Path(__file__).parent / "data" / "stored"
 
 
 #: Fields that later versions added, with what they say of an old value.
-ADDED = {"challenger": None, "held": {}, "reason": None, "measurement": None, "known": (), "start": None}
+ADDED = {"challenger": None, "held": {}, "reason": None, "measurement": None, "known": (), "start": None, "site": None}
 
 
 def as_written_then(value: object) -> str:

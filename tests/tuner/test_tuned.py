@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deuteron.compiler import KernelSource
+from deuteron.compiler import KernelSource, knobs
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.tuner import RecordIndex, builtin_workload, read_bundle, tuned, write_bundle
-from deuteron.tuner.errors import BundleError, RecordNotFound
+from deuteron.tuner.errors import BundleError, RecordNotFound, UntrustedBundle
+from deuteron.tuner.prediction import Ranking
 from deuteron.tuner.records import DeviceFingerprint, current_toolchain
+from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.tuned import fetch_bundle
 
 
@@ -57,9 +60,17 @@ def service() -> Iterator[Service]:
     server.server_close()
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path) -> Iterator[None]:
+    """Trusted keys of the test alone."""
+    with knobs.home.scope(tmp_path / "home"):
+        yield
+
+
 @pytest.fixture
 def body(tmp_path: Path, make_record) -> bytes:  # type: ignore[no-untyped-def]
-    write_bundle(tmp_path / "b", [make_record({"n": n}) for n in (1, 2)])
+    key = SigningKey.generate()
+    write_bundle(tmp_path / "b", [make_record({"n": n}) for n in (1, 2)], service="http://there", sign_with=key)
     return (tmp_path / "b").read_bytes()
 
 
@@ -86,6 +97,24 @@ def test_unreachable_service_uses_the_copy(body: bytes, tmp_path: Path) -> None:
     copy = tmp_path / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     copy.write_bytes(body)
     assert fetch_bundle(url, tmp_path) == copy
+
+
+def test_a_copy_is_not_replaced_by_what_another_key_signed(
+    service: Service, body: bytes, tmp_path: Path, make_record
+) -> None:  # type: ignore[no-untyped-def]
+    """The first key that the server shows is trusted; what another key signed, or none, is refused after it."""
+    service.body = body
+    path = fetch_bundle(service.url, tmp_path / "cache")
+    write_bundle(tmp_path / "unsigned", [make_record({"n": 1})])
+    write_bundle(tmp_path / "other", [make_record({"n": 1})], sign_with=SigningKey.generate())
+    for name, says in (("unsigned", "is not signed"), ("other", "has changed")):
+        service.body, service.etag = (tmp_path / name).read_bytes(), f'"{name}"'
+        with pytest.raises(UntrustedBundle, match=says):
+            tuned(kernel(), service.url)
+        with pytest.raises(UntrustedBundle, match=says):
+            fetch_bundle(service.url, tmp_path / "cache")
+        assert path.read_bytes() == body
+        fetch_bundle(service.url, tmp_path / "anyway", allow_unsigned=True)
 
 
 def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:
@@ -150,6 +179,36 @@ def test_a_record_of_another_compiler_is_used_and_flagged(make_record, monkeypat
     assert f"compiler {digest}, here changed" in other.reason
     with pytest.raises(RecordNotFound, match="another toolchain"):
         tuned(jit, index, strict=True).answer(*arguments)
+
+
+def test_launches_take_what_is_predicted(predictor) -> None:  # type: ignore[no-untyped-def]
+    """A bundle may have a predictor and no record; it says where a launch's shape is found."""
+    from deuteron.compiler import get_device
+
+    jit, cpu = kernel(), get_device("cpu")
+    text = json.dumps(predictor().ranking.to_json()).replace("BLOCK", "BLOCK_SIZE").replace('"w"', '"num_warps"')
+    one = predictor(
+        kernel_hash=jit.source.hash,
+        device=DeviceFingerprint.of(cpu.properties),
+        toolchain=current_toolchain(cpu),
+        ranking=Ranking.from_json(json.loads(text)),
+        dims_from_arguments={"M": "x_ptr.shape[0]", "N": "n_cols"},
+        dtype_argument="x_ptr",
+    )
+    launcher = tuned(jit, RecordIndex([], [one]))
+    arguments = layer_norm_arguments(70, 64)
+    arguments[0][:] = np.random.default_rng(0).standard_normal((70, 64))  # type: ignore[index]
+    arguments[2] = np.ones(64, np.float32)
+    launcher[(70,)](*arguments, BLOCK_SIZE=16)
+    answer = launcher.last_answer
+    assert answer is not None and answer.match == "predicted"
+    assert answer.config == {"BLOCK_SIZE": 64, "num_warps": 4} and answer.toolchain_differences == ()
+    x = np.asarray(arguments[0], np.float64)
+    wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(arguments[1], wanted, rtol=1e-4, atol=1e-4)
+    assert launcher.bound((70,), *arguments, BLOCK_SIZE=16)().variant.constants["BLOCK_SIZE"] == 64
+    with pytest.raises(RecordNotFound):
+        tuned(jit, RecordIndex([], [one]), strict=True).answer(*arguments)
 
 
 def test_bound_launches_take_the_stored_configuration(make_record) -> None:  # type: ignore[no-untyped-def]

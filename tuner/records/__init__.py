@@ -3,6 +3,7 @@
 from .bundle import Bundle, Manifest, encode_record, read_bundle, write_bundle
 from .fingerprint import DeviceFingerprint, canonical_name
 from .lookup import Answer, RecordIndex, lookup
+from .predictor import Predictor
 from .record import ConfigRecord
 from .toolchain import Difference, current_toolchain
 
@@ -13,6 +14,7 @@ __all__ = [
     "DeviceFingerprint",
     "Difference",
     "Manifest",
+    "Predictor",
     "RecordIndex",
     "canonical_name",
     "current_toolchain",

@@ -2,28 +2,37 @@
 
 Line 1 is the manifest: ``{"schema": 1, "created_at", "service", "kernel_hash", "device_key", "count", "body_sha256"}``.
 Each further line is one :class:`~.record.ConfigRecord` as JSON, in the order of the records' keys. Both directions
-stream.
+stream. Schema 2 adds ``"predictors"``, their number: a :class:`~.predictor.Predictor` each in as many lines at the end.
+A bundle without any is written as schema 1, so that older versions read it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+from msgspec.structs import replace
 
 from ..codec import Document, canonical_json, decode, expect_object, parse_json
-from ..errors import BundleError, SchemaError
+from ..errors import BundleError, ExpressionError, SchemaError, SpaceError
 from ..trial import utc_now
 from .lookup import RecordIndex
+from .predictor import Predictor
 from .record import ConfigRecord
+from .signature import Signature, SigningKey, manifest_line
 
-SCHEMA = 1
+#: Of bundles that hold nothing but records, and of those with predictors.
+SCHEMA, WITH_PREDICTORS = 1, 2
 MAX_LINE = 1 << 20
+
+T = TypeVar("T", ConfigRecord, Predictor)
 
 
 class Manifest(Document, frozen=True):
@@ -36,6 +45,8 @@ class Manifest(Document, frozen=True):
     kernel_hash: str | None = None
     device_key: str | None = None
     schema: int = SCHEMA
+    predictors: int = 0
+    signature: Signature | None = None
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:
@@ -44,10 +55,10 @@ class Manifest(Document, frozen=True):
         if "schema" not in fields:
             raise SchemaError(f"{where}: the field 'schema' is missing")
         schema = fields["schema"]
-        if schema != SCHEMA:
-            newer = isinstance(schema, int) and schema > SCHEMA
+        if schema not in (SCHEMA, WITH_PREDICTORS):
+            newer = isinstance(schema, int) and schema > WITH_PREDICTORS
             raise SchemaError(
-                f"{where}: a bundle of schema {schema}; this deuteron reads schema {SCHEMA}",
+                f"{where}: a bundle of schema {schema}; this deuteron reads schemas {SCHEMA} and {WITH_PREDICTORS}",
                 hint="use a newer deuteron" if newer else "export the bundle again",
             )
         return fields
@@ -55,26 +66,49 @@ class Manifest(Document, frozen=True):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle file that was verified. ``records`` reads it again, one record at a time."""
+    """A bundle file that was verified. ``records`` reads it again, one record at a time. ``head`` is its first line;
+    whether the signature in it is true is asked of :mod:`.trust`."""
 
     path: Path
     manifest: Manifest
+    head: bytes = b""
 
     def records(self) -> Iterator[ConfigRecord]:
         """One record after another, read from the file; raises :class:`BundleError` naming the line."""
-        with self.path.open("rb") as file:
-            file.readline()
-            for number, line in enumerate(file, start=2):
-                yield _read_record(self.path, number, line)
+        for number, line in self._lines(0, self.manifest.count):
+            yield _read_line(self.path, number, line, ConfigRecord)
+
+    def predictors(self) -> Iterator[Predictor]:
+        """One predictor after another; raises :class:`BundleError` naming the line, also where trees are none."""
+        for number, line in self._lines(self.manifest.count, None):
+            yield _read_line(self.path, number, line, Predictor)
 
     def index(self) -> RecordIndex:
-        """All records, arranged for lookup."""
-        return RecordIndex(self.records())
+        """All records and predictors, arranged for lookup."""
+        return RecordIndex(self.records(), self.predictors())
+
+    def _lines(self, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
+        """Lines of the body with their numbers in the file."""
+        with self.path.open("rb") as file:
+            file.readline()
+            yield from itertools.islice(enumerate(file, start=2), start, stop)
 
 
 def encode_record(record: ConfigRecord) -> bytes:
     """The line of one record, newline included."""
     return canonical_json(record.to_json()).encode() + b"\n"
+
+
+def encode_predictor(predictor: Predictor) -> bytes:
+    """The line of one predictor, newline included. Raises :class:`BundleError` for one that is too large."""
+    line = canonical_json(predictor.to_json()).encode() + b"\n"
+    if len(line) > MAX_LINE:
+        raise BundleError(
+            f"the predictor of {predictor.kernel_name} for {predictor.dtype} on {predictor.device.key} takes "
+            f"{len(line)} bytes; a bundle's line has at most {MAX_LINE}",
+            hint="train it on fewer configurations",
+        )
+    return line
 
 
 def write_bundle(
@@ -84,9 +118,12 @@ def write_bundle(
     service: str = "local",
     kernel_hash: str | None = None,
     device_key: str | None = None,
+    predictors: Iterable[Predictor] = (),
+    sign_with: SigningKey | None = None,
 ) -> Manifest:
     """Write a bundle; the file appears whole or not at all. A list is sorted; what comes out of an iterator must come
-    in the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Raises :class:`BundleError`."""
+    in the order of ``ConfigRecord.key``, without repetition, and is not held in memory. Of ``predictors`` for one key
+    the last is written. ``sign_with`` signs it. Raises :class:`BundleError`."""
     path = Path(path)
     if isinstance(records, list | tuple):
         records = sorted(records, key=lambda record: record.key)
@@ -94,7 +131,10 @@ def write_bundle(
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent) as body:
             count, digest = _write_body(body, records)
-            manifest = Manifest(count, digest, utc_now(), service, kernel_hash, device_key)
+            added = _write_predictors(body, digest, predictors)
+            schema = WITH_PREDICTORS if added else SCHEMA
+            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key, schema, added)
+            manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:
         raise BundleError(f"cannot write the bundle {path}: {error}") from error
@@ -108,6 +148,8 @@ def write_encoded_bundle(
     service: str,
     kernel_hash: str | None = None,
     device_key: str | None = None,
+    predictors: Iterable[Predictor] = (),
+    sign_with: SigningKey | None = None,
 ) -> Manifest:
     """As :func:`write_bundle` for records that are encoded already (:func:`encode_record`), in the order of their keys,
     each key once, which the caller sees to: nothing is decoded. Raises :class:`BundleError`."""
@@ -119,14 +161,17 @@ def write_encoded_bundle(
                 digest.update(line)
                 body.write(line)
                 count += 1
-            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key)
+            added = _write_predictors(body, digest, predictors)
+            schema = WITH_PREDICTORS if added else SCHEMA
+            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key, schema, added)
+            manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:
         raise BundleError(f"cannot write the bundle {path}: {error}") from error
     return manifest
 
 
-def _write_body(body: BinaryIO, records: Iterable[ConfigRecord]) -> tuple[int, str]:
+def _write_body(body: BinaryIO, records: Iterable[ConfigRecord]) -> tuple[int, hashlib._Hash]:
     digest, count = hashlib.sha256(), 0
     previous: tuple[str, ...] | None = None
     for record in records:
@@ -141,7 +186,21 @@ def _write_body(body: BinaryIO, records: Iterable[ConfigRecord]) -> tuple[int, s
         digest.update(line)
         body.write(line)
         count += 1
-    return count, digest.hexdigest()
+    return count, digest
+
+
+def _write_predictors(body: BinaryIO, digest: hashlib._Hash, predictors: Iterable[Predictor]) -> int:
+    """Append them in the order of their keys; how many."""
+    by_key = {predictor.key: predictor for predictor in predictors}
+    for key in sorted(by_key):
+        line = encode_predictor(by_key[key])
+        digest.update(line)
+        body.write(line)
+    return len(by_key)
+
+
+def _signed(manifest: Manifest, key: SigningKey | None) -> Manifest:
+    return manifest if key is None else replace(manifest, signature=key.sign(manifest_line(manifest.to_json())))
 
 
 def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
@@ -149,7 +208,7 @@ def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(canonical_json(manifest.to_json()).encode() + b"\n")
+            file.write(manifest_line(manifest.to_json()))
             shutil.copyfileobj(body, file, 1 << 20)
             file.flush()
             os.fsync(file.fileno())
@@ -174,7 +233,8 @@ def read_bundle(path: str | Path) -> Bundle:
     again = "fetch or export it again"
     try:
         with path.open("rb") as file:
-            manifest = _read_manifest(path, file.readline(MAX_LINE))
+            head = file.readline(MAX_LINE)
+            manifest = _read_manifest(path, head)
             digest, count, line = hashlib.sha256(), 0, b"\n"
             for line in iter(lambda: file.readline(MAX_LINE), b""):
                 digest.update(line)
@@ -183,15 +243,16 @@ def read_bundle(path: str | Path) -> Bundle:
                     break
     except OSError as error:
         raise BundleError(f"cannot read the bundle {path}: {error}") from error
-    if not line.endswith(b"\n") or count < manifest.count:
+    promised = manifest.count + manifest.predictors
+    words = f"{manifest.count} records" + (f" and {manifest.predictors} predictors" if manifest.predictors else "")
+    if not line.endswith(b"\n") or count < promised:
         raise BundleError(
-            f"{path} is truncated: its manifest promises {manifest.count} records, it ends in line {count + 1}",
+            f"{path} is truncated: its manifest promises {words}, it ends in line {count + 1}",
             hint=again,
         )
-    if count > manifest.count:
+    if count > promised:
         raise BundleError(
-            f"{path} has {count} records, its manifest promises {manifest.count}: line {manifest.count + 2} "
-            "does not belong to it",
+            f"{path} has {count} records, its manifest promises {words}: line {promised + 2} does not belong to it",
             hint=again,
         )
     if digest.hexdigest() != manifest.body_sha256:
@@ -200,7 +261,7 @@ def read_bundle(path: str | Path) -> Bundle:
             f"says {manifest.body_sha256}",
             hint=again,
         )
-    return Bundle(path, manifest)
+    return Bundle(path, manifest, head)
 
 
 def _read_manifest(path: Path, line: bytes) -> Manifest:
@@ -214,9 +275,9 @@ def _read_manifest(path: Path, line: bytes) -> Manifest:
         raise BundleError(error.message, hint=error.hint or "this is not a deuteron bundle") from None
 
 
-def _read_record(path: Path, number: int, line: bytes) -> ConfigRecord:
+def _read_line(path: Path, number: int, line: bytes, kind: type[T]) -> T:
     where = f"{path}, line {number}"
     try:
-        return decode(line, ConfigRecord, where)
-    except SchemaError as error:
+        return decode(line, kind, where)
+    except (SchemaError, SpaceError, ExpressionError) as error:
         raise BundleError(error.message, hint=error.hint or "export the bundle again") from None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from ..codec import Document, Finite
+from ..errors import SchemaError
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
@@ -22,6 +24,16 @@ _NOISE = re.compile(
     r"|\d+\s?g[ib]?b?|hbm\d*e?|gddr\d*x?|sxm\d?|mig|\d+g\.\d+gb|@|[\d.]+ghz|\d+-core)$"
 )
 _SEPARATORS = re.compile(r"[\s_/\-]+")
+
+
+# Parts of a key after kind and name, and the fields that each gives.
+_KEY_PARTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, object]]], ...] = (
+    (re.compile(r"cc(\d+)(\d)"), lambda m: {"compute_capability": [int(m[1]), int(m[2])]}),
+    (re.compile(r"(?:sm|cores)(\d+)"), lambda m: {"sm_count": int(m[1])}),
+    (re.compile(r"(\d+)gib"), lambda m: {"memory_bytes": int(m[1]) * GIB}),
+    (re.compile(r"mig-(.+)"), lambda m: {"mig": m[1]}),
+    (re.compile(r"(\d+)w"), lambda m: {"power_cap_watts": int(m[1])}),
+)
 
 
 @lru_cache(maxsize=1024)
@@ -74,6 +86,26 @@ class DeviceFingerprint(Document, frozen=True):
         if self.power_cap_watts is not None:
             parts.append(f"{self.power_cap_watts:.0f}w")
         return "/".join(parts)
+
+    @classmethod
+    def from_key(cls, key: str) -> DeviceFingerprint:
+        """A fingerprint with this :attr:`key`, as far as a key tells: the PCI id and the exact memory are not in it.
+
+        Raises:
+            SchemaError: no fingerprint has this key.
+        """
+        kind, _, rest = key.partition("/")
+        name, *parts = rest.split("/")
+        known: dict[str, object] = {}
+        for part in parts:
+            for pattern, read in _KEY_PARTS:
+                found = pattern.fullmatch(part)
+                if found is not None:
+                    known |= read(found)
+        made = cls.from_json({"kind": kind, "name": name, **known})
+        if made.key != key:
+            raise SchemaError(f"{key!r} is the key of no device", hint="such as cuda/h200/cc90/sm132/144gib/700w")
+        return made
 
     def matches(self, other: DeviceFingerprint) -> bool:
         """Whether nothing known about both differs, after canonical naming."""

@@ -29,7 +29,8 @@ class ConfigRecord(Document, frozen=True):
     ``toolchain``: names and versions that the code depended on. ``dims_from_arguments`` and ``dtype_argument`` tell a
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
     ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the
-    reference on fresh inputs in the final phase.
+    reference on fresh inputs in the final phase. ``site``: the service that a service had it from, through however many
+    others; None for a record of its own.
     """
 
     noun: ClassVar[str] = "record"
@@ -55,12 +56,18 @@ class ConfigRecord(Document, frozen=True):
     challenger: Interval | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     shape_key: str = ""
+    site: str | None = None
 
     def __post_init__(self) -> None:
         expected = shape_key(self.shape)
         if self.shape_key not in ("", expected):
             raise ValueError(f"shape_key {self.shape_key!r} does not belong to the shape; it would be {expected!r}")
         force_setattr(self, "shape_key", expected)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the sizes."""
+        return tuple(self.shape)
 
     @property
     def toolchain_key(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from ..errors import CommandError
+from ..signatures import read_signed
 
 if TYPE_CHECKING:
     from deuteron.tuner import ConfigRecord
@@ -46,15 +47,14 @@ class FolderFormat:
 ExportFormat: TypeAlias = TextFormat | FolderFormat
 
 
-def read_source(path: Path, triton: str = "") -> ExportSource:
+def read_source(path: Path, triton: str = "", *, allow_unsigned: bool = False) -> ExportSource:
     """A bundle, or a journal of ``deuteron tune`` or the folder that has it.
 
     Raises:
         CommandError: a folder without a journal.
-        BundleError, SchemaError: the file is damaged, or none of these.
+        BundleError, SchemaError: the file is damaged, signed by nobody who is trusted, or none of these.
     """
-    from deuteron.tuner import read_bundle  # lazy: help starts without the tuner
-    from deuteron.tuner.events import JobStarted, ShapeFinished, TrialFinished  # lazy: as above
+    from deuteron.tuner.events import JobStarted, ShapeFinished, TrialFinished  # lazy: help starts without the tuner
     from deuteron.tuner.journal import FILE_NAME, is_journal, read_events  # lazy: as above
 
     if path.is_dir():
@@ -66,7 +66,8 @@ def read_source(path: Path, triton: str = "") -> ExportSource:
     except OSError as error:
         raise CommandError(f"cannot read {path}: {error.strerror}", hint="a bundle, or a journal") from None
     if not journal:
-        return ExportSource(read_bundle(path).records(), triton=triton)
+        bundle, _ = read_signed(path, allow_unsigned=allow_unsigned)
+        return ExportSource(bundle.records(), triton=triton)
     events = list(read_events(path))
     return ExportSource(
         [event.record for event in events if isinstance(event, ShapeFinished)],

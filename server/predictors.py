@@ -1,0 +1,59 @@
+"""What lookups and bundles of the service predict from: the predictors of one file that `deuteron learn` wrote."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.records import Predictor, read_bundle
+
+#: The file's name in the service's home.
+FILE_NAME = "predictors.bundle"
+
+_log = logging.getLogger(__name__)
+
+
+class Predictors:
+    """The predictors of a bundle, read again when the file changes. Safe to share between threads.
+
+    No file is no predictor. One that cannot be read is logged, and what was read before stays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, int] | None = None
+        self._version = 0
+        self._held: tuple[Predictor, ...] = ()
+
+    def version(self) -> int:
+        """Grows when the predictors change. Looks at the file, which takes microseconds."""
+        with self._lock:
+            self._refresh()
+            return self._version
+
+    def of(self, kernel_hash: str | None = None, device_key: str | None = None) -> list[Predictor]:
+        """Those of a kernel and of a device, None for all, in the order of their keys."""
+        with self._lock:
+            self._refresh()
+            held = self._held
+        return [p for p in held if kernel_hash in (None, p.kernel_hash) and device_key in (None, p.device.key)]
+
+    def _refresh(self) -> None:
+        try:
+            status = self._path.stat()
+            stamp: tuple[int, int] | None = (status.st_mtime_ns, status.st_size)
+        except OSError:
+            stamp = None
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            found = () if stamp is None else tuple(read_bundle(self._path).predictors())
+        except DeuteronError as error:
+            _log.warning("predictors are not read: %s", error)
+            return
+        self._held = tuple(sorted(found, key=lambda predictor: predictor.key))
+        self._version += 1

@@ -1,0 +1,29 @@
+"""Learning which configuration is fast where nothing was measured, from the trials of earlier searches.
+
+:func:`learn` makes a :class:`~..records.Predictor`, which bundles carry and lookups ask (:mod:`..prediction`);
+:func:`leave_one_out` says what predicting is worth on any table of times.
+"""
+
+from __future__ import annotations
+
+from .learning import SearchGroup, groups_of_logs, kernel_hash_of, kernel_of_workload, learn
+from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, kernel_of_table, rank, rows_of_table
+from .validation import HeldOut, cross_validate, leave_one_out
+
+__all__ = [
+    "LEAST_SHAPES",
+    "SearchGroup",
+    "RankedKernel",
+    "LearnError",
+    "HeldOut",
+    "cross_validate",
+    "groups_of_logs",
+    "grow",
+    "kernel_hash_of",
+    "kernel_of_table",
+    "kernel_of_workload",
+    "learn",
+    "leave_one_out",
+    "rank",
+    "rows_of_table",
+]

@@ -1,0 +1,64 @@
+"""What predictions were worth at shapes that were left out of training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, TypeAlias
+
+import msgspec
+
+from ..codec import Document
+
+#: Time of the best configuration over that of the chosen one.
+Fraction: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class Accuracy(Document, frozen=True):
+    """Fractions of the best over shapes: 1 is the best configuration of each. ``p10``: the tenth part is below it
+    (nearest rank)."""
+
+    noun: ClassVar[str] = "accuracy"
+
+    geomean: Fraction
+    p10: Fraction
+    worst: Fraction
+
+    @classmethod
+    def of(cls, fractions: Sequence[float]) -> Accuracy:
+        """The accuracy of at least one fraction."""
+        ordered = sorted(fractions)
+        mean = math.exp(math.fsum(map(math.log, ordered)) / len(ordered))
+        tenth = ordered[max(0, math.ceil(0.1 * len(ordered)) - 1)]
+        return cls(min(mean, 1.0), tenth, ordered[0])
+
+    def __str__(self) -> str:
+        return f"geomean {self.geomean:.3f}, p10 {self.p10:.3f}, worst {self.worst:.3f}"
+
+
+class CrossValidation(Document, frozen=True):
+    """What each way to choose gave at shapes that were left out, one after the other.
+
+    ``shapes``: how many all of the ways were scored at. ``default`` is None where the default configuration was not
+    measured at them. ``unmeasured``: the share of shapes whose predicted configuration was not measured there, so that
+    the first measured one in the ranking stood for it.
+    """
+
+    noun: ClassVar[str] = "cross-validation"
+
+    shapes: Annotated[int, msgspec.Meta(ge=1)]
+    predicted: Accuracy
+    nearest: Accuracy
+    default: Accuracy | None = None
+    unmeasured: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+    @property
+    def pays(self) -> bool:
+        """Whether predicting was better than what lookups answer else."""
+        others = [self.nearest] if self.default is None else [self.nearest, self.default]
+        return all(self.predicted.geomean > other.geomean for other in others)
+
+    @property
+    def expected_loss(self) -> float:
+        """How much slower than the best a predicted configuration is in the geometric mean, 0.03 for 3 %."""
+        return 1 / self.predicted.geomean - 1
