@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -227,6 +228,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write all figures as JSON")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if shutil.which(options.triton) is None:
+        parser.error(f"--triton: there is no program {options.triton}")
     if options.child:
         who, name, stage = options.child
         compiling = compile_with_deuteron if who == "deuteron" else compile_with_triton
