@@ -38,8 +38,19 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
     return fused(x, y, z, _FLOATS[x.dtype])
 
 
+def _exp2(x: Array) -> Array:
+    """Rounded once: what NumPy makes of f32 differs from processor to processor."""
+    with np.errstate(all="ignore"):
+        return np.exp2(x.astype(np.float64)).astype(np.float32)
+
+
+def _log2(x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.log2(x.astype(np.float64)).astype(np.float32)
+
+
 def _exp2_flushed(x: Array) -> Array:
-    made = np.exp2(x)
+    made = _exp2(x)
     return np.where(made < np.finfo(np.float32).tiny, np.float32(0), made)
 
 
@@ -70,9 +81,9 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.copysign": np.copysign,
     "llvm.nvvm.fma.rm.f": _fma_down,
     "llvm.nvvm.div.full": lambda x, y: x / y,
-    "llvm.nvvm.ex2.approx.f": np.exp2,
+    "llvm.nvvm.ex2.approx.f": _exp2,
     "llvm.nvvm.ex2.approx.ftz.f": _exp2_flushed,
-    "llvm.nvvm.lg2.approx.f": np.log2,
+    "llvm.nvvm.lg2.approx.f": _log2,
     "llvm.nvvm.sqrt.approx.f": np.sqrt,
     "llvm.nvvm.sqrt.rn.f": np.sqrt,
     "llvm.nvvm.rsqrt.approx.f": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),

@@ -13,7 +13,7 @@ from distributed.core import Status
 from distributed.security import Security
 
 from . import ConnectedWorker
-from .plugin import BenchPlugin, measure_here
+from .plugin import CALLED, BenchPlugin, measure_here
 from .quiet import QuietScheduler, QuietWorker
 from .resources import resources_for, resources_of
 from .run import Bench
@@ -175,7 +175,7 @@ class Engine:
         return Dispatched(ticket, future, among)
 
     def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler knows now.
+        """Those workers that the scheduler knows now and that measure: it may have others, too.
 
         Raises:
             OSError: it does not answer within a second.
@@ -184,8 +184,9 @@ class Engine:
         ask = self._client.scheduler.identity
         found = self._client.sync(ask, n_workers=-1, callback_timeout=_ANSWER_TIMEOUT_S)["workers"]
         return [
-            ConnectedWorker(address, str(worker["name"]), dict(worker["resources"]))
+            ConnectedWorker(address, worker["metrics"][CALLED], dict(worker["resources"]))
             for address, worker in found.items()
+            if CALLED in worker["metrics"]
         ]
 
     def heal(self) -> None:

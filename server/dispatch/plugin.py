@@ -20,6 +20,8 @@ from .run import Bench, deliver_leftovers, measure
 logger = logging.getLogger("deuteron.worker")
 
 _PLUGIN = "deuteron-bench"
+#: What Dask's workers tell their scheduler of ours: ``device@host/pid``. Their names are up to who starts them.
+CALLED = "deuteron-worker"
 _PAUSE_S = 2.0
 
 
@@ -40,6 +42,7 @@ class BenchPlugin(WorkerPlugin):
             # Ctrl-C reaches the whole process group. Who started this process ends it, in order; the children that
             # measure inherit this.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+        worker.metrics[CALLED] = lambda _worker: self.bench.worker_name
         self._closing = threading.Event()
         threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -50,8 +49,8 @@ class Roster:
             return True
         with self._store.read() as tx:
             drained = tx.workers.drained()
-        self.workers = [replace(worker, draining=_known_as(worker) in drained) for worker in found]
-        self._note(frozenset(map(_known_as, found)), now)
+        self.workers = [replace(worker, draining=worker_name(worker.name) in drained) for worker in found]
+        self._note(frozenset(worker_name(worker.name) for worker in found), now)
         return True
 
     def admitted(self) -> frozenset[str] | None:
@@ -66,8 +65,3 @@ class Roster:
         with self._store.write() as tx:
             tx.workers.see(names)
         self._noted, self._noted_at = names, now
-
-
-def _known_as(worker: ConnectedWorker) -> str:
-    """Workers of our own cluster are called after their device, those that joined another after their host, too."""
-    return worker_name(worker.name) if "@" in worker.name else f"{worker.name}@{socket.gethostname()}"
