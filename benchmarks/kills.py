@@ -198,7 +198,7 @@ def fill_disk(folder: Path, draw: random.Random) -> Round:
         time.sleep(at_s)
         before = site.trials(job_id)
         filler = home / "filler"
-        with filler.open("wb") as file, until_full():
+        with until_full(), filler.open("wb") as file:
             while True:
                 file.write(b"\0" * 4096)
                 file.flush()

@@ -13,7 +13,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ConnectedWorker:
-    """A worker that the engine sees now, ``device@host/pid``, and the resources it offers. One that is ``draining`` gets no other job."""
+    """A worker that the engine sees now, ``device@host/pid``, and the resources it offers.
+
+    One that is ``draining`` gets no other job.
+    """
 
     address: str
     name: str
