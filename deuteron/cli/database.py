@@ -1,10 +1,11 @@
-"""``deuteron db``: the schema of the service's database."""
+"""``deuteron db``: the schema of the service's database, and backups of what the service keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,14 @@ from deuteron.compiler.extras import require_extras
 
 from .errors import CommandError
 
-app = typer.Typer(no_args_is_help=True, help="Look at and change the schema of the database.")
+if TYPE_CHECKING:
+    from deuteron.server import Settings
+    from deuteron.server.backup import Backup
+
+app = typer.Typer(no_args_is_help=True, help="The service's database: its schema, backups.")
+
+#: What a backup is summed up by.
+_COUNTED = {"jobs": "jobs", "trials": "trials", "configs": "configurations"}
 
 Url = Annotated[
     str | None,
@@ -60,6 +68,42 @@ def current(url: Url = None) -> None:
     typer.echo(f"{found} ({note})")
 
 
+@app.command()
+def backup(file: Annotated[Path, typer.Argument(help="Where to write it. Must not exist.")], url: Url = None) -> None:
+    """Write jobs, trials, configurations, tokens, profiles and keys to one file. The service may go on running.
+
+    Example: `deuteron db backup deuteron-backup.zip`
+    """
+    from deuteron.server.backup import back_up  # lazy: help starts without the service
+
+    settings = _settings(url)
+    with explained(settings.database_url):
+        made = back_up(settings, file)
+    typer.echo(f"{file}: {_contents(made)}, {file.stat().st_size / 1e6:.1f} MB")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `deuteron db backup` wrote.", exists=True, dir_okay=False)],
+    url: Url = None,
+) -> None:
+    """Put a backup into an empty database, of either kind, and an empty data directory.
+
+    Example: `DEUTERON_HOME=/srv/deuteron deuteron db restore deuteron-backup.zip`
+    """
+    from deuteron.server.backup import restore as put_back  # lazy: help starts without the service
+
+    settings = _settings(url)
+    with explained(settings.database_url):
+        made = put_back(settings, file)
+    typer.echo(f"{shown(settings.database_url)}: {_contents(made)}, written at {made.made_at}")
+
+
+def _contents(made: Backup) -> str:
+    counted = [(made.rows.get(table, 0), word) for table, word in _COUNTED.items()]
+    return ", ".join(f"{count} {word}" for count, word in [*counted, (made.files, "files")])
+
+
 def _move(url: str | None, revision: str, *, up: bool) -> None:
     from deuteron import migrations  # lazy: help starts without the service
 
@@ -70,6 +114,10 @@ def _move(url: str | None, revision: str, *, up: bool) -> None:
 
 
 def _address(url: str | None) -> str:
+    return _settings(url).database_url
+
+
+def _settings(url: str | None) -> Settings:
     import dataclasses
 
     require_extras("server", by="deuteron db")
@@ -80,7 +128,7 @@ def _address(url: str | None) -> str:
         settings = dataclasses.replace(settings, database_url=url)
     elif settings.is_sqlite:
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return settings.database_url
+    return settings
 
 
 def shown(address: str) -> str:

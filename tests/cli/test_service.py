@@ -102,6 +102,22 @@ def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.Monke
     assert run("db", "upgrade").out.rstrip().endswith(newest.split()[0])
 
 
+def test_a_backup_is_written_and_restored_once(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert "upgrade" in run("db", "backup", str(tmp_path / "b.zip")).err
+    run("db", "upgrade")
+    run("token", "create", "ci")
+    made = run("db", "backup", str(tmp_path / "b.zip"))
+    assert made.code == 0 and "0 jobs, 0 trials, 0 configurations, 0 files" in made.out
+    again = run("db", "backup", str(tmp_path / "b.zip"))
+    assert again.code == 2 and "exists" in again.err
+    nowhere = run("db", "backup", str(tmp_path / "missing" / "b.zip"))
+    assert nowhere.code == 2 and "missing" in nowhere.err
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path / "other"))
+    assert run("db", "restore", str(tmp_path / "b.zip")).code == 0
+    assert "ci" in run("token", "list").out
+    assert "has tables" in run("db", "restore", str(tmp_path / "b.zip")).err
+
+
 def test_a_password_is_not_shown(run):
     ran = run("db", "current", "--url", "postgresql://me:secret@127.0.0.1:9/x")
     assert ran.code == 2

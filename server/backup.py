@@ -1,0 +1,278 @@
+"""One file with all that a service keeps: rows of its database, profiles, keys and the trees that predict.
+
+Rows are JSON and belong to no engine: what SQLite wrote PostgreSQL can take, which is how a laptop's service becomes a
+fleet's. A backup of an older revision is restored as that revision and then upgraded.
+
+    manifest.json          schema, version, revision of the tables, rows of each, when
+    tables/jobs.jsonl      names of the columns, then a row a line
+    files/profiles/...     files below the data directory
+
+Bundles are left out: the service writes them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+import msgspec
+import sqlalchemy as sa
+from alembic.util import CommandError
+
+from deuteron import __version__, migrations
+from deuteron.compiler.errors import DeuteronError
+
+from .database import make_engine
+from .files import sync_folder
+from .models import Base
+from .settings import Settings
+
+SCHEMA = 1
+_MANIFEST, _TABLES, _FILES = "manifest.json", "tables/", "files/"
+#: What is kept beside the database, as paths below the data directory.
+_KEPT = re.compile(r"profiles/[0-9a-f]{64}\.hatchet|keys/own\.pem|keys/trusted/[\w.-]+\.json|predictors\.bundle")
+_BATCH = 1000  # rows
+#: What a file raises that is not one of ours, or not any more.
+_DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, msgspec.MsgspecError, EOFError, KeyError, ValueError)
+
+
+class BackupError(DeuteronError):
+    """A backup cannot be written, read or restored here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What a backup says of itself. ``revision`` is the one of the tables, ``rows`` counts those of each."""
+
+    schema: int
+    deuteron: str
+    revision: str
+    made_at: str
+    rows: dict[str, int]
+    files: int
+
+
+def back_up(settings: Settings, target: Path) -> Backup:
+    """Write a backup of the service that has these settings to ``target``. The service may be running.
+
+    Raises:
+        BackupError: the target exists, the database has another revision than this version's, or the file cannot be
+            written; nothing is left of it.
+    """
+    if target.exists():
+        raise BackupError(f"{target} exists", hint="name a file that does not")
+    found = migrations.current(settings.database_url)
+    if found != migrations.head():
+        raise BackupError(
+            f"the database is at revision {found or 'base'}, this version writes {migrations.head()}",
+            hint="`deuteron db upgrade`, or the version of deuteron that the service runs",
+        )
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        # The signing key is in it.
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                manifest = _write(archive, settings, found)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(target)
+        sync_folder(target.resolve().parent)
+    except OSError as error:
+        raise BackupError(f"{target}: {error.strerror or error}", hint="nothing was left there") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return manifest
+
+
+def restore(settings: Settings, source: Path) -> Backup:
+    """Put a backup into an empty database and a data directory that has none of its files.
+
+    Raises:
+        BackupError: the file is no backup, is damaged or of a version that this one does not know, or what is to be
+            written is there already, or the disk is full. Nothing is left of a backup that fails.
+    """
+    try:
+        with zipfile.ZipFile(source) as archive:
+            manifest = _manifest(archive, source)
+            files = _files(archive, source)
+            _refuse_what_is_there(settings, files)
+            _make_tables(settings.database_url, manifest)
+            try:
+                _restore_rows(archive, manifest, settings.database_url)
+                _restore_files(archive, files, settings.home)
+                migrations.upgrade(settings.database_url)
+            except BaseException:
+                migrations.downgrade(settings.database_url, "base")
+                raise
+    except OSError as error:
+        raise BackupError(f"{error.filename or source}: {error.strerror or error}") from None
+    except (*_DAMAGE, sa.exc.StatementError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise BackupError(f"{source} is no backup, or damaged: {reason}", hint="see `deuteron db backup`") from None
+    return manifest
+
+
+def _write(archive: zipfile.ZipFile, settings: Settings, revision: str) -> Backup:
+    engine = make_engine(settings.database_url)
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == "postgresql":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                rows = {t.name: _write_table(archive, connection, t) for t in Base.metadata.sorted_tables}
+    finally:
+        engine.dispose()
+    # After the rows: a profile is stored before the job that names it.
+    files = [path for path in _below(settings.home) if _KEPT.fullmatch(path.as_posix())]
+    for path in files:
+        archive.write(settings.home / path, _FILES + path.as_posix())
+    manifest = Backup(SCHEMA, __version__, revision, datetime.now(UTC).isoformat(), rows, len(files))
+    archive.writestr(_MANIFEST, json.dumps(asdict(manifest), indent=1))
+    return manifest
+
+
+def _below(home: Path) -> Iterator[Path]:
+    for folder in ("profiles", "keys"):
+        yield from (path.relative_to(home) for path in sorted((home / folder).rglob("*")) if path.is_file())
+    yield from (path.relative_to(home) for path in home.glob("predictors.bundle"))
+
+
+def _write_table(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table) -> int:
+    with archive.open(f"{_TABLES}{table.name}.jsonl", "w", force_zip64=True) as file:
+        file.write(json.dumps(list(table.columns.keys())).encode() + b"\n")
+        count = 0
+        for row in connection.execution_options(yield_per=_BATCH).execute(sa.select(table)):
+            file.write(json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in row]).encode() + b"\n")
+            count += 1
+    return count
+
+
+def _manifest(archive: zipfile.ZipFile, source: Path) -> Backup:
+    manifest = msgspec.json.decode(archive.read(_MANIFEST), type=Backup)
+    if manifest.schema != SCHEMA:
+        raise BackupError(
+            f"{source} has schema {manifest.schema}, this version reads {SCHEMA}",
+            hint=f"deuteron {manifest.deuteron} wrote it",
+        )
+    return manifest
+
+
+def _files(archive: zipfile.ZipFile, source: Path) -> dict[str, PurePosixPath]:
+    """Members that are files, with their paths below the data directory."""
+    names = [name for name in archive.namelist() if name.startswith(_FILES)]
+    paths = {name: PurePosixPath(name.removeprefix(_FILES)) for name in names}
+    for name, path in paths.items():
+        if not _KEPT.fullmatch(str(path)):
+            raise BackupError(f"{source} has a file that no service keeps: {name!r}")
+    return paths
+
+
+def _refuse_what_is_there(settings: Settings, files: dict[str, PurePosixPath]) -> None:
+    for path in files.values():
+        if (settings.home / path).exists():
+            raise BackupError(
+                f"{settings.home / path} exists", hint="restore into an empty data directory: DEUTERON_HOME"
+            )
+    if migrations.current(settings.database_url) is not None:
+        raise BackupError("the database has tables already", hint="restore into an empty one: DEUTERON_DATABASE_URL")
+
+
+def _make_tables(url: str, manifest: Backup) -> None:
+    try:
+        migrations.upgrade(url, manifest.revision)
+    except CommandError:
+        raise BackupError(
+            f"the backup is of revision {manifest.revision!r}, which deuteron {__version__} does not know",
+            hint=f"deuteron {manifest.deuteron} wrote it",
+        ) from None
+
+
+def _restore_rows(archive: zipfile.ZipFile, manifest: Backup, url: str) -> None:
+    engine = make_engine(url)
+    try:
+        with engine.execution_options(writing=True).begin() as connection:
+            # As they were at that revision, not as the models are.
+            tables = sa.MetaData()
+            tables.reflect(connection)
+            for table in tables.sorted_tables:
+                if table.name in manifest.rows:
+                    _insert(archive, connection, table, manifest.rows[table.name])
+    finally:
+        engine.dispose()
+
+
+def _insert(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table, expected: int) -> None:
+    # Migrations may have put rows here, for a database that begins.
+    connection.execute(sa.delete(table))
+    with archive.open(f"{_TABLES}{table.name}.jsonl") as file:
+        columns = json.loads(file.readline())
+        instants = [isinstance(table.columns[name].type, sa.DateTime) for name in columns]
+        count = 0
+        for batch in _batches(file):
+            rows = [
+                [datetime.fromisoformat(str(v)) if at and v else v for v, at in zip(row, instants, strict=True)]
+                for row in batch
+            ]
+            connection.execute(sa.insert(table), [dict(zip(columns, row, strict=True)) for row in rows])
+            count += len(rows)
+    if count != expected:
+        raise ValueError(f"{count} rows of {table.name}, {expected} were written")
+    if connection.dialect.name == "postgresql":
+        _go_on_counting(connection, table)
+
+
+def _batches(file: IO[bytes]) -> Iterator[list[list[str | int | float | bool | None]]]:
+    batch = []
+    for line in file:
+        batch.append(json.loads(line))
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _go_on_counting(connection: sa.Connection, table: sa.Table) -> None:
+    """PostgreSQL numbers new rows from a sequence, which does not see numbers that are given."""
+    for column in table.primary_key:
+        name = connection.scalar(sa.func.pg_get_serial_sequence(table.name, column.name).select())
+        highest = connection.scalar(sa.select(sa.func.max(column)))
+        if name is not None and highest is not None:
+            connection.execute(sa.select(sa.func.setval(name, highest)))
+
+
+def _restore_files(archive: zipfile.ZipFile, files: dict[str, PurePosixPath], home: Path) -> None:
+    """All of them or none."""
+    written: list[Path] = []
+    try:
+        for member, path in files.items():
+            written.append(home / path)
+            _restore_file(archive, member, home / path)
+    except BaseException:
+        for file in written:
+            file.unlink(missing_ok=True)
+        raise
+
+
+def _restore_file(archive: zipfile.ZipFile, member: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with archive.open(member) as packed, os.fdopen(handle, "wb") as file:
+            shutil.copyfileobj(packed, file, 1 << 20)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
