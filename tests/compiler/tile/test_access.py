@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,11 @@ Guards = tuple[Guard, ...]
 KERNELS = (Path(__file__).parent / "access_kernels.py").read_text()
 
 
+@cache
+def source(kernel: str) -> KernelSource:
+    return KernelSource.from_text(KERNELS, kernel)
+
+
 @dataclass
 class Launch:
     """A kernel with arguments by name. Arrays are as long as the kernel needs and no longer."""
@@ -40,7 +46,7 @@ class Launch:
 
     def function(self) -> Function:
         signature = {name: _type(value) for name, value in self.arguments.items()}
-        variant = make_variant(KernelSource.from_text(KERNELS, self.kernel), signature, self.sizes, "cpu", {})
+        variant = make_variant(source(self.kernel), signature, self.sizes, "cpu", {})
         return make_tile(Build(variant))
 
     def structured(self) -> tuple[Function, Guards]:
