@@ -1,4 +1,4 @@
-"""Tuning on this machine without a server: journal, records and profile in one folder."""
+"""Tuning on this machine without a server: journal, records, profile and picture in one folder."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler import knobs
+from deuteron.profiler.output.files import write_atomic
 
 from .events import TuneEvent
 from .experience import SearchLog
 from .job import JobSpec
-from .journal import Journal, job_digest
+from .journal import Journal, job_digest, read_events
 from .records import ConfigRecord, write_bundle
+from .search_picture import FILE_NAME as PICTURE_NAME
+from .search_picture import search_svg
 from .search_profile import FILE_NAME as PROFILE_NAME
 from .strategies import check_strategy
 from .study import EvaluatorFactory, run_job
@@ -28,6 +31,7 @@ class LocalResult:
     folder: Path
     bundle: Path
     profile: Path
+    picture: Path
     resumed: int
 
 
@@ -67,6 +71,7 @@ def tune_locally(
             evaluator=evaluator,
             known=known,
         )
-        bundle = folder / BUNDLE_NAME
+        bundle, picture = folder / BUNDLE_NAME, folder / PICTURE_NAME
         write_bundle(bundle, records)
-        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, len(journal.trials))
+        write_atomic(picture, search_svg(read_events(journal.path)).encode())
+        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, picture, len(journal.trials))

@@ -47,7 +47,7 @@ def tune(
     seed: Seed = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for journal, bundle and profile. Default: in DEUTERON_HOME."),
+        typer.Option(help="Folder for journal, bundle, picture and profile. Default: in DEUTERON_HOME."),
     ] = None,
     description: Description = None,
     tensor: TensorOption = None,
@@ -122,6 +122,7 @@ def tune(
     print_records(result.records)
     typer.echo(f"journal  {result.folder / JOURNAL_NAME}")
     typer.echo(f"bundle   {result.bundle}")
+    typer.echo(f"picture  {result.picture}")
     typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
 
 
