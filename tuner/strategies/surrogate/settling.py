@@ -11,8 +11,8 @@ from .history import History
 #: by decades.
 PROPOSALS = 10
 #: A search may end when as much or less is expected for each evaluation since the last gain, and one more. Small
-#: expectations are the less true the smaller they are: where 1e-6 was expected of proposals on recorded spaces, they
-#: won 5e-5. So expectations alone end searches too early, and waiting alone ends all of them at the same time.
+#: expectations are the less true the smaller they are: where 4e-6 was expected of proposals on recorded spaces, they
+#: won 6e-5. So expectations alone end searches too early, and waiting alone ends all of them at the same time.
 PATIENCE = 2e-6
 #: A best time that is lower by less than this part is no gain; evaluations at least.
 GAIN, LEAST = 0.005, 20
