@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deuteron.tuner.space import Parameter
-from deuteron.tuner.strategies.surrogate.encoding import Grid, coordinates
+from deuteron.tuner.strategies.surrogate.encoding import Grid, coordinates, twos
 
 numbers = st.lists(st.integers(0, 10**6), min_size=1, max_size=12, unique=True)
 texts = st.lists(st.text("abc", min_size=1), min_size=1, max_size=6, unique=True)
@@ -38,6 +38,16 @@ def test_powers_of_two_are_even_and_counts_are_bent_halfway() -> None:
     assert coordinates([False, True]) == pytest.approx([0, 1])
     assert coordinates([-2, 0, 6]) == pytest.approx([0, 0.5, 1])
     assert coordinates([7]) == pytest.approx([0])
+
+
+def test_how_often_two_divides_is_said_where_it_is_news() -> None:
+    assert twos([16, 32, 48, 64]) == pytest.approx([0, 0.5, 0, 1])
+    assert twos([64, 48, 32, 16.0]) == pytest.approx([1, 0, 0.5, 0])
+    assert twos([1, 2, 3]) == pytest.approx([0, 1, 0])
+    for known in ([1, 2, 4, 8], [8, 4, 2], [3, 5, 6], [3, 5, 7], [7]):
+        assert twos(known) is None
+    for other in ([0, 1, 2, 3], [-2, 1, 2, 3], [1, 2, 2.5, 3], ["1", "2", "3"], [False, True], [1, 2, float("inf")]):
+        assert twos(other) is None
 
 
 @given(grids(), st.integers(0, 2**32 - 1))
@@ -83,7 +93,11 @@ def test_mutations_change_no_more_than_asked(grid: Grid, seed: int, changes: int
 def test_points_lie_in_the_unit_cube_and_are_distinct(grid: Grid, seed: int) -> None:
     rows = np.unique(grid.random(20, np.random.default_rng(seed)), axis=0)
     points = grid.points(rows)
-    assert points.shape == (len(rows), sum(len(p.choices) > 1 for p in grid.parameters))
+    varied = [p.choices for p in grid.parameters if len(p.choices) > 1]
+    assert points.shape == (len(rows), len(varied))
+    features = grid.features(rows)
+    assert features.shape == (len(rows), len(varied) + sum(twos(choices) is not None for choices in varied))
+    assert ((features >= 0) & (features <= 1)).all() and (features[:, : len(varied)] == points).all()
     assert ((points >= 0) & (points <= 1)).all()
     assert len(np.unique(points, axis=0)) == len(rows) or grid.dimensions == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deuteron.tuner.strategies.surrogate.history import History
-from deuteron.tuner.strategies.surrogate.settling import GAIN, IDLE, LEAST, LITTLE, PROPOSALS, Settling
+from deuteron.tuner.strategies.surrogate.settling import GAIN, LEAST, PATIENCE, PROPOSALS, Settling
 
 
 def told(times: list[float | None]) -> History:
@@ -23,39 +23,44 @@ def settled(times: list[float | None], *expected: float | None) -> bool:
     return settling.why(told(times)) is not None
 
 
-NOTHING, MUCH = LITTLE / 2, 2 * LITTLE
+def after(idle: int) -> list[float | None]:
+    """Times of a search of which the last ``idle`` evaluations won nothing."""
+    return [*[100.0 - 5 * i for i in range(LEAST // 2)], *[51.0 for _ in range(LEAST // 2)], 49.0, *[50.0] * idle]
 
 
-def test_little_expected_and_nothing_won() -> None:
-    times: list[float | None] = [100.0, *[101.0] * (LEAST + IDLE)]
-    assert settled(times, NOTHING)
-    assert not settled(times, MUCH)
-    assert not settled(times, None)  # the model was not asked
-    assert Settling().why(told(times)) is None
+def test_the_longer_nothing_is_won_the_more_may_be_expected() -> None:
+    for idle in (0, 10, 60):
+        enough = PATIENCE * (1 + idle)
+        assert settled(after(idle), 0.99 * enough)
+        assert not settled(after(idle), 1.01 * enough)
+        assert not settled(after(idle), None)  # the model was not asked
+    assert Settling().why(told(after(60))) is None
 
 
-def test_little_must_be_expected_of_several_in_a_row() -> None:
-    times: list[float | None] = [100.0] * (LEAST + IDLE)
-    few = [NOTHING] * (PROPOSALS - 1)
+def test_what_is_expected_is_the_mean_of_several_proposals() -> None:
+    times = after(9)
+    enough = 10 * PATIENCE
+    few = [0.0] * (PROPOSALS - 1)
     assert not settled(times, *few)
-    assert settled(times, *few, NOTHING)
-    assert not settled(times, MUCH, *few)
-    assert settled(times, MUCH, *few, NOTHING)
-    assert not settled(times, *few, None, NOTHING)  # the model was not asked for one of them
+    assert settled(times, *few, 0.99 * enough * PROPOSALS)
+    assert not settled(times, *few, 1.01 * enough * PROPOSALS)
+    assert not settled(times, 1.0, *few)
+    assert settled(times, 1.0, *few, 0.0)
+    assert not settled(times, *few, None, 0.0)  # the model was not asked for one of them
 
 
 def test_a_gain_begins_the_wait_anew() -> None:
-    before: list[float | None] = [100.0] * LEAST
-    idle: list[float | None] = [100.0] * (IDLE - 1)
-    faster, as_fast = 100 * (1 - 2 * GAIN), 100 * (1 - GAIN / 2)
-    assert not settled([*before, faster, *idle], NOTHING)
-    assert settled([*before, faster, *idle, 100.0], NOTHING)
-    assert settled([*before, as_fast, *idle], NOTHING)
+    waited: list[float | None] = [100.0] * (LEAST + 30)
+    expected = PATIENCE * 20
+    assert settled(waited, expected)
+    assert not settled([*waited, 100 * (1 - 2 * GAIN)], expected)
+    assert settled([*waited, 100 * (1 - GAIN / 2)], expected)
 
 
 def test_failures_win_nothing() -> None:
-    assert settled([100.0, *[None] * (LEAST + IDLE)], NOTHING)
+    assert settled([100.0, *[None] * (LEAST + 30)], PATIENCE * 30)
 
 
 def test_short_searches_are_not_ended() -> None:
-    assert not settled([100.0] * (LEAST - 1), NOTHING)
+    assert not settled([100.0] * (LEAST - 1), 0.0)
+    assert settled([100.0] * LEAST, 0.0)

@@ -67,6 +67,31 @@ def test_finds_the_minimum_of_a_bowl_among_hundreds(ahead: int) -> None:
         assert fraction(search(SurrogateStrategy(SPACE, seed), 45, ahead=ahead)) > 0.95
 
 
+def test_sizes_that_two_divides_often_are_alike() -> None:
+    """Without knowing that, finding the best of 4,096 takes 35 to 90 evaluations."""
+    sizes = Space(
+        (Parameter("x", tuple(range(16, 1040, 16))), Parameter("y", tuple(range(1, 33))), Parameter("z", (0, 1)))
+    )
+
+    def divided(size: int, most: int) -> int:
+        return min(most, (size & -size).bit_length() - 1)
+
+    def time(config: dict[str, Scalar]) -> float:
+        x, y = int(config["x"]), int(config["y"])
+        off = abs(math.log2(x / 768)) + abs(math.log2(y / 24)) + 3 * (config["z"] == 0)
+        return 1000 * math.exp(0.1 * off - 0.3 * (divided(x, 8) + divided(y, 3) - 11))
+
+    for seed in range(3):
+        strategy = SurrogateStrategy(sizes, seed)
+        times: list[float] = []
+        for _ in range(30):
+            config = strategy.ask()
+            assert config is not None
+            times.append(time(config))
+            strategy.tell(config, Outcome(times[-1]))
+        assert min(times) < 1001
+
+
 def test_open_proposals_keep_away_from_each_other() -> None:
     """Six of them lie on both sides of the best so far."""
     space = Space((Parameter("x", tuple(range(1, 201))), Parameter("y", (1, 2))))
@@ -264,16 +289,16 @@ def test_the_registry_has_it() -> None:
 
 def test_it_says_when_nothing_more_is_to_be_won() -> None:
     """On a bowl soon after the minimum; never at the start, and not while times still fall."""
-    strategy = SurrogateStrategy(SPACE, 0)
-    times: list[float] = []
-    while strategy.settled() is None and len(times) < 150:
-        config = strategy.ask()
-        assert config is not None
-        times.append(cost(config))
-        strategy.tell(config, Outcome(times[-1]))
-    assert 28 <= len(times) < 150 and min(times) < 1020
-    assert min(times[:-20]) < min(times) * 1.006
-    assert "expected" in str(strategy.settled())
+    for seed in range(3):
+        strategy = SurrogateStrategy(SPACE, seed)
+        times: list[float] = []
+        while strategy.settled() is None and len(times) < 150:
+            config = strategy.ask()
+            assert config is not None
+            times.append(cost(config))
+            strategy.tell(config, Outcome(times[-1]))
+        assert 20 <= len(times) < 60 and min(times) < 1020
+        assert "expected" in str(strategy.settled())
 
 
 def test_a_search_whose_times_still_fall_is_not_settled() -> None:

@@ -35,6 +35,21 @@ def coordinates(choices: Sequence[Scalar]) -> Vector:
     return (_scaled(ranks) + _scaled(logarithms)) / 2
 
 
+def twos(choices: Sequence[Scalar]) -> Vector | None:
+    """How often two divides each choice, scaled to [0, 1]; None where that says nothing beside :func:`coordinates`.
+
+    Blocks of 32, 64 and 128 threads fill warps, align rows and are divided by vectors, 48 and 80 less well, so that
+    they may be more alike than their neighbours. It says nothing of choices that are not all positive integers, and
+    nothing new where it never falls as they grow, as with powers of two.
+    """
+    if any(isinstance(choice, str | bool) or choice <= 0 or not float(choice).is_integer() for choice in choices):
+        return None
+    values = sorted((int(choice), at) for at, choice in enumerate(choices))
+    divided = np.empty(len(values))
+    divided[[at for _, at in values]] = ordered = [(value & -value).bit_length() - 1 for value, _ in values]
+    return None if ordered == sorted(ordered) else _scaled(divided)
+
+
 def _scaled(values: Vector) -> Vector:
     width = values.max() - values.min()
     return np.zeros(len(values)) if width == 0 else (values - values.min()) / width
@@ -55,6 +70,8 @@ class Grid:
         # By type as well: 1, 1.0 and True are different choices.
         self._level_of = [{(type(c), c): i for i, c in enumerate(p.choices)} for p in parameters]
         self._coordinates = [coordinates(p.choices) for p in parameters if len(p.choices) > 1]
+        divided = ((i, twos(p.choices)) for i, p in enumerate(parameters))
+        self._twos = [(i, place) for i, place in divided if place is not None]
 
     @property
     def dimensions(self) -> int:
@@ -82,6 +99,11 @@ class Grid:
         """Coordinates of rows, shape (rows, dimensions)."""
         columns = [place[rows[:, i]] for i, place in zip(self.varied, self._coordinates, strict=True)]
         return np.stack(columns, axis=1) if columns else np.zeros((len(rows), 0))
+
+    def features(self, rows: Levels) -> Matrix:
+        """What the times of rows may depend on, shape (rows, features): the coordinates, and what :func:`twos` adds."""
+        columns = [place[rows[:, i], None] for i, place in self._twos]
+        return np.concatenate([self.points(rows), *columns], axis=1)
 
     def random(self, count: int, rng: np.random.Generator) -> Levels:
         """``count`` rows of the product, independent and uniform."""

@@ -108,13 +108,13 @@ class Model:
             factor = scale(predicted, times)
             shift = factor * predicted
             targets = standardised(times - shift, compress=False)
-        points = self._grid.points(rows)
+        points = self._grid.features(rows)
         return Observed(keys(rows), points, targets.values, targets.unit, targets.mean, shift, factor)
 
     def _with_open(self, observed: Observed, history: History) -> tuple[list[bytes], Matrix]:
         """Keys and points of observations and of open proposals."""
         rows = stacked(history.open, len(self._grid.sizes))
-        return observed.keys + keys(rows), np.concatenate([observed.points, self._grid.points(rows)])
+        return observed.keys + keys(rows), np.concatenate([observed.points, self._grid.features(rows)])
 
     def _labelled(self, history: History) -> list[Evaluation]:
         return [e for e in history.told if e.key not in self._old]
@@ -163,7 +163,7 @@ class Model:
         if doubtful:
             rows = self._most_probable(rows, history)
         observed = self._observed(history)
-        self._times.attach(observed.keys, observed.points, self._grid.points(rows))
+        self._times.attach(observed.keys, observed.points, self._grid.features(rows))
         predicted = np.zeros(len(rows)) if self._predictions is None else self._predictions.of(rows)
         index = {key: at for at, key in enumerate(keys(rows))}
         return _Pool(rows, index, predicted, fastest[0].key, doubtful)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...space import Configuration, Space
 from ..base import Outcome
 from .encoding import Grid, Levels, stacked
@@ -48,13 +46,14 @@ def prior_from_log(
         return None
     rows = stacked((e.row for e in evaluations), len(grid.sizes))
     targets = standardised(logs(evaluations), compress=compress)
-    matern = fit(grid.points(rows), targets.values, None, MaternPrior(), FIRST_STEPS)
-    known = PoolPosterior(matern, grid.points(rows), np.zeros((0, grid.dimensions)))
+    points = grid.features(rows)
+    matern = fit(points, targets.values, None, MaternPrior(), FIRST_STEPS)
+    known = PoolPosterior(matern, points, points[:0])
     weights = known.weights(targets.values)
 
     def log_times(configs: Sequence[Configuration]) -> list[float]:
         wanted = [_row(grid, config) for config in configs]
-        covariance = matern.between(grid.points(stacked(wanted, len(grid.sizes))), grid.points(rows))
+        covariance = matern.between(grid.features(stacked(wanted, len(grid.sizes))), points)
         predicted: list[float] = (targets.unit * (covariance @ weights)).tolist()
         return predicted
 
