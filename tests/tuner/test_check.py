@@ -120,3 +120,52 @@ def test_an_output_that_is_added_to_is_refused(tmp_path: Path) -> None:
     problem = Problem(resolve_workload(f"{tmp_path / 'adding.py'}:kernel"), {"n": 1000}, "f32")
     with pytest.raises(WorkloadError, match="every element of the output 'y_ptr' unwritten or NaN"):
         checker_of(problem, seed=0)
+
+
+ROWS = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * N + i
+    tl.store(y_ptr + at, tl.{function}(tl.load(x_ptr + at, i < N)), i < N)
+
+
+workload = {{
+    "dims": ["M", "N"],
+    "tensors": [{{"name": "x_ptr", "shape": ["M", "N"]}}, {{"name": "y_ptr", "shape": ["M", "N"], "role": "{role}"}}],
+    "scalars": {{"M": "M", "N": "N"}},
+    "grid": ["{grid}"],
+    "space": {{"parameters": {{"BLOCK": [64]}}}},
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "role", "grid", "refused"),
+    [
+        ("exp", "output", "cdiv(M, BLOCK)", True),
+        ("exp", "inout", "cdiv(M, BLOCK)", False),  # what is not written is meant to stay
+        ("exp", "output", "M", False),
+        ("log", "output", "M - M // 8", False),  # NaN at half of the elements, unwritten an eighth
+    ],
+)
+def test_an_output_that_is_hardly_written_is_refused(
+    tmp_path: Path, function: str, role: str, grid: str, refused: bool
+) -> None:
+    """A grid with too few programs would make its own result the expected one."""
+    (tmp_path / "rows.py").write_text(ROWS.format(function=function, role=role, grid=grid))
+    problem = Problem(resolve_workload(f"{tmp_path / 'rows.py'}:kernel"), {"M": 200, "N": 50}, "f32")
+    device, default = get_device("cpu"), {"BLOCK": 64}
+
+    def compiled(config: Configuration) -> object:
+        return compile_variant(problem, problem.variant(config), device.target), problem.variant(config)
+
+    if refused:
+        with pytest.raises(WorkloadError, match="writes only 200 of 10000 elements of the output 'y_ptr' at M=200"):
+            Checker(problem, device, 1, default, compiled)  # type: ignore[arg-type]
+    else:
+        assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]

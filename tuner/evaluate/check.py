@@ -105,7 +105,7 @@ class Checker:
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
         interpreted = self._check_with_interpreter(small, seed, config)
         result = self._result(default)
-        self._check_all_is_written(result, interpreted, where)
+        self._check_all_is_written(result, interpreted, where, default)
         return (
             result,
             f"the default configuration, itself checked with the interpreter at {where}",
@@ -147,10 +147,12 @@ class Checker:
         result: Mapping[str, np.ndarray],
         interpreted: Mapping[str, np.ndarray],
         where: str,
+        default: Configuration,
     ) -> None:
         """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the
         small rows but not the real ones would make its own wrong result the expected one. And where an output is NaN
-        everywhere, as one is that the kernel only adds to: any other such kernel would seem right."""
+        everywhere, as one is that the kernel only adds to, or is mostly not written, as with a grid that is too small:
+        any other such kernel would seem right."""
         import numpy as np
 
         for tensor in self._problem.spec.tensors:
@@ -162,16 +164,36 @@ class Checker:
                     "there is nothing to compare",
                     hint='if the kernel reads it or adds to it, its role is "inout"',
                 )
-            if np.isnan(interpreted[tensor.name]).any():
-                continue
             missing = int(np.count_nonzero(np.isnan(result[tensor.name])))
-            if missing:
+            if np.isnan(interpreted[tensor.name]).any():
+                if 2 * missing > result[tensor.name].size:
+                    self._check_most_is_written(tensor.name, result[tensor.name], default)
+            elif missing:
                 raise WorkloadError(
                     f"the default configuration leaves {missing} of {result[tensor.name].size} elements of the output "
                     f"{tensor.name!r} unwritten or NaN, and none at {where}",
                     hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
                     "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
                 )
+
+    def _check_most_is_written(self, name: str, result: np.ndarray, default: Configuration) -> None:
+        """Raise :class:`WorkloadError` where a launch leaves more than half of an output as it was: NaN over poison,
+        and 1 over ones. NaN that a kernel computes is NaN over both."""
+        import numpy as np
+
+        ones = np.ones_like(self._initial[name])
+        self._arrays[name].copy_from(ones)
+        self.launch(default)()
+        self._device.synchronize()
+        kept = int(np.count_nonzero(np.isnan(result) & (self._arrays[name].to_numpy() == ones)))
+        if 2 * kept > result.size:
+            dims = ", ".join(f"{dim}={size}" for dim, size in self._problem.dims.items())
+            raise WorkloadError(
+                f"the default configuration writes only {result.size - kept} of {result.size} elements of the output "
+                f"{name!r} at {dims}",
+                hint=f"the grid {'; '.join(self._problem.spec.grid)} may have too few programs; an output of which a "
+                'part is meant to stay has the role "inout"',
+            )
 
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
