@@ -169,3 +169,37 @@ def test_an_output_that_is_hardly_written_is_refused(
             Checker(problem, device, 1, default, compiled)  # type: ignore[arg-type]
     else:
         assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]
+
+
+PRODUCT = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None], tl.arange(0, 32)[None, :]
+    x = tl.load(x_ptr + i * 32 + j, i < n, 0.0)
+    tl.store(y_ptr + i * 32 + j, tl.dot(x, tl.trans(x)), i < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n", 32]}, {"name": "y_ptr", "shape": ["n", 32], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"BLOCK": [32]}},
+}
+"""
+
+
+def test_products_of_f32_may_be_more_exact_than_tf32(tmp_path: Path) -> None:
+    """The interpreter rounds to tf32, the CPU does not: a product of one's own in f32 is no wrong result."""
+    (tmp_path / "product.py").write_text(PRODUCT)
+    problem = Problem(resolve_workload(f"{tmp_path / 'product.py'}:kernel"), {"n": 200}, "f32")
+    device, default = get_device("cpu"), {"BLOCK": 32}
+
+    def compiled(config: Configuration) -> object:
+        return compile_variant(problem, problem.variant(config), device.target), problem.variant(config)
+
+    assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]

@@ -28,6 +28,8 @@ def kernel(x, M, N, BLOCK: tl.constexpr, BLOCK_N: tl.constexpr):
         ("row, pid = tl.program_id(0), 1; j = tl.program_id(1) * BLOCK_N", ("M", "cdiv(N, BLOCK_N)")),
         ("pid = tl.program_id(0); a = tl.program_id(1); i = pid * BLOCK; j = a * N", ("cdiv(M, BLOCK)", "N")),
         ("i = tl.program_id(2) * BLOCK", ("M", "N", "cdiv(N, BLOCK)")),
+        ("pid = tl.program_id(0); m = pid // N; i = m * BLOCK + (pid % N) * BLOCK_N", ("cdiv(N, BLOCK_N)",)),
+        ("m = tl.program_id(0) % 8; i = m * BLOCK_N; e = tl.program_id(1)", ("cdiv(N, BLOCK_N)", "M")),
         ("pass", ("M",)),
         ("axis = N; i = tl.program_id(axis)", ("M",)),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,21 +11,33 @@ if TYPE_CHECKING:
 
 
 def suggested_grid(source: KernelSource, dims: Sequence[str]) -> tuple[str, ...]:
-    """A grid to suggest for a kernel over ``dims``: where ``program_id(axis)`` is multiplied by a constexpr, as in
-    ``program_id(0) * BLOCK``, as many programs as blocks; else one for each of a dim. Which dim it is cannot be known:
-    the one by whose name the constexpr ends, else the axis-th. One axis where the text uses none as it is."""
+    """A grid to suggest for a kernel over ``dims``. Where ``program_id(axis)`` is multiplied by a constexpr, as in
+    ``program_id(0) * BLOCK``, as many programs as blocks; where it is divided, as the number of a tile of a matrix is,
+    as many as there are combinations of the blocks that other numbers are multiplied by; else one for each of a dim.
+
+    Which dim it is cannot be known: the one by whose name the constexpr ends, else the first one that is left. One axis
+    where the text uses none as it is."""
     axes = _axes(source.node)
-    steps = _steps(source.node, axes, {a.name for a in source.arguments if a.constexpr})
-    last = max((axis for _, axis in axes), default=0)
-    return tuple(_programs(axis, steps.get(axis), dims) for axis in range(last + 1))
+    numbers = dict(axes)
+    steps = _factors(source.node, {a.name for a in source.arguments if a.constexpr})
+    parts: dict[int, list[str]] = {}
+    for other, step in steps:
+        if other in numbers:
+            parts[numbers[other]] = [step]
+    for axis in _divided(source.node, numbers) - parts.keys():
+        parts[axis] = [step for other, step in steps if other not in numbers and _named(step, dims) is not None]
+    left = [dim for dim in dims if not any(_named(step, dims) == dim for found in parts.values() for step in found)]
+    grid = []
+    for axis in range(max(numbers.values(), default=0) + 1):
+        unnamed = not parts.get(axis) or any(_named(step, dims) is None for step in parts[axis])
+        dim = (left.pop(0) if left else dims[-1]) if unnamed else ""
+        blocks = [f"cdiv({_named(step, dims) or dim}, {step})" for step in parts.get(axis, ())]
+        grid.append(" * ".join(blocks) or dim)
+    return tuple(grid)
 
 
-def _programs(axis: int, step: str | None, dims: Sequence[str]) -> str:
-    dim = dims[min(axis, len(dims) - 1)]
-    if step is None:
-        return dim
-    dim = next((name for name in dims if step.upper().endswith(f"_{name.upper()}")), dim)
-    return f"cdiv({dim}, {step})"
+def _named(step: str, dims: Sequence[str]) -> str | None:
+    return next((dim for dim in dims if step.upper().endswith(f"_{dim.upper()}")), None)
 
 
 def _axes(function: ast.FunctionDef) -> set[tuple[str, int]]:
@@ -46,14 +58,23 @@ def _axis(node: ast.AST) -> int | None:
     return value if isinstance(value, int) and 0 <= value < 3 else None
 
 
-def _steps(function: ast.FunctionDef, axes: set[tuple[str, int]], constexprs: set[str]) -> dict[int, str]:
-    """The constexpr by which each axis is multiplied."""
-    numbers, steps = dict(axes), {}
+def _factors(function: ast.FunctionDef, constexprs: set[str]) -> list[tuple[str, str]]:
+    """What is multiplied by a constexpr, as text, and the constexpr; each pair once."""
+    found: dict[tuple[str, str], None] = {}
     for node in ast.walk(function):
-        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
-            continue
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            axis, name = numbers.get(ast.unparse(one)), ast.unparse(other)
-            if axis is not None and name in constexprs:
-                steps[axis] = name
-    return steps
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for one, other in ((node.left, node.right), (node.right, node.left)):
+                if ast.unparse(other) in constexprs:
+                    found[ast.unparse(one), ast.unparse(other)] = None
+    return list(found)
+
+
+def _divided(function: ast.FunctionDef, numbers: Mapping[str, int]) -> set[int]:
+    """The axes whose number is divided."""
+    return {
+        numbers[ast.unparse(node.left)]
+        for node in ast.walk(function)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.FloorDiv | ast.Mod)
+        and ast.unparse(node.left) in numbers
+    }
