@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.compiler import knobs
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
@@ -103,6 +104,11 @@ def test_what_is_measured_is_what_launches_at_these_sizes_run(
     assert kernel.variant is not None
     assert kernel.variant.denied == (() if fits else (guard,))
     assert kernel.metadata.recipe.guards == ((guard,) if fits else ())
+
+
+def test_expressions_may_have_spaces_around_them(problem: Problem) -> None:
+    spaced = Problem(replace(problem.spec, grid=(" cdiv(n, BLOCK) ",)), {"n": 1000}, "f32")
+    assert cut_problem(spaced, {"n": SMALL_DIM}).dims == cut_problem(problem, {"n": SMALL_DIM}).dims
 
 
 @pytest.mark.parametrize("size", [1, 16, 100, 112, 113, 1000, 1024, 4099, 1 << 20])

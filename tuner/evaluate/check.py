@@ -198,9 +198,9 @@ class Checker:
             raise WorkloadError(
                 f"the default configuration writes only {result.size - kept} of {result.size} elements of the output "
                 f"{name!r} at {dims}",
-                hint=f"the grid {'; '.join(self._problem.spec.grid)} may have too few programs, or a block be too small "
-                "for its axis (--constexpr BLOCK=next_power_of_2(N)); an output of which a part is meant to stay is "
-                '"inout" (--tensor NAME=SHAPE:inout)',
+                hint=f"the grid {'; '.join(self._problem.spec.grid)} may have too few programs, or a block be too "
+                "small for its axis (--constexpr BLOCK=next_power_of_2(N)); an output of which a part is meant to "
+                'stay is "inout" (--tensor NAME=SHAPE:inout)',
             )
 
 
@@ -268,7 +268,9 @@ def _cut(size: int, limit: int, divisors: set[int]) -> int:
 def _divisors(spec: WorkloadSpec) -> set[int]:
     """Numbers by which sizes may be divided: those in the workload's expressions, and constexprs that it fixes."""
     texts = [*(text for tensor in spec.tensors for text in tensor.shape), *spec.scalars.values(), *spec.grid]
-    divided = (node.right for text in texts for node in ast.walk(ast.parse(text, mode="eval")) if _divides(node))
+    divided = (
+        node.right for text in texts for node in ast.walk(ast.parse(text.strip(), mode="eval")) if _divides(node)
+    )
     written = {part.value for part in divided if isinstance(part, ast.Constant)}
     fixed = {value for value in spec.constexprs.values() if not isinstance(value, bool)}
     return {number for number in written | fixed if isinstance(number, int) and number > 1}
