@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Annotated, TextIO
 
@@ -111,6 +112,12 @@ def export(
     triton: Annotated[
         str, typer.Option(metavar="VERSION", help="Of sglang: the version of Triton that SGLang runs with.")
     ] = "",
+    blocks: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES", help="Of helion: the kernel's block sizes in the order of the Helion kernel's tiles."
+        ),
+    ] = "",
     allow_unsigned: AllowUnsigned = False,
 ) -> None:
     """Write configurations for other programs.
@@ -118,7 +125,8 @@ def export(
     Example: `deuteron cache export configs.bundle --format python`
     """
     chosen = _format(form)
-    found = read_source(source, triton, allow_unsigned=allow_unsigned)
+    order = tuple(name.strip() for name in blocks.split(",") if name.strip())
+    found = replace(read_source(source, allow_unsigned=allow_unsigned), triton=triton, blocks=order)
     if isinstance(chosen, FolderFormat):
         if output is None:
             raise CommandError(f"--format {form} writes files", hint="-o FOLDER says where")

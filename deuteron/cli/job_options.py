@@ -190,7 +190,7 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
         dims=dims,
         tensors={n: tuple(split_outside(v)) for n, v in _one_each(options.tensor, "--tensor").items()},
         scalars=parse_pairs(options.scalar, "--scalar"),
-        grid=tuple(options.grid.split(";")) if options.grid else None,
+        grid=tuple(axis.strip() for axis in options.grid.split(";")) if options.grid else None,
         choices=choices_of(options.search),
         constexprs=parse_pairs(options.constexpr, "--constexpr"),
     )

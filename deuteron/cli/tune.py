@@ -134,7 +134,8 @@ def _known(sources: Sequence[str], job: JobSpec, *, allow_unsigned: bool) -> lis
     known: list[SearchLog] = []
     for source in sources:
         name = job.workload.kernel.name
-        found = read_logs(source, name, token=_token() if "://" in source else "", job=job, open_bundle=open_bundle)
+        token = _token() if "://" in source else ""
+        found = read_logs(source, name, token=token, job=job, open_bundle=open_bundle, tell=say)
         if not found:
             say(f"{source} knows no search of {name}")
         known += found

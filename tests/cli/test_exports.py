@@ -1,6 +1,6 @@
 """Exports, read as their consumers read them: the rules of each loader, written again from its source.
 
-The module for Triton's cache was also run with Triton 3.6.0 and 3.9.0 themselves, which are no dependencies here.
+The consumers are no dependencies here; ``test_consumers.py`` calls their own loaders where they are installed.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def sglang_config(root: Path, triton: str, device: str, rest: str, tokens: int) 
             ",dtype=fp8_w8a8,block_shape=[64,128]",
             ",dtype=fp8_w8a8,block_shape=[64, 128]",
         ),
+        ("i8", {}, "", ",dtype=int8_w8a8"),
         ("f8e4m3", {"group_k": 0, "group_n": 0}, ",dtype=fp8_w8a8", ",dtype=fp8_w8a8"),
     ],
 )
@@ -130,32 +131,54 @@ def helion_config(text: str, tunables: tuple[str, ...] = ()) -> dict[str, Any]:
     config = json.loads(text)
     if config.keys() - known - set(tunables):
         raise ValueError(f"invalid keys {config.keys() - known}")
-    powers = [*config["block_sizes"], config.get("num_warps", 4)]
+    powers = [*config["block_sizes"], *config.get("l2_groupings", []), config.get("num_warps", 4)]
     assert all(value > 0 and value.bit_count() == 1 for value in powers)
+    assert "maxnreg" not in config or config["pid_type"].startswith("persistent")
     return dict(config)
 
 
+ORDER = ("--blocks", "BLOCK_M,BLOCK_N,BLOCK_K")
+
+
 def test_helion(record_of, export) -> None:
-    config = {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP_M": 8, "num_warps": 8, "num_stages": 3, "persistent": True}
-    folder = export([record_of({"M": 64, "N": 32}, config)], "helion")
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32}
+    config = {**blocks, "GROUP_M": 8, "num_warps": 8, "num_stages": 3, "persistent": True}
+    folder = export([record_of({"M": 64, "N": 32}, config)], "helion", *ORDER)
     text = (folder / "vector_add_kernel,bf16,M=64,N=32,cuda-h200-cc90.json").read_text()
-    wanted = {"block_sizes": [64, 128], "l2_groupings": [8], "num_warps": 8, "num_stages": 3}
-    assert helion_config(text) == wanted
-    folder = export([record_of({"M": 64, "N": 32}, {**config, "SPLIT": 2})], "helion")
+    wanted = {"block_sizes": [64, 128, 32], "l2_groupings": [8], "num_warps": 8, "num_stages": 3}
+    assert helion_config(text) == {**wanted, "pid_type": "persistent_interleaved"}
+    folder = export([record_of({"M": 64, "N": 32}, {**config, "SPLIT": 2, "persistent": False})], "helion", *ORDER)
     text = next(folder.iterdir()).read_text()
     with pytest.raises(ValueError, match="SPLIT"):
         helion_config(text)
     assert helion_config(text, ("SPLIT",)) == {**wanted, "SPLIT": 2}
+    # One block has no order to say.
+    folder = export([record_of({"M": 1}, {"BLOCK": 64, "maxnreg": 168, "persistent": True})], "helion")
+    assert helion_config((folder / "vector_add_kernel,bf16,M=1,cuda-h200-cc90.json").read_text())["maxnreg"] == 168
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [({"BLOCK": 48}, "BLOCK = 48"), ({"maxnreg": 168}, "it takes 32, 64, 128, 256"), ({"num_stages": 9}, "9")],
+    [
+        ({"BLOCK": 48}, "BLOCK = 48"),
+        ({"GROUP_M": 3}, "GROUP_M = 3"),
+        ({"maxnreg": 168}, "of persistent kernels only"),
+        ({"maxnreg": 257, "persistent": True}, "it takes 1 to 256"),
+        ({"num_stages": 9}, "it takes 1 to 8"),
+        ({"BLOCK_K": 32}, "--blocks BLOCK,BLOCK_K, in the order of its tiles"),
+    ],
 )
 def test_what_helion_does_not_take(run, record_of, tmp_path: Path, wrong, says: str) -> None:
     write_bundle(tmp_path / "b", [record_of({"M": 64}, {"BLOCK": 64, **wrong})])
     ran = run("cache", "export", tmp_path / "b", "--format", "helion", "-o", tmp_path / "x")
     assert ran.code == 2 and says in ran.err and not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("names", ["BLOCK_M", "BLOCK_M,BLOCK_N,BLOCK_O"])
+def test_blocks_that_the_configuration_does_not_have(run, record_of, tmp_path: Path, names: str) -> None:
+    write_bundle(tmp_path / "b", [record_of({"M": 64}, {"BLOCK_M": 64, "BLOCK_N": 32})])
+    ran = run("cache", "export", tmp_path / "b", "--format", "helion", "-o", tmp_path / "x", "--blocks", names)
+    assert ran.code == 2 and "for M=64 has BLOCK_M, BLOCK_N" in ran.err
 
 
 # -- Kernel Tuner
@@ -165,6 +188,7 @@ def t4_results(file: Path) -> list[dict[str, Any]]:
     """The results of a file that keeps to the schema."""
     content = json.loads(file.read_text())
     assert re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", content["schema_version"])
+    assert content["metadata"]["timeunit"] == "milliseconds"  # readers take seconds where nothing is said
     for result in content["results"]:
         assert {"configuration", "times", "invalidity", "correctness"} <= result.keys()
         assert isinstance(result["timestamp"], str) and isinstance(result["configuration"], dict)
@@ -202,7 +226,7 @@ def test_t4_of_a_journal_has_every_trial(run, bundle: Path, tmp_path: Path) -> N
     times = [[trial["time_ns"]["median"] / 1e6] if trial.get("time_ns") else [] for trial in trials]
     assert [measured(result, "time") for result in results] == times
     assert {"screen", "final"} <= {measured(result, "phase")[0] for result in results}
-    assert results[0]["times"]["compilation_time"] > 0
+    assert results[0]["times"]["compilation"] > 0
 
 
 def test_every_status_of_a_trial_has_a_name_in_t4() -> None:
@@ -306,7 +330,8 @@ def test_names_of_records_lead_nowhere_else(run, record_of, tmp_path: Path, form
     """A bundle is text that somebody else wrote."""
     record = record_of({"E": 8, "N": 8, "M": 8}, TILES, "a/../../../b", kernel_name="../../kernel")
     write_bundle(tmp_path / "b", [record])
-    ran = run("cache", "export", tmp_path / "b", "--format", form, "-o", tmp_path / "x", "--triton", "3.6.0")
+    options = ("--triton", "3.6.0", "--blocks", "BLOCK_SIZE_M,BLOCK_N,BLOCK_SIZE_K")
+    ran = run("cache", "export", tmp_path / "b", "--format", form, "-o", tmp_path / "x", *options)
     assert ran.code == 2 and "would lie outside" in ran.err
     assert not (tmp_path / "x").exists()
 

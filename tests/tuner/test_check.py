@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.compiler import knobs
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
@@ -105,6 +106,11 @@ def test_what_is_measured_is_what_launches_at_these_sizes_run(
     assert kernel.metadata.recipe.guards == ((guard,) if fits else ())
 
 
+def test_expressions_may_have_spaces_around_them(problem: Problem) -> None:
+    spaced = Problem(replace(problem.spec, grid=(" cdiv(n, BLOCK) ",)), {"n": 1000}, "f32")
+    assert cut_problem(spaced, {"n": SMALL_DIM}).dims == cut_problem(problem, {"n": SMALL_DIM}).dims
+
+
 @pytest.mark.parametrize("size", [1, 16, 100, 112, 113, 1000, 1024, 4099, 1 << 20])
 def test_a_small_problem_keeps_what_launches_know_about_divisibility(problem: Problem, size: int) -> None:
     small = cut_problem(Problem(problem.spec, {"n": size}, "f32"), {"n": SMALL_DIM}).dims["n"]
@@ -120,3 +126,86 @@ def test_an_output_that_is_added_to_is_refused(tmp_path: Path) -> None:
     problem = Problem(resolve_workload(f"{tmp_path / 'adding.py'}:kernel"), {"n": 1000}, "f32")
     with pytest.raises(WorkloadError, match="every element of the output 'y_ptr' unwritten or NaN"):
         checker_of(problem, seed=0)
+
+
+ROWS = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * N + i
+    tl.store(y_ptr + at, tl.{function}(tl.load(x_ptr + at, i < N)), i < N)
+
+
+workload = {{
+    "dims": ["M", "N"],
+    "tensors": [{{"name": "x_ptr", "shape": ["M", "N"]}}, {{"name": "y_ptr", "shape": ["M", "N"], "role": "{role}"}}],
+    "scalars": {{"M": "M", "N": "N"}},
+    "grid": ["{grid}"],
+    "space": {{"parameters": {{"BLOCK": [64]}}}},
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "role", "grid", "refused"),
+    [
+        ("exp", "output", "cdiv(M, BLOCK)", True),
+        ("exp", "inout", "cdiv(M, BLOCK)", False),  # what is not written is meant to stay
+        ("exp", "output", "M", False),
+        ("log", "output", "M - M // 8", False),  # NaN at half of the elements, unwritten an eighth
+    ],
+)
+def test_an_output_that_is_hardly_written_is_refused(
+    tmp_path: Path, function: str, role: str, grid: str, refused: bool
+) -> None:
+    """A grid with too few programs would make its own result the expected one."""
+    (tmp_path / "rows.py").write_text(ROWS.format(function=function, role=role, grid=grid))
+    problem = Problem(resolve_workload(f"{tmp_path / 'rows.py'}:kernel"), {"M": 200, "N": 50}, "f32")
+    device, default = get_device("cpu"), {"BLOCK": 64}
+
+    def compiled(config: Configuration) -> object:
+        return compile_variant(problem, problem.variant(config), device.target), problem.variant(config)
+
+    if refused:
+        with pytest.raises(WorkloadError, match="writes only 200 of 10000 elements of the output 'y_ptr' at M=200"):
+            Checker(problem, device, 1, default, compiled)  # type: ignore[arg-type]
+    else:
+        assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]
+
+
+PRODUCT = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[:, None], tl.arange(0, 32)[None, :]
+    x = tl.load(x_ptr + i * 32 + j, i < n, 0.0)
+    tl.store(y_ptr + i * 32 + j, tl.dot(x, tl.trans(x)), i < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n", 32]}, {"name": "y_ptr", "shape": ["n", 32], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"BLOCK": [32]}},
+}
+"""
+
+
+def test_products_of_f32_may_be_more_exact_than_tf32(tmp_path: Path) -> None:
+    """The interpreter rounds to tf32, the CPU does not: a product of one's own in f32 is no wrong result."""
+    (tmp_path / "product.py").write_text(PRODUCT)
+    problem = Problem(resolve_workload(f"{tmp_path / 'product.py'}:kernel"), {"n": 200}, "f32")
+    device, default = get_device("cpu"), {"BLOCK": 32}
+
+    def compiled(config: Configuration) -> object:
+        return compile_variant(problem, problem.variant(config), device.target), problem.variant(config)
+
+    assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]

@@ -157,3 +157,68 @@ def test_foreign_files_need_a_job_that_they_fit(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="say too little without a job"):
         read_logs(str(file), "experts")
     assert {log.dtype for log in read_logs(str(file), "experts", job=MOE)} == {"f8e4m3"}
+
+
+MANY = {**EXPERTS, "dims": ["E", "M", "N", "K", "group_n", "group_k"]}
+SCALED = JobSpec(
+    workload_from_json(MANY, "workload"),
+    ({"E": 8, "M": 64, "N": 7168, "K": 4096, "group_n": 7, "group_k": 9},),
+    ("bf16",),
+    "cuda:0",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "dtype", "block"),
+    [
+        (
+            "E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 64].json",
+            "cuda/h200",
+            "f8e4m3",
+            (128, 64),
+        ),
+        ("E=8,N=64,device_name=AMD_Instinct_MI325X,block_shape=[128,128].json", "hip/mi325x", "bf16", (128, 128)),
+        ("E=8,N=64,device_name=Radeon_8060S_Graphics,dtype=int4_w4a16.json", "hip/8060s", "bf16", (7, 9)),
+        ("E=8,N=64,device_name=NVIDIA_H20,dtype=fp8_w8a8,per_channel_quant=True.json", "cuda/h20", "f8e4m3", (7, 9)),
+        ("E=8,N=64,device_name=Intel(R)_Arc(TM)_Pro_B70_Graphics.json", "xpu/arc-pro-b70", "bf16", (7, 9)),
+        ("E=8,N=64,device_name=,dtype=int8_w8a8.json", "cuda", "i8", (7, 9)),
+    ],
+)
+def test_names_of_files_of_experts(tmp_path: Path, name: str, device: str, dtype: str, block: tuple[int, int]) -> None:
+    (tmp_path / name).write_text(json.dumps({"1": CONFIG}))
+    (log,) = read_logs(str(tmp_path / name), "experts", job=SCALED)
+    assert (log.device, log.dtype) == (device, dtype)
+    assert (log.shape["group_n"], log.shape["group_k"]) == block
+
+
+def test_a_folder_of_files_says_which_were_passed_over(tmp_path: Path) -> None:
+    """As vLLM and SGLang ship them: for other backends, for the second product of the layer, under other names."""
+    for name in (
+        "E=8,N=64,device_name=NVIDIA_H200.json",
+        "E=8,N=64,device_name=NVIDIA_H200_down.json",
+        "E=16,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8_down.json",
+        "E=8,N=64,device_name=AMD_Instinct_MI355X,dtype=int4_w4a16,backend=flydsl.json",
+        "E=8,device_name=NVIDIA_H200.json",
+    ):
+        (tmp_path / name).write_text(json.dumps({"1": CONFIG}))
+    lines: list[str] = []
+    logs = read_logs(str(tmp_path), "experts", job=MOE, tell=lines.append)
+    assert {log.shape["E"] for log in logs} == {8} and {log.dtype for log in logs} == {"bf16"}
+    said = "\n".join(lines)
+    assert len(lines) == 3 and "2 of 5 files were passed over, such as " in said
+    for reason in (
+        "for the second product",
+        "for kernels of flydsl, not of Triton",
+        "its name says not what it is for",
+    ):
+        assert reason in said
+    with pytest.raises(SourceError, match="for the second product"):
+        read_logs(str(tmp_path / "E=8,N=64,device_name=NVIDIA_H200_down.json"), "experts", job=MOE)
+
+
+def test_a_folder_of_which_nothing_fits_is_refused(tmp_path: Path) -> None:
+    for width in (64, 128):
+        file = tmp_path / f"E=8,N={width},device_name=NVIDIA_H200.json"
+        file.write_text(json.dumps({"1": {"BLOCK_SIZE_M": 16}}))
+    with pytest.raises(SourceError, match="no configuration has all parameters"):
+        read_logs(str(tmp_path), "experts", job=MOE)

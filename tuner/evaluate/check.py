@@ -12,6 +12,7 @@ from deuteron.compiler.ir.parser import parse_function
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter.launch import run
+from deuteron.compiler.tile.matmul import Dot
 
 from ..codec import Scalar
 from ..errors import SpaceError, WorkloadError
@@ -105,7 +106,7 @@ class Checker:
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
         interpreted = self._check_with_interpreter(small, seed, config)
         result = self._result(default)
-        self._check_all_is_written(result, interpreted, where)
+        self._check_all_is_written(result, interpreted, where, default)
         return (
             result,
             f"the default configuration, itself checked with the interpreter at {where}",
@@ -131,10 +132,16 @@ class Checker:
 
     def _check_with_interpreter(self, small: Problem, seed: int, config: Configuration) -> dict[str, np.ndarray]:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
-        because then nothing could be said about any configuration. Returns what the interpreter gave."""
+        because then nothing could be said about any configuration. Returns what the interpreter gave.
+
+        A product of f32 numbers that may round them to tf32 may also not do it, as on the CPU: either is right."""
         expected = interpret(small, config, make_tensors(small, seed))
         got = run_once(small, self._device, config, seed)
         comparison = compare_all(got, self._with_tolerances(expected))
+        if not comparison.ok:
+            unrounded = interpret(small, config, make_tensors(small, seed), round_products=False)
+            if compare_all(got, self._with_tolerances(unrounded)).ok:
+                return unrounded
         if not comparison.ok:
             raise WorkloadError(
                 f"the default configuration does not give what the interpreter gives: {comparison.message}",
@@ -147,10 +154,12 @@ class Checker:
         result: Mapping[str, np.ndarray],
         interpreted: Mapping[str, np.ndarray],
         where: str,
+        default: Configuration,
     ) -> None:
         """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the
         small rows but not the real ones would make its own wrong result the expected one. And where an output is NaN
-        everywhere, as one is that the kernel only adds to: any other such kernel would seem right."""
+        everywhere, as one is that the kernel only adds to, or is mostly not written, as with a grid that is too small:
+        any other such kernel would seem right."""
         import numpy as np
 
         for tensor in self._problem.spec.tensors:
@@ -162,16 +171,37 @@ class Checker:
                     "there is nothing to compare",
                     hint='if the kernel reads it or adds to it, its role is "inout"',
                 )
-            if np.isnan(interpreted[tensor.name]).any():
-                continue
             missing = int(np.count_nonzero(np.isnan(result[tensor.name])))
-            if missing:
+            if np.isnan(interpreted[tensor.name]).any():
+                if 2 * missing > result[tensor.name].size:
+                    self._check_most_is_written(tensor.name, result[tensor.name], default)
+            elif missing:
                 raise WorkloadError(
                     f"the default configuration leaves {missing} of {result[tensor.name].size} elements of the output "
                     f"{tensor.name!r} unwritten or NaN, and none at {where}",
                     hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
                     "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
                 )
+
+    def _check_most_is_written(self, name: str, result: np.ndarray, default: Configuration) -> None:
+        """Raise :class:`WorkloadError` where a launch leaves more than half of an output as it was: NaN over poison,
+        and 1 over ones. NaN that a kernel computes is NaN over both."""
+        import numpy as np
+
+        ones = np.ones_like(self._initial[name])
+        self._arrays[name].copy_from(ones)
+        self.launch(default)()
+        self._device.synchronize()
+        kept = int(np.count_nonzero(np.isnan(result) & (self._arrays[name].to_numpy() == ones)))
+        if 2 * kept > result.size:
+            dims = ", ".join(f"{dim}={size}" for dim, size in self._problem.dims.items())
+            raise WorkloadError(
+                f"the default configuration writes only {result.size - kept} of {result.size} elements of the output "
+                f"{name!r} at {dims}",
+                hint=f"the grid {'; '.join(self._problem.spec.grid)} may have too few programs, or a block be too "
+                "small for its axis (--constexpr BLOCK=next_power_of_2(N)); an output of which a part is meant to "
+                'stay is "inout" (--tensor NAME=SHAPE:inout)',
+            )
 
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
@@ -238,7 +268,9 @@ def _cut(size: int, limit: int, divisors: set[int]) -> int:
 def _divisors(spec: WorkloadSpec) -> set[int]:
     """Numbers by which sizes may be divided: those in the workload's expressions, and constexprs that it fixes."""
     texts = [*(text for tensor in spec.tensors for text in tensor.shape), *spec.scalars.values(), *spec.grid]
-    divided = (node.right for text in texts for node in ast.walk(ast.parse(text, mode="eval")) if _divides(node))
+    divided = (
+        node.right for text in texts for node in ast.walk(ast.parse(text.strip(), mode="eval")) if _divides(node)
+    )
     written = {part.value for part in divided if isinstance(part, ast.Constant)}
     fixed = {value for value in spec.constexprs.values() if not isinstance(value, bool)}
     return {number for number in written | fixed if isinstance(number, int) and number > 1}
@@ -254,11 +286,19 @@ def _empty_axes(problem: Problem) -> list[str]:
     return [text for text in sizes if Expression.parse(text).evaluate_number(problem.names) < 1]
 
 
-def interpret(problem: Problem, config: Configuration, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes."""
+def interpret(
+    problem: Problem, config: Configuration, tensors: dict[str, np.ndarray], *, round_products: bool = True
+) -> dict[str, np.ndarray]:
+    """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes. Without
+    ``round_products`` those of f32 numbers do not round them to tf32."""
     variant = problem.variant(config)
     compiled = make_variant(problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule)
     tile = build(compiled, stop_after="tile").artifacts["tile"]
     values = {**problem.scalars, **tensors}
-    run(parse_function(str(tile)), variant.grid, [values[name] for name in compiled.signature])
+    function = parse_function(str(tile))
+    if not round_products:
+        for op in function.walk():
+            if isinstance(op, Dot):
+                op.precision = "ieee"
+    run(function, variant.grid, [values[name] for name in compiled.signature])
     return tensors

@@ -1,13 +1,17 @@
 """The files of tile sizes that vLLM and SGLang ship for fused mixtures of experts.
 
-``E=8,N=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8.json`` maps numbers of tokens M to configurations. It has no times,
-so a configuration is only said to be good. Sizes that such a file does not name (K, the experts a token) are those of
-the job.
+``E=8,N=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json`` maps numbers of tokens M to
+configurations. It has no times, so a configuration is only said to be good. Sizes that such a file does not name (K,
+the experts a token) are those of the job.
+
+Some files are not for such a kernel as a job has: SGLang keeps those of the layer's second product apart (``_down``),
+vLLM those of a backend that is not Triton (``backend=``).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..codec import Scalar, expect_object, parse_json
@@ -18,42 +22,78 @@ from .foreign import ForeignFormat, SourceError, adapted, nothing_fits
 from .search_log import KnownConfig, SearchLog
 
 _NAME = re.compile(
-    r"E=(?P<E>\d{1,9}),N=(?P<N>\d{1,9}),device_name=(?P<device>[^,]+)(,dtype=(?P<dtype>\w+))?(,.*)?\.json"
+    r"E=(?P<E>\d{1,9}),N=(?P<N>\d{1,9}),device_name=(?P<device>[^,]*?)"
+    r"(?P<selectors>(,\w+=(\[[^\]]*\]|[^,\[]*?))*)(?P<down>_down)?\.json"
 )
+_SELECTOR = re.compile(r",(?P<name>\w+)=(?P<value>\[[^\]]*\]|[^,\[]*)")
+_BLOCK = re.compile(r"\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\]")
 _PATTERNS = ("E=*.json", "configs/triton_*/E=*.json", "triton_*/E=*.json")
-_DTYPES = {"float32": "f32", "fp8_w8a8": "f8e4m3", "int8_w8a8": "i8"}
+_DTYPES = {"float32": "f32", "fp8_w8a8": "f8e4m3", "float8": "f8e4m3", "int8_w8a8": "i8", "bf16": "bf16"}
 _NAMED = ("E", "N", "M")
+#: How names of devices begin -> what runs them; CUDA where nothing fits.
+_VENDORS = {"AMD": "hip", "Radeon": "hip", "Intel": "xpu"}
+
+
+@dataclass(frozen=True)
+class _Name:
+    """What the name of a file says. ``sizes``: E, N, and ``group_n`` and ``group_k`` where it names a block of scales.
+    ``dtype``: in their words, None for 16-bit floats."""
+
+    sizes: dict[str, int]
+    device: str
+    dtype: str | None
 
 
 def _find(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(found for pattern in _PATTERNS for found in path.glob(pattern) if _NAME.fullmatch(found.name))
-    return [path] if _NAME.fullmatch(path.name) else []
+        return sorted(found for pattern in _PATTERNS for found in path.glob(pattern))
+    return [path] if path.match(_PATTERNS[0]) else []
 
 
 def _read(path: Path, job: JobSpec) -> list[SearchLog]:
-    name = _NAME.fullmatch(path.name)
     missing = [dim for dim in _NAMED if dim not in job.workload.dims]
-    if name is None or missing:
+    if missing:
         raise SourceError(
             f"{path} is for kernels with the sizes E, N and M; {job.workload.name} has no {', '.join(missing)}",
             hint=f"its dims are {', '.join(job.workload.dims)}",
         )
-    configs = _configs(path)
-    vendor = "hip" if name["device"].startswith("AMD") else "cuda"
-    device = DeviceFingerprint(kind=vendor, name=name["device"]).key
+    name = _parsed(path)
     logs = []
-    for tokens, config in configs.items():
+    for tokens, config in _configs(path).items():
         wanted = adapted(config, job)
         if wanted is None:
             continue
-        named = {"E": int(name["E"]), "N": int(name["N"]), "M": tokens}
-        for shape in _completed(named, job):
+        for shape in _completed({**name.sizes, "M": tokens}, job):
             known = (KnownConfig(wanted, None),)
-            logs.append(SearchLog(job.workload.kernel.name, "", device, shape, _dtype(name["dtype"], job), known))
+            kernel, dtype = job.workload.kernel.name, _dtype(name.dtype, job)
+            logs.append(SearchLog(kernel, "", name.device, shape, dtype, known))
     if not logs:
         raise nothing_fits(path, job)
     return logs
+
+
+def _parsed(path: Path) -> _Name:
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        raise SourceError(
+            f"{path}: its name says not what it is for", hint="such as E=8,N=7168,device_name=NVIDIA_H200.json"
+        )
+    if name["down"]:
+        raise SourceError(f"{path}: it is for the second product of the layer", hint="the file without _down")
+    selectors = {found["name"]: found["value"] for found in _SELECTOR.finditer(name["selectors"])}
+    if "backend" in selectors:
+        raise SourceError(f"{path}: it is for kernels of {selectors['backend']}, not of Triton")
+    sizes = {"E": int(name["E"]), "N": int(name["N"])}
+    block = _BLOCK.fullmatch(selectors.get("block_shape", ""))
+    if block is not None:
+        sizes |= {"group_n": int(block[1]), "group_k": int(block[2])}
+    return _Name(sizes, _device(name["device"]), selectors.get("dtype"))
+
+
+def _device(name: str) -> str:
+    """The key of the device; only its kind where the file does not name it."""
+    kind = next((kind for begin, kind in _VENDORS.items() if name.startswith(begin)), "cuda")
+    return DeviceFingerprint(kind=kind, name=name).key if name else kind
 
 
 def _configs(path: Path) -> dict[int, dict[str, Scalar]]:

@@ -38,11 +38,13 @@ def read_logs(
     token: str = "",
     job: JobSpec | None = None,
     open_bundle: Callable[[Path], Bundle] = read_bundle,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> list[SearchLog]:
     """The searches of a kernel that ``source`` knows: a journal, a folder with one or with folders that have one, a
     bundle, the address of a service, which ``token`` opens, or a JSON file of what one answers to ``GET /v1/searches``;
     for a ``job`` also files of other programs (:data:`FOREIGN`) and folders of them. ``open_bundle`` may refuse
-    a bundle that nobody vouches for.
+    a bundle that nobody vouches for. Of a folder with many files of another program those that fit are read;
+    ``tell`` gets a line for each reason why others were not.
 
     Raises:
         SourceError: it is none of these, or does not fit the job.
@@ -68,7 +70,7 @@ def read_logs(
         logs = list(decode(path.read_bytes(), KnownSearches, str(path)).searches)
     else:
         logs = logs_of_records(open_bundle(path).records())
-    return [log for log in [*logs, *_of_foreign(foreign, job)] if log.kernel_name == kernel_name]
+    return [log for log in [*logs, *_of_foreign(foreign, job, tell)] if log.kernel_name == kernel_name]
 
 
 def journals_in(folder: Path) -> list[Path]:
@@ -88,11 +90,28 @@ def read_records(source: str, *, open_bundle: Callable[[Path], Bundle] = read_bu
     return [event.record for journal in journals for event in _events(journal) if isinstance(event, ShapeFinished)]
 
 
-def _of_foreign(found: list[tuple[ForeignFormat, Path]], job: JobSpec | None) -> list[SearchLog]:
+def _of_foreign(
+    found: list[tuple[ForeignFormat, Path]], job: JobSpec | None, tell: Callable[[str], None]
+) -> list[SearchLog]:
+    """Raises where the files need a job, or where all were refused, for the first reason."""
     if found and job is None:
         form, file = found[0]
         raise SourceError(f"{file}: {form.name} say too little without a job", hint="deuteron tune --from takes them")
-    return [log for form, file in found if job is not None for log in form.read(file, job)]
+    logs: list[SearchLog] = []
+    refused: list[tuple[Path, SourceError]] = []
+    for form, file in found:
+        try:
+            logs += form.read(file, job) if job is not None else []
+        except SourceError as error:
+            refused.append((file, error))
+    if refused and len(refused) == len(found):
+        raise refused[0][1]
+    reasons: dict[str, list[Path]] = {}
+    for file, refusal in refused:
+        reasons.setdefault(refusal.message.replace(str(file), "").lstrip(": "), []).append(file)
+    for reason, files in reasons.items():
+        tell(f"{len(files)} of {len(found)} files were passed over, such as {files[0]}: {reason}")
+    return logs
 
 
 def _is_journal(path: Path) -> bool:

@@ -18,6 +18,7 @@ from deuteron.compiler.source.usage import usage_of
 from ..codec import Scalar
 from ..errors import WorkloadError
 from ..space import Parameter, Space
+from .grid import suggested_grid
 from .legal import refuse_variadic
 from .spec import KernelText, Tensor, WorkloadSpec
 
@@ -181,9 +182,10 @@ class _Inference:
         blocks = [p.name for p in parameters if p.name not in SCHEDULE_OPTIONS]
         if len(self.dims) == 1 and len(blocks) == 1:
             return (f"cdiv({self.dims[0]}, {blocks[0]})",)
+        programs = ";".join(suggested_grid(self.source, self.dims))
         raise WorkloadError(
             f"the grid of {self.source.name} cannot be told from its text",
-            hint=f'--grid "cdiv({self.dims[0]}, {blocks[0] if blocks else 64})"; axes are separated by semicolons',
+            hint=f'--grid "{programs}", if that is how many programs each axis has; axes are separated by semicolons',
         )
 
     # ---- one argument -----------------------------------------------------------------------------------------

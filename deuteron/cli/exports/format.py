@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ExportSource:
     """``records``: best configurations, read once. ``trials``: everything that a search of ``kernel`` tried, in order;
-    a bundle has none. ``triton``: the version of Triton that the consumer has, empty where nobody said."""
+    a bundle has none. ``triton``: the version of Triton that the consumer has, ``blocks``: names of block sizes in the
+    order of its tiles; both are empty where nobody said."""
 
     records: Iterable[ConfigRecord]
     trials: Sequence[TrialFinished] = ()
     kernel: str = ""
     triton: str = ""
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class FolderFormat:
 ExportFormat: TypeAlias = TextFormat | FolderFormat
 
 
-def read_source(path: Path, triton: str = "", *, allow_unsigned: bool = False) -> ExportSource:
+def read_source(path: Path, *, allow_unsigned: bool = False) -> ExportSource:
     """A bundle, or a journal of ``deuteron tune`` or the folder that has it.
 
     Raises:
@@ -67,11 +69,10 @@ def read_source(path: Path, triton: str = "", *, allow_unsigned: bool = False) -
         raise CommandError(f"cannot read {path}: {error.strerror}", hint="a bundle, or a journal") from None
     if not journal:
         bundle, _ = read_signed(path, allow_unsigned=allow_unsigned)
-        return ExportSource(bundle.records(), triton=triton)
+        return ExportSource(bundle.records())
     events = list(read_events(path))
     return ExportSource(
         [event.record for event in events if isinstance(event, ShapeFinished)],
         [event for event in events if isinstance(event, TrialFinished)],
         next((event.kernel_name for event in events if isinstance(event, JobStarted)), ""),
-        triton,
     )

@@ -1,13 +1,16 @@
 """Configurations as ``helion.Config.load`` reads them: a JSON file for each kernel, dtype, shape and device.
 
 Helion knows tiles by their order, not by name: ``block_sizes`` are the parameters that begin with BLOCK, in the order
-of the configuration, which has to be that of the Helion kernel's tiles. GROUP parameters are ``l2_groupings``. What
-Helion has no key for must be a tunable that the kernel registers under the same name: it refuses other keys.
+of the Helion kernel's tiles. A record does not know that order (its names are sorted), so who exports several says it.
+GROUP parameters are ``l2_groupings``. A persistent kernel, whose blocks walk over the tiles in steps of all blocks, is
+``pid_type`` persistent_interleaved. What Helion has no key for must be a tunable that the kernel registers under the
+same name: it refuses other keys.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CommandError
@@ -17,11 +20,11 @@ if TYPE_CHECKING:
     from deuteron.tuner import ConfigRecord
 
 _BLOCK, _GROUP = "BLOCK", "GROUP"
-#: Schedule options that are keys of Helion's configurations, and the values that it takes. It has no others.
+#: Schedule options that are keys of Helion's configurations, and the values that it takes.
 _SCHEDULE: dict[str, tuple[object, ...]] = {
     "num_warps": (1, 2, 4, 8, 16, 32),
     "num_stages": tuple(range(1, 9)),
-    "maxnreg": (32, 64, 128, 256),
+    "maxnreg": tuple(range(1, 257)),
 }
 
 
@@ -29,13 +32,13 @@ def helion_files(source: ExportSource) -> dict[str, str]:
     """The text of each file by its name: ``<kernel>,<dtype>,<shape>,<device>.json``.
 
     Raises:
-        CommandError: a value is none that Helion takes, or two records give one file.
+        CommandError: a value is none that Helion takes, nobody said which block is which, or two records give one file.
     """
     files: dict[str, str] = {}
     for record in source.records:
         device = record.device.key.replace("/", "-")
         name = f"{record.kernel_name},{record.dtype},{record.shape_key},{device}.json"
-        text = json.dumps(_config(record), indent=2) + "\n"
+        text = json.dumps(_config(record, source.blocks), indent=2) + "\n"
         if files.setdefault(name, text) != text:
             raise CommandError(
                 f"there are two configurations for {name}",
@@ -44,22 +47,43 @@ def helion_files(source: ExportSource) -> dict[str, str]:
     return files
 
 
-def _config(record: ConfigRecord) -> dict[str, object]:
+def _config(record: ConfigRecord, order: Sequence[str]) -> dict[str, object]:
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
-    blocks = {name: value for name, value in record.config.items() if name.startswith(_BLOCK)}
-    groups = [value for name, value in record.config.items() if name.startswith(_GROUP)]
-    made: dict[str, object] = {"block_sizes": list(blocks.values())}
+    config = record.config
+    blocks, groups = _ordered(record, order), [name for name in config if name.startswith(_GROUP)]
+    made: dict[str, object] = {"block_sizes": [config[name] for name in blocks]}
     if groups:
-        made["l2_groupings"] = groups
-    for name, value in record.config.items():
-        if name in blocks and not _is_power_of_2(value):
+        made["l2_groupings"] = [config[name] for name in groups]
+    if config.get("persistent"):
+        made["pid_type"] = "persistent_interleaved"
+    elif "maxnreg" in config:
+        raise _refused(record, "maxnreg", "it of persistent kernels only")
+    for name, value in config.items():
+        if name in (*blocks, *groups) and not _is_power_of_2(value):
             raise _refused(record, name, "powers of 2")
         if name in _SCHEDULE and value not in _SCHEDULE[name]:
-            raise _refused(record, name, ", ".join(map(str, _SCHEDULE[name])))
-        if name in _SCHEDULE or not (name.startswith((_BLOCK, _GROUP)) or name in SCHEDULE_OPTIONS):
+            raise _refused(record, name, f"{_SCHEDULE[name][0]} to {_SCHEDULE[name][-1]}")
+        if name in _SCHEDULE or not (name in (*blocks, *groups) or name in SCHEDULE_OPTIONS):
             made[name] = value
     return made
+
+
+def _ordered(record: ConfigRecord, order: Sequence[str]) -> Sequence[str]:
+    """The names of the block sizes in the order of the tiles."""
+    names = [name for name in record.config if name.startswith(_BLOCK)]
+    if not order and len(names) > 1:
+        raise CommandError(
+            f"--format helion needs the order in which the Helion kernel has the blocks of {record.kernel_name}",
+            hint=f"--blocks {','.join(names)}, in the order of its tiles",
+        )
+    if order and set(order) != set(names):
+        raise CommandError(
+            f"--blocks names {', '.join(order)}; the configuration of {record.kernel_name} for {record.shape_key} has "
+            f"{', '.join(names) or 'none'}",
+            hint="each of them once" if names else "parameters that begin with BLOCK",
+        )
+    return order or names
 
 
 def _is_power_of_2(value: object) -> bool:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from deuteron.tuner.events import TrialFinished
 
 _VERSION = "1.0.0"
+#: Readers take seconds where nothing is said.
+_METADATA = {"timeunit": "milliseconds"}
 _NS_PER_MS = 1e6
 #: Statuses of trials -> what T4 says of an invalid configuration, or that it is none.
 _INVALIDITY = {
@@ -43,7 +45,7 @@ def t4_files(source: ExportSource) -> dict[str, str]:
             name = f"{record.kernel_name},{record.dtype},{record.shape_key},{device}.json"
             found.setdefault(name, []).extend(_record_results(record))
     return {
-        name: json.dumps({"results": results, "schema_version": _VERSION}, indent=1) + "\n"
+        name: json.dumps({"results": results, "schema_version": _VERSION, "metadata": _METADATA}, indent=1) + "\n"
         for name, results in found.items()
     }
 
@@ -57,7 +59,7 @@ def _shape_key(shape: Mapping[str, int]) -> str:
 def _trial_result(event: TrialFinished) -> dict[str, object]:
     trial = event.trial
     seconds = {
-        "compilation_time": trial.metrics.get("compile_s"),
+        "compilation": trial.metrics.get("compile_s"),
         "validation": trial.metrics.get("check_s"),
         "benchmark": trial.metrics.get("measure_s"),
     }

@@ -6,7 +6,8 @@ Both take the M that is nearest to the one at hand.
 vLLM looks in the folder that VLLM_TUNED_CONFIG_FOLDER names, then among its own. SGLang looks in
 ``configs/triton_<version>`` below SGLANG_MOE_CONFIG_DIR, first for its own version of Triton, then for others. Their
 names of one file differ in the spaces of a block shape, and in the device: white space and slashes are underscores for
-vLLM, and every board of the H200 family is NVIDIA_H200; for SGLang only spaces are replaced.
+vLLM, and every board of the H200 family is NVIDIA_H200; for SGLang only spaces are replaced. Products of 8-bit integers
+have a dtype in SGLang's names and none in those that vLLM looks for.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ _PARAMETERS = {
     "num_warps": ("num_warps",),
     "num_stages": ("num_stages",),
 }
-#: The part of the name that says what is multiplied; 16-bit floats have none.
-_DTYPES = {"f16": "", "bf16": "", "f32": ",dtype=float32", "f8e4m3": ",dtype=fp8_w8a8", "i8": ",dtype=int8_w8a8"}
+#: The part of SGLang's names that says what is multiplied; 16-bit floats have none.
+_SGLANG_DTYPES = {"f16": "", "bf16": "", "f32": ",dtype=float32", "f8e4m3": ",dtype=fp8_w8a8", "i8": ",dtype=int8_w8a8"}
+#: vLLM has files named int8_w8a8, but asks for those of 16-bit floats when it multiplies 8-bit integers.
+_VLLM_DTYPES = {**_SGLANG_DTYPES, "i8": ""}
 #: Sizes of a shape that give the block of one scale, as these kernels call them; 0 where there is one scale for all.
 _SCALE_BLOCK = ("group_n", "group_k")
 
@@ -69,7 +72,7 @@ def _files(source: ExportSource, named: Callable[[ConfigRecord], str]) -> dict[s
         held = files.setdefault(name, {})
         if held.setdefault(tokens, values) != values:
             raise CommandError(
-                f"{name} has two configurations for M={tokens}, the second of {record.shape_key}",
+                f"{name} has two configurations for M={tokens}, the second of {record.shape_key}, {record.dtype}",
                 hint="narrow the bundle to one kernel: deuteron cache pull --kernel HASH",
             )
     return {name: json.dumps(dict(sorted(held.items())), indent=4) + "\n" for name, held in files.items()}
@@ -82,23 +85,25 @@ def _require_experts(record: ConfigRecord) -> None:
             f"{record.kernel_name} was tuned over {record.shape_key}, without {', '.join(missing)}",
             hint="such files are for kernels with the sizes E (experts), N and M (tokens)",
         )
-    if record.dtype not in _DTYPES:
-        raise CommandError(f"there is no such file for {record.dtype}", hint=f"there is for {', '.join(_DTYPES)}")
+    if record.dtype not in _SGLANG_DTYPES:
+        known = ", ".join(_SGLANG_DTYPES)
+        raise CommandError(f"there is no such file for {record.dtype}", hint=f"there is for {known}")
 
 
 def _vllm_name(record: ConfigRecord) -> str:
     device = re.sub(r"[\s/]+", "_", record.device.name)
     if "H200" in device.split("_"):
         device = "NVIDIA_H200"
-    return _name(record, device, _scale_block(record.shape, ","))
+    return _name(record, device, _VLLM_DTYPES[record.dtype] + _scale_block(record.shape, ","))
 
 
 def _sglang_name(record: ConfigRecord) -> str:
-    return _name(record, record.device.name.replace(" ", "_"), _scale_block(record.shape, ", "))
+    selectors = _SGLANG_DTYPES[record.dtype] + _scale_block(record.shape, ", ")
+    return _name(record, record.device.name.replace(" ", "_"), selectors)
 
 
-def _name(record: ConfigRecord, device: str, block: str) -> str:
-    return f"E={record.shape['E']},N={record.shape['N']},device_name={device}{_DTYPES[record.dtype]}{block}.json"
+def _name(record: ConfigRecord, device: str, selectors: str) -> str:
+    return f"E={record.shape['E']},N={record.shape['N']},device_name={device}{selectors}.json"
 
 
 def _scale_block(shape: Mapping[str, int], comma: str) -> str:
