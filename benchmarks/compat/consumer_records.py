@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +74,7 @@ def _around(ns: float) -> Interval:
 def export(records: Iterable[ConfigRecord], form: str, *options: str) -> Path:
     """Write the records as ``deuteron cache export --format form`` does; the file or folder."""
     folder = Path(mkdtemp(prefix="deuteron-consumers-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     write_bundle(folder / "made.bundle", sorted(records, key=lambda made: made.key))
     output = folder / form
     with contextlib.redirect_stdout(io.StringIO()):
