@@ -19,10 +19,11 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
@@ -32,7 +33,7 @@ from deuteron import __version__, migrations
 from deuteron.compiler.errors import DeuteronError
 
 from .database import make_engine
-from .files import sync_folder
+from .files import sync_folder, write_whole
 from .models import Base
 from .settings import Settings
 
@@ -41,8 +42,17 @@ _MANIFEST, _TABLES, _FILES = "manifest.json", "tables/", "files/"
 #: What is kept beside the database, as paths below the data directory.
 _KEPT = re.compile(r"profiles/[0-9a-f]{64}\.hatchet|keys/own\.pem|keys/trusted/[\w.-]+\.json|predictors\.bundle")
 _BATCH = 1000  # rows
+_LONGEST_MANIFEST, _LONGEST_ROW = 1 << 20, 1 << 28  # bytes
+_REVISION_TABLE = "alembic_version"
+#: In the data directory while a restore writes there.
+_UNFINISHED = "restore-unfinished.json"
+_Value: TypeAlias = str | int | float | bool | None
 #: What a file raises that is not one of ours, or not any more.
-_DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, msgspec.MsgspecError, EOFError, KeyError, ValueError)
+_DAMAGE = (
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, msgspec.MsgspecError, EOFError, KeyError, ValueError),
+    # Encrypted members, and ways of packing that Python does not know.
+    *(RuntimeError, NotImplementedError),
+)
 
 
 class BackupError(DeuteronError):
@@ -80,8 +90,8 @@ def back_up(settings: Settings, target: Path) -> Backup:
     try:
         # The signing key is in it.
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                manifest = _write(archive, settings, found)
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+                backup = _write(archive, settings, found)
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(target)
@@ -90,7 +100,7 @@ def back_up(settings: Settings, target: Path) -> Backup:
         raise BackupError(f"{target}: {error.strerror or error}", hint="nothing was left there") from None
     finally:
         temporary.unlink(missing_ok=True)
-    return manifest
+    return backup
 
 
 def restore(settings: Settings, source: Path) -> Backup:
@@ -98,27 +108,80 @@ def restore(settings: Settings, source: Path) -> Backup:
 
     Raises:
         BackupError: the file is no backup, is damaged or of a version that this one does not know, or what is to be
-            written is there already, or the disk is full. Nothing is left of a backup that fails.
+            written is there already, or the disk is full. Nothing is left of a backup that fails; of one that is killed
+            the next restore takes back what is there, and nobody serves it (:func:`refuse_unfinished`).
     """
+    _undo_unfinished(settings)
+    with _explained(source), zipfile.ZipFile(source) as archive:
+        backup = _backup(archive, source)
+        files = _files(archive, source, backup)
+        _refuse_what_is_there(settings, files)
+        marker = _mark(settings, files)
+        try:
+            _make_tables(settings.database_url, backup)
+            _restore_rows(archive, backup, settings.database_url)
+            for member, path in files.items():
+                _restore_file(archive, member, settings.home / path)
+            migrations.upgrade(settings.database_url)
+        except BaseException:
+            _undo_unfinished(settings)
+            raise
+        marker.unlink()
+    return backup
+
+
+def refuse_unfinished(settings: Settings) -> None:
+    """Nobody serves half of a backup.
+
+    Raises:
+        BackupError: a restore into this data directory was killed.
+    """
+    if (settings.home / _UNFINISHED).exists():
+        raise BackupError(
+            f"a restore into {settings.home} was not finished", hint="run `deuteron db restore` again, with its backup"
+        )
+
+
+@contextmanager
+def _explained(source: Path) -> Iterator[None]:
+    """What reading a file raises that is no backup, or not any more, as :class:`BackupError`."""
     try:
-        with zipfile.ZipFile(source) as archive:
-            manifest = _manifest(archive, source)
-            files = _files(archive, source)
-            _refuse_what_is_there(settings, files)
-            _make_tables(settings.database_url, manifest)
-            try:
-                _restore_rows(archive, manifest, settings.database_url)
-                _restore_files(archive, files, settings.home)
-                migrations.upgrade(settings.database_url)
-            except BaseException:
-                migrations.downgrade(settings.database_url, "base")
-                raise
+        yield
+    except sa.exc.OperationalError:
+        raise  # the database does not answer, or its disk is full
+    except (*_DAMAGE, sa.exc.StatementError) as error:
+        reason = getattr(error, "orig", None) or error or "nested too deeply"
+        raise BackupError(f"{source} is no backup, or damaged: {reason}", hint="see `deuteron db backup`") from None
     except OSError as error:
         raise BackupError(f"{error.filename or source}: {error.strerror or error}") from None
-    except (*_DAMAGE, sa.exc.StatementError) as error:
-        reason = getattr(error, "orig", None) or error
-        raise BackupError(f"{source} is no backup, or damaged: {reason}", hint="see `deuteron db backup`") from None
-    return manifest
+
+
+def _mark(settings: Settings, files: dict[str, PurePosixPath]) -> Path:
+    """Note what a restore is about to write. Its place and the note go away when it has ended."""
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    note = {"database": _place(settings), "files": [str(path) for path in files.values()]}
+    write_whole(settings.home / _UNFINISHED, json.dumps(note))
+    return settings.home / _UNFINISHED
+
+
+def _undo_unfinished(settings: Settings) -> None:
+    """Take back what a restore that failed, or was killed, has written."""
+    marker = settings.home / _UNFINISHED
+    if not marker.exists():
+        return
+    note = json.loads(marker.read_text())
+    if note["database"] != _place(settings):
+        raise BackupError(
+            f"a restore into {note['database']} was not finished", hint="give that address with --url, or another home"
+        )
+    migrations.downgrade(settings.database_url, "base")
+    for path in note["files"]:
+        (settings.home / path).unlink(missing_ok=True)
+    marker.unlink()
+
+
+def _place(settings: Settings) -> str:
+    return sa.make_url(settings.database_url).render_as_string(hide_password=True)
 
 
 def _write(archive: zipfile.ZipFile, settings: Settings, revision: str) -> Backup:
@@ -135,9 +198,9 @@ def _write(archive: zipfile.ZipFile, settings: Settings, revision: str) -> Backu
     files = [path for path in _below(settings.home) if _KEPT.fullmatch(path.as_posix())]
     for path in files:
         archive.write(settings.home / path, _FILES + path.as_posix())
-    manifest = Backup(SCHEMA, __version__, revision, datetime.now(UTC).isoformat(), rows, len(files))
-    archive.writestr(_MANIFEST, json.dumps(asdict(manifest), indent=1))
-    return manifest
+    backup = Backup(SCHEMA, __version__, revision, datetime.now(UTC).isoformat(), rows, len(files))
+    archive.writestr(_MANIFEST, json.dumps(asdict(backup), indent=1))
+    return backup
 
 
 def _below(home: Path) -> Iterator[Path]:
@@ -156,23 +219,29 @@ def _write_table(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.
     return count
 
 
-def _manifest(archive: zipfile.ZipFile, source: Path) -> Backup:
-    manifest = msgspec.json.decode(archive.read(_MANIFEST), type=Backup)
-    if manifest.schema != SCHEMA:
+def _backup(archive: zipfile.ZipFile, source: Path) -> Backup:
+    with archive.open(_MANIFEST) as file:
+        text = file.read(_LONGEST_MANIFEST + 1)
+    if len(text) > _LONGEST_MANIFEST:
+        raise ValueError(f"{_MANIFEST} is longer than {_LONGEST_MANIFEST} bytes")
+    backup = msgspec.json.decode(text, type=Backup)
+    if backup.schema != SCHEMA:
         raise BackupError(
-            f"{source} has schema {manifest.schema}, this version reads {SCHEMA}",
-            hint=f"deuteron {manifest.deuteron} wrote it",
+            f"{source} has schema {backup.schema}, this version reads {SCHEMA}",
+            hint=f"deuteron {backup.deuteron} wrote it",
         )
-    return manifest
+    return backup
 
 
-def _files(archive: zipfile.ZipFile, source: Path) -> dict[str, PurePosixPath]:
+def _files(archive: zipfile.ZipFile, source: Path, backup: Backup) -> dict[str, PurePosixPath]:
     """Members that are files, with their paths below the data directory."""
     names = [name for name in archive.namelist() if name.startswith(_FILES)]
     paths = {name: PurePosixPath(name.removeprefix(_FILES)) for name in names}
     for name, path in paths.items():
         if not _KEPT.fullmatch(str(path)):
             raise BackupError(f"{source} has a file that no service keeps: {name!r}")
+    if len(paths) != backup.files:
+        raise ValueError(f"{len(paths)} files, {backup.files} were written")
     return paths
 
 
@@ -186,26 +255,28 @@ def _refuse_what_is_there(settings: Settings, files: dict[str, PurePosixPath]) -
         raise BackupError("the database has tables already", hint="restore into an empty one: DEUTERON_DATABASE_URL")
 
 
-def _make_tables(url: str, manifest: Backup) -> None:
+def _make_tables(url: str, backup: Backup) -> None:
     try:
-        migrations.upgrade(url, manifest.revision)
+        migrations.upgrade(url, backup.revision)
     except CommandError:
         raise BackupError(
-            f"the backup is of revision {manifest.revision!r}, which deuteron {__version__} does not know",
-            hint=f"deuteron {manifest.deuteron} wrote it",
+            f"the backup is of revision {backup.revision!r}, which deuteron {__version__} does not know",
+            hint=f"deuteron {backup.deuteron} wrote it",
         ) from None
 
 
-def _restore_rows(archive: zipfile.ZipFile, manifest: Backup, url: str) -> None:
+def _restore_rows(archive: zipfile.ZipFile, backup: Backup, url: str) -> None:
     engine = make_engine(url)
     try:
         with engine.execution_options(writing=True).begin() as connection:
             # As they were at that revision, not as the models are.
-            tables = sa.MetaData()
-            tables.reflect(connection)
-            for table in tables.sorted_tables:
-                if table.name in manifest.rows:
-                    _insert(archive, connection, table, manifest.rows[table.name])
+            reflected = sa.MetaData()
+            reflected.reflect(connection)
+            tables = [table for table in reflected.sorted_tables if table.name != _REVISION_TABLE]
+            if {table.name for table in tables} != backup.rows.keys():
+                raise ValueError(f"its tables are not those of revision {backup.revision}")
+            for table in tables:
+                _insert(archive, connection, table, backup.rows[table.name])
     finally:
         engine.dispose()
 
@@ -214,7 +285,7 @@ def _insert(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table
     # Migrations may have put rows here, for a database that begins.
     connection.execute(sa.delete(table))
     with archive.open(f"{_TABLES}{table.name}.jsonl") as file:
-        columns = json.loads(file.readline())
+        columns = msgspec.json.decode(file.readline(_LONGEST_ROW), type=list[str])
         instants = [isinstance(table.columns[name].type, sa.DateTime) for name in columns]
         count = 0
         for batch in _batches(file):
@@ -230,15 +301,19 @@ def _insert(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table
         _go_on_counting(connection, table)
 
 
-def _batches(file: IO[bytes]) -> Iterator[list[list[str | int | float | bool | None]]]:
+def _batches(file: IO[bytes]) -> Iterator[list[list[_Value]]]:
     batch = []
-    for line in file:
-        batch.append(json.loads(line))
+    while line := file.readline(_LONGEST_ROW):
+        batch.append(_row(line))
         if len(batch) == _BATCH:
             yield batch
             batch = []
     if batch:
         yield batch
+
+
+def _row(line: bytes) -> list[_Value]:
+    return msgspec.json.decode(line, type=list[_Value])
 
 
 def _go_on_counting(connection: sa.Connection, table: sa.Table) -> None:
@@ -248,19 +323,6 @@ def _go_on_counting(connection: sa.Connection, table: sa.Table) -> None:
         highest = connection.scalar(sa.select(sa.func.max(column)))
         if name is not None and highest is not None:
             connection.execute(sa.select(sa.func.setval(name, highest)))
-
-
-def _restore_files(archive: zipfile.ZipFile, files: dict[str, PurePosixPath], home: Path) -> None:
-    """All of them or none."""
-    written: list[Path] = []
-    try:
-        for member, path in files.items():
-            written.append(home / path)
-            _restore_file(archive, member, home / path)
-    except BaseException:
-        for file in written:
-            file.unlink(missing_ok=True)
-        raise
 
 
 def _restore_file(archive: zipfile.ZipFile, member: str, path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from deuteron import migrations
 
+from .backup import refuse_unfinished
 from .settings import Settings, SettingsError
 from .store import ServiceStore
 
@@ -28,6 +29,7 @@ def serve(settings: Settings) -> None:
     from .protocol import patient_protocol  # lazy: as uvicorn
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    refuse_unfinished(settings)
     migrations.upgrade(settings.database_url)
     store = ServiceStore.open(settings.database_url)
     try:

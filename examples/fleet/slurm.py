@@ -21,10 +21,9 @@ from dask_jobqueue import SLURMCluster
 def place_workers(options: argparse.Namespace) -> SLURMCluster:
     """Ask Slurm for the jobs. Each runs one worker that measures on the GPU it was given, or on the CPU without one."""
     cluster = SLURMCluster(
-        # One measurement at a time, in children, which a worker under a nanny may not have.
+        # One measurement at a time.
         cores=1,
         processes=1,
-        nanny=False,
         # Cores for compiling candidates while others are measured.
         job_cpu=options.cpus,
         memory=options.memory,

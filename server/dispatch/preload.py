@@ -1,6 +1,6 @@
 """Makes a Dask worker that somebody else started one of ours.
 
-``dask worker ADDRESS --nthreads 1 --no-nanny --preload deuteron.server.dispatch.preload --device cuda:0``: what places
+``dask worker ADDRESS --nthreads 1 --preload deuteron.server.dispatch.preload --device cuda:0``: what places
 Dask's workers on a cluster (dask-jobqueue on Slurm, PBS or LSF) so places ours. ``deuteron worker`` needs none of this.
 """
 
@@ -10,14 +10,19 @@ import logging
 import multiprocessing
 
 import click
+import dask
 from distributed import Worker
 
 from ..settings import Settings, SettingsError
+from .engine import WORKER_CONFIG
 from .plugin import BenchPlugin
 from .resources import detected_devices, resources_of
 from .run import Bench
 
 logger = logging.getLogger("deuteron.worker")
+
+# Here and not in dask_setup: Dask imports what it preloads before it makes the worker, which reads this once.
+dask.config.set(WORKER_CONFIG)
 
 
 @click.command()
@@ -31,7 +36,7 @@ async def dask_setup(worker: Worker, device: str | None) -> None:
     on without what it preloads.
     """
     try:
-        _check(worker)
+        check(worker.state.nthreads)
         settings = Settings.from_environment()
         chosen = _device(device)
     except SettingsError as error:
@@ -46,16 +51,21 @@ async def dask_setup(worker: Worker, device: str | None) -> None:
     logger.info("measuring on %s for %s", chosen, bench.server_url)
 
 
-def _check(worker: Worker) -> None:
-    if worker.state.nthreads != 1:
+def check(threads: int) -> None:
+    """Refuse a worker that could not measure.
+
+    Raises:
+        SettingsError: it has several threads, or may not have children.
+    """
+    if threads != 1:
         raise SettingsError(
-            f"this worker has {worker.state.nthreads} threads, which would measure beside each other",
+            f"this worker has {threads} threads, which would measure beside each other",
             hint="dask worker --nthreads 1",
         )
     if multiprocessing.current_process().daemon:
         raise SettingsError(
             "this worker may not have children, which measurements run in",
-            hint="dask worker --no-nanny, or DASK_DISTRIBUTED__WORKER__DAEMON=False",
+            hint="dask worker --no-nanny, or DASK_DISTRIBUTED__WORKER__DAEMON=False for its nanny",
         )
 
 

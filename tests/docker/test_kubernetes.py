@@ -17,6 +17,7 @@ from deuteron.server import Settings
 ROOT = Path(__file__).parents[2]
 MANIFEST = list(yaml.safe_load_all((ROOT / "docker" / "kubernetes.yaml").read_text()))
 RELEASE = "1.31"
+PODS = ("StatefulSet", "Deployment")
 
 
 def named(kind: str, name: str) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def named(kind: str, name: str) -> dict[str, Any]:
 def pods() -> dict[str, dict[str, Any]]:
     """Specs of pods by the name of their container."""
     cluster = named("DaskCluster", "deuteron")["spec"]
-    specs = [item["spec"]["template"]["spec"] for item in MANIFEST if item["kind"] == "StatefulSet"]
+    specs = [item["spec"]["template"]["spec"] for item in MANIFEST if item["kind"] in PODS]
     specs += [cluster["scheduler"]["spec"], cluster["worker"]["spec"]]
     return {spec["containers"][0]["name"]: spec for spec in specs}
 
@@ -86,7 +87,7 @@ def test_names_refer_to_what_is_there() -> None:
 
 
 def test_selectors_find_pods_and_ports() -> None:
-    labels = [item["spec"]["template"]["metadata"]["labels"] for item in MANIFEST if item["kind"] == "StatefulSet"]
+    labels = [item["spec"]["template"]["metadata"]["labels"] for item in MANIFEST if item["kind"] in PODS]
     # Those that the operator gives to the pods of a cluster.
     labels += [{"dask.org/cluster-name": "deuteron", "dask.org/component": part} for part in ("scheduler", "worker")]
 
@@ -97,7 +98,7 @@ def test_selectors_find_pods_and_ports() -> None:
         spec = item["spec"]
         if item["kind"] == "Service":
             assert found(spec["selector"])
-        if item["kind"] == "StatefulSet":
+        if item["kind"] in PODS:
             assert found(spec["selector"]["matchLabels"])
         if item["kind"] == "NetworkPolicy":
             assert found(spec["podSelector"]["matchLabels"])
@@ -122,6 +123,11 @@ def test_commands_exist() -> None:
 def test_nothing_runs_as_root_and_secrets_come_from_outside() -> None:
     for name, spec in pods().items():
         assert spec["automountServiceAccountToken"] is False
+        # Kubernetes would set DEUTERON_PORT to an address, for the service of that name.
+        assert spec["enableServiceLinks"] is False
+        for volume in spec.get("volumes", ()):
+            # A private key that everybody may read is refused; files of a secret are 0644 by default.
+            assert "secret" not in volume or volume["secret"]["defaultMode"] & 0o007 == 0
         assert name == "postgres" or spec["securityContext"]["runAsNonRoot"] is True
         for item in container(name).get("env", ()):
             if re.search("PASSWORD|TOKEN|SECRET", item["name"]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,11 +17,12 @@ import sqlalchemy as sa
 
 from deuteron import migrations
 from deuteron.server import Settings
-from deuteron.server.backup import BackupError, back_up, restore
+from deuteron.server.backup import BackupError, back_up, refuse_unfinished, restore
 from deuteron.server.database import make_engine
 from deuteron.server.models import Base
 
 ROWS = 30
+TABLES = [table.name for table in Base.metadata.sorted_tables]
 
 
 def drawn(column: sa.Column[Any], draw: random.Random, number: int) -> object:
@@ -139,11 +142,17 @@ def test_an_older_revision_is_restored_and_upgraded(tmp_path: Path) -> None:
         "dtype": "f32", "shape_key": "M=1", "toolchain_key": "{}", "job_id": "j1", "checked": True,
         "low_ns": 1.0, "high_ns": 2.0, "body": "{}", "created_at": "2026-01-01T00:00:00+00:00",
     }  # fmt: skip
-    manifest = {"schema": 1, "deuteron": "0", "revision": "0002", "made_at": "", "rows": {"configs": 1}, "files": 0}
+    migrations.upgrade(f"sqlite:///{tmp_path / 'empty.db'}", "0002")
+    engine = make_engine(f"sqlite:///{tmp_path / 'empty.db'}")
+    tables = set(sa.inspect(engine).get_table_names()) - {"alembic_version"}
+    engine.dispose()
+    rows = {name: int(name == "configs") for name in tables}
+    manifest = {"schema": 1, "deuteron": "0", "revision": "0002", "made_at": "", "rows": rows, "files": 0}
     with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
         archive.writestr("manifest.json", json.dumps(manifest))
-        lines = [json.dumps(list(values)), json.dumps(list(values.values()))]
-        archive.writestr("tables/configs.jsonl", "\n".join(lines) + "\n")
+        for name in tables:
+            lines = [list(values), list(values.values())] if name == "configs" else [[]]
+            archive.writestr(f"tables/{name}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     settings = service(tmp_path / "home")
     restore(settings, tmp_path / "old.zip")
     assert migrations.current(settings.database_url) == migrations.head()
@@ -198,7 +207,10 @@ def test_files_that_no_service_keeps_are_refused(name: str, made: Path, tmp_path
     [
         ({"schema": 2}, "has schema 2"),
         ({"revision": "9999"}, "does not know"),
-        ({"rows": {"jobs": 31}}, "rows of jobs"),
+        ({"rows": {"jobs": ROWS}}, "not those of revision"),
+        ({"rows": {**dict.fromkeys(TABLES, ROWS), "jobs": ROWS + 1}}, "rows of jobs"),
+        ({"files": 3}, "2 files, 3 were written"),
+        ({"made_at": "x" * 2_000_000}, "longer than"),
     ],
 )
 def test_backups_of_others_are_refused(changed: dict[str, object], message: str, made: Path, tmp_path: Path) -> None:
@@ -211,6 +223,39 @@ def test_backups_of_others_are_refused(changed: dict[str, object], message: str,
     with pytest.raises(BackupError, match=message):
         restore(service(tmp_path / "home"), tmp_path / "other.zip")
     assert migrations.current(service(tmp_path / "home").database_url) is None
+
+
+@pytest.mark.parametrize("lines", ["3\n", "[" * 100_000, '["number"]\n3\n', '["number"]\n[{}]\n', "", '["x"]\n[1]\n'])
+def test_rows_that_are_none_are_refused(lines: str, made: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(made) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["tables/jobs.jsonl"] = lines.encode()
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(BackupError, match="damaged"):
+        restore(service(tmp_path / "home"), tmp_path / "other.zip")
+    assert migrations.current(service(tmp_path / "home").database_url) is None
+
+
+@pytest.mark.parametrize("at", ["_make_tables", "_restore_rows", "_restore_file"])
+def test_a_restore_that_was_killed_is_not_served_and_can_be_repeated(at: str, made: Path, tmp_path: Path) -> None:
+    """The process ends in the middle of a step, without any of Python's endings."""
+    killed = (
+        "import os, sys\nfrom pathlib import Path\nfrom deuteron.server import Settings, backup\n"
+        f"step = backup.{at}\n"
+        "def killed(*arguments):\n    step(*arguments)\n    os._exit(9)\n"
+        f"backup.{at} = killed\n"
+        "backup.restore(Settings(home=Path(sys.argv[1])), Path(sys.argv[2]))\n"
+    )
+    home = tmp_path / "home"
+    assert subprocess.run([sys.executable, "-c", killed, home, made], check=False).returncode == 9
+    with pytest.raises(BackupError, match="not finished"):
+        refuse_unfinished(service(home))
+    restore(service(home), made)
+    refuse_unfinished(service(home))
+    assert contents(service(home).database_url) == contents(service(tmp_path / "first").database_url)
+    assert (home / "keys" / "own.pem").read_bytes() == b"key"
 
 
 def test_a_running_service_is_backed_up_and_its_copy_goes_on(

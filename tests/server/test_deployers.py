@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -61,6 +62,14 @@ def worker_environment(tmp_path: Path, **more: str) -> dict[str, str]:
     }
 
 
+def how_quiet(dask_worker: Any) -> tuple[object, list[str]]:
+    """Above which memory a worker pauses, and what it does all the time to profile itself."""
+    return (
+        dask_worker.memory_manager.memory_pause_fraction,
+        [name for name in dask_worker.periodic_callbacks if "profile" in name],
+    )
+
+
 @pytest.mark.slow
 def test_workers_that_slurm_starts_measure(
     make_service: Callable[..., Any],
@@ -72,6 +81,8 @@ def test_workers_that_slurm_starts_measure(
 ) -> None:
     """The example as it is, with a Slurm that is two scripts."""
     pytest.importorskip("dask_jobqueue")
+    from distributed import Client
+
     port = pick_port()
     service = make_service(DEUTERON_SCHEDULER=f"tcp://127.0.0.1:{port}")
     environment = worker_environment(
@@ -95,6 +106,9 @@ def test_workers_that_slurm_starts_measure(
     assert job["worker"].startswith("cpu@")
     (worker,) = service.get("/v1/workers")["workers"]
     assert (worker["name"], worker["state"]) == (job["worker"].rpartition("/")[0], "idle")
+    with Client(f"tcp://127.0.0.1:{port}") as dask:  # type: ignore[no-untyped-call]
+        (quiet,) = dask.run(how_quiet).values()
+    assert quiet == (False, []), "Dask leaves the processor alone while something is measured"
     placed.send_signal(signal.SIGTERM)
     assert placed.wait(30) == 0
     assert (slurm / "cancelled").read_text() == "7\n"
@@ -125,9 +139,12 @@ def test_a_worker_that_could_not_measure_says_why(tmp_path: Path) -> None:
     assert "present: cpu" in refused([*alone, "1", *PRELOAD, "--device", "cuda:99"], tmp_path)
 
 
-def test_a_worker_under_a_nanny_says_that_it_may_not_have_children(tmp_path: Path) -> None:
-    from distributed import LocalCluster
+def test_a_process_that_may_not_have_children_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As workers under a nanny are that does not know Dask's settings of ours."""
+    from deuteron.server.dispatch.preload import check
+    from deuteron.server.settings import SettingsError
 
-    with LocalCluster(n_workers=0, dashboard_address=None, protocol="tcp") as cluster:  # type: ignore[no-untyped-call]
-        address = cluster.scheduler_address
-        assert "dask worker --no-nanny" in refused([address, "--nthreads", "1", *PRELOAD], tmp_path)
+    check(threads=1)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(SettingsError, match="children"):
+        check(threads=1)

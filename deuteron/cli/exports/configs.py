@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from .format import ExportSource, TextFormat
+from .names import python_name
 
 if TYPE_CHECKING:
     from deuteron.tuner.codec import Scalar
@@ -56,7 +57,7 @@ def write_python(source: ExportSource, file: TextIO) -> None:
         )
     file.write("import deuteron as triton\n")
     for kernel, lines in configs.items():
-        file.write(f"\n{kernel.upper()}_CONFIGS = [\n")
+        file.write(f"\n{python_name(kernel, 'the kernel').upper()}_CONFIGS = [\n")
         file.writelines(f"    {line},\n" for line in lines)
         file.write("]\n")
 

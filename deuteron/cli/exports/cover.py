@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from .names import python_name
+
 if TYPE_CHECKING:
     from deuteron.tuner.cover import Cover, DispatchRule
     from deuteron.tuner.cover.dispatch import Branch
@@ -26,8 +28,15 @@ def _distance(known, wanted):
 
 
 def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
-    """A module with ``CONFIGS`` and ``config_for(dims)``."""
+    """A module with ``CONFIGS`` and ``config_for(dims)``.
+
+    Raises:
+        CommandError: the kernel or a size has a name that Python code cannot have.
+    """
     shapes = len(cover.table.shapes)
+    kernel = python_name(kernel, "the kernel")
+    for dim in rule.dims:
+        python_name(dim, "the size")
     head = (
         f'"""Configurations of {kernel} that deuteron chose for {shapes} shapes.\n\n'
         f'At each of them the worst loss to the best one measured is {cover.tolerance:.2%} at most.\n"""\n'
