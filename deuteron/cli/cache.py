@@ -83,9 +83,11 @@ def lookup(
 
     Example: `deuteron cache lookup softmax_kernel --shape M=1024,N=781 --bundle configs.bundle`
     """
+    from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype  # lazy: help starts without the compiler
     from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
 
     sizes = parse_shape(shape)
+    canonical_dtype(dtype)  # one that kernels do not have was tuned for nothing
     if bundle is not None:
         found, _ = read_signed(bundle, allow_unsigned=allow_unsigned)
         answer = from_bundle(found, kernel, device, sizes, dtype, strict=strict)

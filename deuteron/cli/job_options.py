@@ -198,15 +198,25 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
 
 def choices_of(search: Sequence[str]) -> dict[str, tuple[object, ...]]:
     """The values of each --search; raises CommandError."""
-    return {
+    found = {
         name: tuple(parse_value(part) for part in split_outside(value))
         for name, value in _one_each(search, "--search").items()
     }
+    for name, values in found.items():
+        wrong = next((value for value in values if isinstance(value, str) and value[:1].isdigit()), None)
+        if wrong is not None:
+            raise CommandError(f"--search {name}: {wrong!r} is no number", hint=f"--search {name}=1,2,4")
+    return found
 
 
 def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Pairs whose values contain commas: one pair a use of the option."""
-    return dict(parse_pair(text, option) for text in texts)
+    """Pairs whose values contain commas: one pair a use of the option, each name once."""
+    found: dict[str, str] = {}
+    for name, value in (parse_pair(text, option) for text in texts):
+        if name in found:
+            raise CommandError(f"{option} gives {name!r} twice", hint=f"{option} {name}=... once, with all values")
+        found[name] = value
+    return found
 
 
 def save_workload(spec: WorkloadSpec, path: Path) -> None:

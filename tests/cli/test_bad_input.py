@@ -55,7 +55,15 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["tune", ADD, "--shape", "n=4", "--grid", "cdiv(n, "], ["cdiv(n, "]),
     (["tune", ADD, "--shape", "n=4", "--grid", "open(n)"], ["open"]),
     (["tune", ADD, "--shape", "n=4", "--search", "BLOCK_SIZE"], ["is not NAME=VALUE"]),
-    (["cache", "show", "missing.bundle"], ["cannot read the bundle missing.bundle"]),
+    (["tune", ADD, "--shape", "n=4", "--search", "BLOCK_SIZE=1..4"], ["'1..4' is no number", "BLOCK_SIZE=1,2,4"]),
+    (["tune", ADD, "--shape", "n=4", "--tensor", "x_ptr=n", "--tensor", "x_ptr=n"], ["'x_ptr' twice", "once"]),
+    (
+        ["tune", ADD, "--shape", "n=4,k=2", "--grid", "cdiv(n, BLOCK_SIZE)", "--scalar", "n_elements=n"]
+        + ["--tensor", "x_ptr=n", "--tensor", "y_ptr=n", "--tensor", "output_ptr=n"],
+        ["nothing of add_kernel depends on the size 'k'", "leave it out: n"],
+    ),
+    (["cache", "show", "missing.bundle"], ["cannot read the bundle missing.bundle", "FOLDER/records.bundle of"]),
+    (["cache", "lookup", "k", "--shape", "n=1", "--dtype", "f17", "--bundle", "{bundle}"], ["dtype f17", "use "]),
     (["cache", "export", "{examples}/matmul.py"], ["matmul.py, line 1", "not a deuteron bundle"]),
     (
         ["cache", "lookup", "k", "--shape", "n=1", "--bundle", "{bundle}"],
@@ -265,3 +273,8 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
     ran = run("token", "list")
     assert ran.code == 2
     assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
+
+
+def test_the_folder_of_a_bundle_is_told_from_it(run, bundle: Path):
+    ran = run("cache", "show", bundle.parent)
+    assert ran.code == 2 and f"hint: {bundle.parent / 'records.bundle'}" in ran.err

@@ -166,10 +166,12 @@ def test_helion(record_of, export) -> None:
         ({"maxnreg": 257, "persistent": True}, "it takes 1 to 256"),
         ({"num_stages": 9}, "it takes 1 to 8"),
         ({"BLOCK_K": 32}, "--blocks BLOCK,BLOCK_K, in the order of its tiles"),
+        (None, "has no block sizes, which Helion needs"),
     ],
 )
 def test_what_helion_does_not_take(run, record_of, tmp_path: Path, wrong, says: str) -> None:
-    write_bundle(tmp_path / "b", [record_of({"M": 64}, {"BLOCK": 64, **wrong})])
+    config = {"ROWS": 2} if wrong is None else {"BLOCK": 64, **wrong}
+    write_bundle(tmp_path / "b", [record_of({"M": 64}, config)])
     ran = run("cache", "export", tmp_path / "b", "--format", "helion", "-o", tmp_path / "x")
     assert ran.code == 2 and says in ran.err and not (tmp_path / "x").exists()
 

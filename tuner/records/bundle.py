@@ -242,7 +242,9 @@ def read_bundle(path: str | Path) -> Bundle:
                 if not line.endswith(b"\n"):
                     break
     except OSError as error:
-        raise BundleError(f"cannot read the bundle {path}: {error}") from error
+        inside = path / "records.bundle"
+        hint = str(inside) if inside.is_file() else "FOLDER/records.bundle of `deuteron tune`, or `deuteron cache pull`"
+        raise BundleError(f"cannot read the bundle {path}: {error}", hint=hint) from error
     promised = manifest.count + manifest.predictors
     words = f"{manifest.count} records" + (f" and {manifest.predictors} predictors" if manifest.predictors else "")
     if not line.endswith(b"\n") or count < promised:

@@ -17,6 +17,7 @@ from deuteron.compiler.source.usage import usage_of
 
 from ..codec import Scalar
 from ..errors import WorkloadError
+from ..expression import Expression
 from ..space import Parameter, Space
 from .grid import suggested_grid
 from .legal import refuse_variadic
@@ -72,7 +73,7 @@ def infer_workload(
     reader.check_names()
     described = reader.tensors()
     parameters = reader.parameters()
-    return WorkloadSpec(
+    spec = WorkloadSpec(
         name=source.name,
         kernel=KernelText(source.name, "\n".join(source.lines) + "\n", source.filename),
         dims=tuple(dims),
@@ -84,6 +85,23 @@ def infer_workload(
         bytes=_traffic(described),
         spaces=reader.spaces(parameters),
     )
+    _check_dims_are_used(spec)
+    return spec
+
+
+def _check_dims_are_used(spec: WorkloadSpec) -> None:
+    """Raise WorkloadError for a dim that nothing depends on: no launch could say how large it is."""
+    sizes = [text for tensor in spec.tensors for text in tensor.shape]
+    fixed = [value for value in spec.constexprs.values() if isinstance(value, str)]
+    texts = [*sizes, *fixed, *spec.scalars.values(), *spec.grid]
+    used = {name for text in texts for name in Expression.parse(text).names}
+    for dim in spec.dims:
+        if dim not in used:
+            named = ", ".join(name for name in spec.dims if name in used)
+            raise WorkloadError(
+                f"nothing of {spec.name} depends on the size {dim!r} of the shape",
+                hint=f"leave it out: {named}" if named else "--tensor NAME=SIZE says what does",
+            )
 
 
 @dataclass(frozen=True)

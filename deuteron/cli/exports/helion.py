@@ -77,11 +77,16 @@ def _ordered(record: ConfigRecord, order: Sequence[str]) -> Sequence[str]:
             f"--format helion needs the order in which the Helion kernel has the blocks of {record.kernel_name}",
             hint=f"--blocks {','.join(names)}, in the order of its tiles",
         )
+    if not names:
+        raise CommandError(
+            f"the configuration of {record.kernel_name} for {record.shape_key} has no block sizes, which Helion needs",
+            hint="they are parameters that begin with BLOCK; it has " + ", ".join(record.config),
+        )
     if order and set(order) != set(names):
         raise CommandError(
             f"--blocks names {', '.join(order)}; the configuration of {record.kernel_name} for {record.shape_key} has "
-            f"{', '.join(names) or 'none'}",
-            hint="each of them once" if names else "parameters that begin with BLOCK",
+            f"{', '.join(names)}",
+            hint="each of them once",
         )
     return order or names
 

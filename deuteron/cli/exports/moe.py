@@ -57,7 +57,7 @@ def sglang_files(source: ExportSource) -> dict[str, str]:
     """
     if not re.fullmatch(r"\d+(\.\d+)+", source.triton):
         raise CommandError(
-            f"--format sglang needs the version of its Triton, not {source.triton or 'nothing'!r}",
+            "--format sglang needs the version of its Triton" + (f", not {source.triton!r}" if source.triton else ""),
             hint='--triton 3.6.0: what python -c "import triton; print(triton.__version__)" prints there',
         )
     folder = f"configs/triton_{source.triton.replace('.', '_')}"
