@@ -5,6 +5,7 @@ The consumers are no dependencies here; ``test_consumers.py`` calls their own lo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -341,3 +342,42 @@ def test_names_of_records_lead_nowhere_else(run, record_of, tmp_path: Path, form
 def test_help_names_every_format(run) -> None:
     shown = " ".join(run("cache", "export", "--help").out.replace("│", " ").split())
     assert all(f"{name}: " in shown for name in FORMATS)
+
+
+# -- Python
+
+
+@pytest.mark.parametrize("form", ["python", "dispatch", "triton-cache"])
+@pytest.mark.parametrize("name", ["K=0\n{code}\nK", '"""\n{code}\n"""', "K']\n{code}\n['K", "{bold}", "class"])
+def test_no_name_becomes_code(name: str, form: str, record_of: Callable[..., ConfigRecord], run, tmp_path: Path):
+    """Bundles may come from anywhere: names of kernels, sizes, parameters, devices and texts among the values."""
+    ran = tmp_path / "ran"
+    code = f"open({str(ran)!r}, 'w')"
+    # Upper case leaves these letters and digits alone, and Python reads the letters as those of exec.
+    octal = "".join(f"\\{ord(letter):03o}" for letter in code)
+    bold = "K=0\n" + "".join(chr(0x1D41A + ord(letter) - 97) for letter in "exec") + f'("{octal}")\nK'
+    hostile = name.format(code=code, bold=bold)
+    records = [
+        record_of({hostile: 8, "M": 8}, {hostile: hostile, "num_warps": 4}, f"NVIDIA {hostile}", kernel_name=hostile)
+    ]
+    write_bundle(tmp_path / "hostile.bundle", records)
+    made = tmp_path / "made.py"
+    done = run("cache", "export", tmp_path / "hostile.bundle", "--format", form, "-o", made)
+    assert done.code in (0, 2) and "Traceback" not in done.err
+    if made.exists():
+        with contextlib.suppress(Exception):  # it may need Triton; what matters is what ran
+            exec(compile(made.read_text(), "made.py", "exec"), {"__name__": "made"})
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_no_size_becomes_code_in_a_dispatch_rule(k: int, record_of: Callable[..., ConfigRecord], run, tmp_path: Path):
+    dim = f"M=open({str(tmp_path / 'ran')!r},'w')"
+    made = [record_of({dim: size}, {"BLOCK": block}) for size, block in ((64, 16), (1024, 32), (4096, 64))]
+    write_bundle(tmp_path / "hostile.bundle", sorted(made, key=lambda record: record.key))
+    name = made[0].kernel_name
+    done = run(
+        "cover", name, "--from", tmp_path / "hostile.bundle", "--k", k, "--format", "python", "-o", tmp_path / "m.py"
+    )
+    assert done.code == 2 and "no name that Python code can have" in done.err
+    assert not (tmp_path / "m.py").exists()
