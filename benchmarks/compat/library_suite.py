@@ -4,7 +4,8 @@ python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests
     [--sample N] [--smallest] [--cuda-on-cpu] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
 
 FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all that pytest takes for
-tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one test at a time, and a case that ends the process is written down as such.
+tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one
+test at a time, and a case that ends the process is written down as such.
 """
 
 from __future__ import annotations
