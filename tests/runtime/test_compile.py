@@ -202,6 +202,11 @@ def test_text_kernels_launch_like_functions() -> None:
     np.testing.assert_array_equal(y, 3 * x)
 
 
+def test_kernels_show_the_globals_of_their_functions() -> None:
+    assert add.__globals__ is globals()
+    assert deuteron.JITFunction(KernelSource.from_text(TEXT, "scale")).__globals__ == {}
+
+
 def test_run_and_its_errors() -> None:
     kernel = compile_add()
     rng = np.random.default_rng(0)
