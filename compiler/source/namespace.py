@@ -20,7 +20,7 @@ from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
-from ..language.inline import Inlinable
+from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import is_named_tuple, with_items
 from . import constants
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
@@ -61,10 +61,8 @@ def admit(name: str, value: object) -> object:
 def compile_time(function: types.FunctionType) -> Inlinable:
     """The function of compile-time values that a plain one is where ``tl.constexpr`` decorates it, and where another
     such function calls it: one object for each."""
-    from .compile_time import constexpr_function  # lazy: it is made of kernels' sources, which are made of this
-
     if function not in _COMPILE_TIME:
-        _COMPILE_TIME[function] = constexpr_function(function)
+        _COMPILE_TIME[function] = ConstexprFunction(function)
     return _COMPILE_TIME[function]
 
 
