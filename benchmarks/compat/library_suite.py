@@ -3,8 +3,9 @@
 python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests/ops --out FILE.json
     [--sample N] [--smallest] [--cuda-on-cpu] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
 
-FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all. As in triton_suite.py
-each file runs in a process of its own, one test at a time, and a case that ends the process is written down as such.
+FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all that pytest takes for
+tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one
+test at a time, and a case that ends the process is written down as such.
 """
 
 from __future__ import annotations
@@ -57,16 +58,23 @@ def main() -> int:
     if not options.tests.is_dir():
         print(f"error: there is no folder {options.tests}", file=sys.stderr)
         return 2
-    paths = options.files or sorted(str(path.relative_to(options.tests)) for path in options.tests.rglob("test_*.py"))
+    paths = options.files or test_files(options.tests)
     results: list[FileResult] = []
     with tempfile.TemporaryDirectory() as temporary:
         scratch = options.scratch or Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("TRITON_CACHE_DIR", str(Path(temporary) / "cache"))
         for path in paths:
             results.append(run_file(path, options, scratch, command))
             print(summary(results[-1]), flush=True)
             options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
     return 0
+
+
+def test_files(folder: Path) -> list[str]:
+    """The files below a folder that pytest takes for tests."""
+    found = {path for pattern in ("test_*.py", "*_test.py") for path in folder.rglob(pattern)}
+    return sorted(str(path.relative_to(folder)) for path in found)
 
 
 def document(results: list[FileResult], options: argparse.Namespace) -> dict[str, object]:

@@ -41,8 +41,8 @@ LIBRARIES = """\
 The tests of the libraries themselves, by `library_suite.py`: of each test function the smallest case, by the product of
 the whole numbers among its parameters, and of autotuned kernels one configuration. **Decided** are the cases that ran
 and were not skipped; a time-out counts as failed. The run of
-attorch is the first there was, before anything that it shows was mended; an earlier one of flash-linear-attention had
-led to casts with a rounding mode being mended.
+attorch, and that of conch with the four smallest cases, are the first there were, before anything that they show was
+mended; an earlier one of flash-linear-attention had led to casts with a rounding mode being mended.
 """
 
 

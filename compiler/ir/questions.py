@@ -36,6 +36,11 @@ class ScalarQuestions:
         bits: int
 
     @property
+    def value(self) -> Self:
+        """The type itself, as of a ``tl.constexpr`` parameter that is one."""
+        return self
+
+    @property
     def scalar(self) -> Self:
         """The type itself, as an element type is its own scalar."""
         return self

@@ -182,15 +182,18 @@ def _is_pointer(x: Operand) -> bool:
     return isinstance(x, tensor) and isinstance(x.dtype, Pointer)
 
 
-def _offset_pointer(pointer: tensor, offset: Operand) -> tensor:
-    offset = as_tensor(offset)
+def _offset(x: Operand) -> tensor:
+    """What a pointer moves by: integers, and of booleans 0 and 1."""
+    offset = as_tensor(x)
     if not isinstance(offset.dtype, Scalar) or offset.dtype.is_float:
         raise TypeMismatch(
             f"a pointer moves by integers, got {offset.type}",
             hint="cast the offset with .to(tl.int64)",
         )
-    if offset.dtype == I1:
-        raise TypeMismatch("a pointer cannot move by a boolean")
+    return cast_to(offset, I32) if offset.dtype == I1 else offset
+
+
+def _move_pointer(pointer: tensor, offset: tensor) -> tensor:
     a, b = broadcast_all(pointer, offset)
     return emit(ew.AddPtr(a.value, b.value))
 
@@ -200,12 +203,12 @@ def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     """x + y in the common type and shape of both; a pointer plus integers moves by elements of its pointee.
 
     Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False. Raises
-    TypeMismatch where shapes do not broadcast, and for a pointer moved by floats or booleans.
+    TypeMismatch where shapes do not broadcast, and for a pointer moved by floats.
     """
     if _is_pointer(x):
-        return _offset_pointer(as_tensor(x), y)
+        return _move_pointer(as_tensor(x), _offset(y))
     if _is_pointer(y):
-        return _offset_pointer(as_tensor(y), x)
+        return _move_pointer(as_tensor(y), _offset(x))
     a, b = meet(x, y)
     return overflow.checked(ew.Add(a.value, b.value), sanitize_overflow)
 
@@ -218,7 +221,7 @@ def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     TypeMismatch where shapes do not broadcast, and for pointers on the right.
     """
     if _is_pointer(x):
-        return _offset_pointer(as_tensor(x), emit(ew.Neg(as_tensor(y).value)))
+        return _move_pointer(as_tensor(x), emit(ew.Neg(_offset(y).value)))
     a, b = meet(x, y)
     return overflow.checked(ew.Sub(a.value, b.value), sanitize_overflow)
 

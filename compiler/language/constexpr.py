@@ -24,6 +24,10 @@ class constexpr:  # noqa: N801 -- the language's own name
     def __repr__(self) -> str:
         return f"constexpr({self.value!r})"
 
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Call the function that it decorates, ``@tl.constexpr``, with plain values."""
+        return self.value(*map(unwrap, args), **{k: unwrap(v) for k, v in kwargs.items()})  # type: ignore[operator]
+
     def __eq__(self, other: object) -> bool:
         return self.value == unwrap(other)
 

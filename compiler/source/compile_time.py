@@ -6,10 +6,12 @@ import ast
 import functools
 import hashlib
 import types
+from dataclasses import replace
 
 from ..errors import CompilationError, KernelMismatch
 from ..language.inline import ConstexprFunction
 from .kernel import KernelSource, Sourced
+from .namespace import CompileTimeNamespace
 
 
 class CompileTimeFunction(ConstexprFunction, Sourced):
@@ -19,7 +21,7 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
     @functools.cached_property
     def source(self) -> KernelSource:
         """Its text; raises CompilationError where it cannot be read."""
-        return KernelSource.from_function(self.function)
+        return replace(KernelSource.from_function(self.function), namespace=CompileTimeNamespace(self.function))
 
     @property
     def src(self) -> str:
@@ -63,6 +65,7 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
 def constexpr_function(function: types.FunctionType) -> CompileTimeFunction:
     """Decorator for helpers that compute compile-time values, such as block sizes, from compile-time values.
 
-    Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has.
+    Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has. Plain
+    functions that it calls are read in the same way. ``@tl.constexpr`` does the same.
     """
     return CompileTimeFunction(function)

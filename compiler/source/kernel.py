@@ -17,11 +17,19 @@ from typing import TypeVar
 from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.aggregate import AggregateType, Initializer
 from ..language.constexpr import unwrap
-from ..language.inline import Inlinable, LibraryFunction
+from ..language.inline import ConstexprFunction, Inlinable, LibraryFunction
 from ..language.named import field_names
 from .arguments import Argument, spelled
 from .modules import LanguageModule, suggest
-from .namespace import HelperModule, LiveNamespace, Namespace, TextNamespace, admit_value, evaluate_constant
+from .namespace import (
+    CompileTimeNamespace,
+    HelperModule,
+    LiveNamespace,
+    Namespace,
+    TextNamespace,
+    admit_value,
+    evaluate_constant,
+)
 from .parsing import parse_text
 from .scoping import read_before_bound
 
@@ -380,7 +388,7 @@ def source_of(function: Inlinable) -> KernelSource:
     python = function.python()
     if python is None:
         raise CompilationError(f"{function!r} has neither text nor a Python function")
-    return _parsed(python)
+    return _evaluated(python) if isinstance(function, ConstexprFunction) else _parsed(python)
 
 
 @cache
@@ -391,6 +399,11 @@ def _making(source: KernelSource) -> KernelSource:
     node = copy.copy(source.node)
     node.body = [*node.body, ast.fix_missing_locations(ast.copy_location(last, node.body[-1]))]
     return replace(source, node=node, made=made)
+
+
+@cache
+def _evaluated(function: types.FunctionType) -> KernelSource:
+    return replace(_parsed(function), namespace=CompileTimeNamespace(function))
 
 
 @cache

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from ..errors import CompilationError, UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
-from ..language.inline import Inlinable
+from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import is_named_tuple, with_items
 from . import constants
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
@@ -37,7 +38,7 @@ def admit(name: str, value: object) -> object:
     """A live global, or member of a live module, as kernels may use it; raises UnknownName for what does not belong in
     a kernel."""
     if isinstance(value, constexpr):
-        return value.value
+        return compile_time(value.value) if isinstance(value.value, types.FunctionType) else value.value
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
         return value
     if isinstance(value, types.ModuleType):
@@ -55,6 +56,17 @@ def admit(name: str, value: object) -> object:
         f"Cannot access global variable {name!r}: it is not known at compile time",
         hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
     )
+
+
+def compile_time(function: types.FunctionType) -> Inlinable:
+    """The function of compile-time values that a plain one is where ``tl.constexpr`` decorates it, and where another
+    such function calls it: one object for each."""
+    if function not in _COMPILE_TIME:
+        _COMPILE_TIME[function] = ConstexprFunction(function)
+    return _COMPILE_TIME[function]
+
+
+_COMPILE_TIME: WeakKeyDictionary[types.FunctionType, Inlinable] = WeakKeyDictionary()
 
 
 def _is_helper(member: object) -> bool:
@@ -117,6 +129,15 @@ class LiveNamespace:
         if name in code.co_freevars and self.function.__closure__:
             return self.function.__closure__[code.co_freevars.index(name)].cell_contents
         return self.function.__globals__[name]
+
+
+class CompileTimeNamespace(LiveNamespace):
+    """What a function of compile-time values reaches: its plain helpers are such functions, too."""
+
+    def lookup(self, name: str) -> object:
+        """As of any function; plain functions are evaluated by their text."""
+        value = self.raw(name)
+        return compile_time(value) if isinstance(value, types.FunctionType) else admit(name, value)
 
 
 class TextNamespace:
@@ -221,7 +242,7 @@ class TextNamespace:
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    return _decorator(decorator) in ("jit", "constexpr_function")
+    return _decorator(decorator) in ("jit", "constexpr_function", "constexpr")
 
 
 def _is_aggregate(decorator: ast.expr) -> bool:

@@ -42,6 +42,39 @@ def half(n):
     return n // 2
 
 
+def _plain(x):
+    return x.value if isinstance(x, tl.constexpr) else x
+
+
+@tl.constexpr
+def wider(dtype) -> tl.dtype:
+    dtype = _plain(dtype)
+    if dtype.is_fp16() or dtype.is_bf16():
+        return tl.float32
+    return tl.core.get_int_dtype(dtype.primitive_bitwidth * 2, _plain(True))
+
+
+@triton.jit
+def largest(dtype: tl.constexpr):
+    kind = dtype.value
+    return 2 ** (kind.primitive_bitwidth - 1) - 1
+
+
+@triton.jit
+def widened(x_ptr, o_ptr, N: tl.constexpr):
+    kind: tl.constexpr = wider(x_ptr.dtype.element_ty)
+    x = tl.load(x_ptr + tl.arange(0, N)).to(kind)
+    tl.store(o_ptr + tl.arange(0, N), x * 3 + largest(tl.int8))
+
+
+@pytest.mark.parametrize(("narrow", "wide"), [(np.float16, np.float32), (np.int32, np.int64)])
+def test_functions_of_types_that_constexpr_decorates(launch, narrow: type, wide: type) -> None:
+    x = np.full(4, 60000 if narrow is np.float16 else 2**30, narrow)
+    got = launch(widened, (1,), x, np.zeros(4, wide), N=4)[1]
+    np.testing.assert_array_equal(got, x.astype(wide) * 3 + 127)
+    assert wider(tl.constexpr(tl.bfloat16)) == tl.float32
+
+
 def test_constexpr_functions_are_plain_functions_outside() -> None:
     assert half(6) == 3
     assert half(tl.constexpr(6)) == 3

@@ -81,6 +81,15 @@ def ptrsel(a_ptr, b_ptr, o_ptr, which, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def moved_by_truth(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + (o < n))
+    y = tl.load((o >= n) + x_ptr)
+    z = tl.load(x_ptr + 1 - (o < n))
+    tl.store(o_ptr + o, x + 10 * y + 100 * z)
+
+
+@triton.jit
 def axes3(o_ptr, X, Y, Z):
     x = tl.program_id(0)
     y = tl.program_id(1)
@@ -156,6 +165,13 @@ def test_chosen_pointers(launch, normal, close, which) -> None:
     third = b[1:] if which == 0 else a[:32]
     exact = one[:32].astype(np.float64) + 2 * other[:32].astype(np.float64) + third
     close(launch(ptrsel, (1,), a, b, np.zeros(32, np.float32), which, BLOCK=32)[2], exact)
+
+
+def test_pointers_move_by_one_for_what_is_true(launch) -> None:
+    x = np.array([2, 3], np.int32)
+    below = np.arange(16) < 5
+    got = launch(moved_by_truth, (1,), x, np.zeros(16, np.int32), 5, BLOCK=16)[1]
+    np.testing.assert_array_equal(got, np.where(below, 3 + 20 + 200, 2 + 30 + 300))
 
 
 def test_grids_of_three_axes_and_of_nothing(launch) -> None:

@@ -202,6 +202,11 @@ def test_text_kernels_launch_like_functions() -> None:
     np.testing.assert_array_equal(y, 3 * x)
 
 
+def test_kernels_show_the_globals_of_their_functions() -> None:
+    assert add.__globals__ is globals()
+    assert deuteron.JITFunction(KernelSource.from_text(TEXT, "scale")).__globals__ == {}
+
+
 def test_run_and_its_errors() -> None:
     kernel = compile_add()
     rng = np.random.default_rng(0)
@@ -222,6 +227,30 @@ def test_run_and_its_errors() -> None:
     ]:
         with pytest.raises(LaunchError, match=message):
             kernel.run((2,), *arguments)
+
+
+@deuteron.jit
+def add_some(pair, out, n, step: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i * step, tl.load(pair[0] + i, mask=i < n) + tl.load(pair[1] + i, mask=i < n), mask=i < n)
+
+
+def test_a_compiled_kernel_takes_the_arguments_of_all_parameters() -> None:
+    x, y, out = np.arange(40, dtype=np.float32), np.ones(40, np.float32), np.zeros(40, np.float32)
+    kernel = compile_add()
+    kernel[(1,)](x, y, out, 40, 64)
+    np.testing.assert_array_equal(out, x + y)
+    launched = add_some[(1,)]((x, y), out, 1, 1, BLOCK=64)  # n is 1, which becomes part of the code
+    out[:] = 0
+    launched[(1,)]((x, y), out, 1, 1, 64)
+    np.testing.assert_array_equal(out, (x + y) * (np.arange(40) < 1))
+    out[:] = 0
+    launched[(1,)](x, y, out)
+    assert out[0] == 1
+    with pytest.raises(LaunchError, match="takes 3 run-time arguments .*, got 4"):
+        launched[(1,)]((x, y), out, 1, 1)
+    with pytest.raises(LaunchError, match="argument 'n' is 2, the kernel was compiled for 1"):
+        launched[(1,)]((x, y), out, 2, 1, 64)
 
 
 def test_broken_promises_are_refused() -> None:

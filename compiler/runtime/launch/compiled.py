@@ -10,8 +10,9 @@ from typing import Any
 
 from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
+from ...language.constexpr import unwrap
 from ...launch_recipe import Guard
-from ...signature import ArgumentType, is_hidden
+from ...signature import ArgumentType, is_hidden, scattered
 from ..arrays.arguments import describe, readers
 from ..arrays.descriptor import TensorDescriptor, spread
 from ..device import Device
@@ -160,12 +161,14 @@ class CompiledKernel:
         device: Device | str | None = None,
         stream: int | None = None,
     ) -> None:
-        """Launch with the arguments that are not compile-time values, in signature order, tuples leaf by leaf. Where
-        they break a guard, a variant without it is compiled, once, and runs instead.
+        """Launch with the arguments that are not compile-time values, in signature order, tuples leaf by leaf; or with
+        those of all parameters, as Triton has it. Where they break a guard, a variant without it is compiled, once,
+        and runs instead.
 
         Raises:
             LaunchError: grid or arguments do not fit; the message names the argument.
         """
+        args = self._of_run_time(args)
         where, values = self._read(args, device)
         shape = grid_of(grid)
         if 0 in shape:
@@ -217,6 +220,24 @@ class CompiledKernel:
         bound = dict(zip(shown(self.signature), args, strict=True))
         constants = self.variant.constants if self.variant else {}
         return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
+
+    def _of_run_time(self, args: tuple[object, ...]) -> tuple[object, ...]:
+        """Of the arguments of all parameters those that the machine code takes; any other number of them as it is.
+        Raises LaunchError for a number or text that is not what the kernel was compiled for."""
+        names = shown(self.signature)
+        if len(args) == len(names) or self.variant is None:
+            return args
+        parameters = [parameter.name for parameter in self.variant.source.arguments]
+        if len(args) != len(parameters):
+            return args
+        flat = scattered(dict(zip(parameters, args, strict=True)))
+        for name, wanted in self.variant.constants.items():
+            given = unwrap(flat.get(name, wanted))
+            if isinstance(given, int | float | str) and given == given and given != wanted:  # not a NaN
+                raise LaunchError(
+                    f"{self.name}: argument {name!r} is {given!r}, the kernel was compiled for {wanted!r}"
+                )
+        return tuple(flat[name] for name in names) if flat.keys() >= set(names) else args
 
     def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
         """The device to run on and the machine values of the arguments."""

@@ -96,6 +96,11 @@ class JITFunction(DescribedKernel):
                 raise
             return KernelSource.from_signature(self.fn)
 
+    @property
+    def __globals__(self) -> dict[str, object]:
+        """The globals of the decorated function, as Triton's kernels have them; of a kernel made of text none."""
+        return self.fn.__globals__ if self.fn is not None else {}
+
     def python(self) -> types.FunctionType | None:
         """The decorated function; None for a kernel made of text."""
         return self.fn
