@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.records.bundle import write_encoded_bundle
+from deuteron.tuner.records.pieces import PieceList
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder, read_private_key
 
@@ -27,6 +29,7 @@ from .upstream import Part, merged_lines
 
 _SUFFIX = ".bundle"
 _COMPRESSED = ".gz"
+_PIECES = ".pieces"
 _LEVEL = 5
 _PIECE = 1 << 20
 _KEPT = 64
@@ -46,6 +49,12 @@ class BundleFile:
     def compressed(self) -> Path | None:
         """The same file in gzip's format, None where there is none."""
         path = self.path.with_suffix(_COMPRESSED)
+        return path if path.is_file() else None
+
+    @property
+    def pieces(self) -> Path | None:
+        """Its :class:`PieceList` as JSON, None where an older version built the bundle."""
+        path = self.path.with_suffix(_PIECES)
         return path if path.is_file() else None
 
 
@@ -136,6 +145,9 @@ class Bundles:
                 return unchanged
             sha256 = file_sha256(temporary)
             _compress(temporary, self._path(sha256).with_suffix(_COMPRESSED))
+            with temporary.open("rb") as file:
+                listed = canonical_json(PieceList.of(sha256, file).to_json())
+            write_whole(self._path(sha256).with_suffix(_PIECES), listed)
             temporary.replace(self._path(sha256))
             write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256, "key": self._key_id}))
         finally:
@@ -166,7 +178,8 @@ class Bundles:
         files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
         for path in files[:-_KEPT]:
             path.unlink(missing_ok=True)
-            path.with_suffix(_COMPRESSED).unlink(missing_ok=True)
+            for suffix in (_COMPRESSED, _PIECES):
+                path.with_suffix(suffix).unlink(missing_ok=True)
 
 
 def signing_key(settings: Settings) -> SigningKey | None:

@@ -12,18 +12,20 @@ from fastapi.responses import FileResponse
 
 from ..auth import Reader
 from ..bundles import BundleFile
-from ..context import ContextDep
+from ..context import ContextDep, ServiceContext
 from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
 from ..read_through import known_kernel
 from ..store import ServiceStore, Transaction
 from ..upstream import Asked, Part, Upstream, services_in
 from .routes import make_router
+from .schemas import PiecesAnswer
 
 router = make_router("bundles", "/v1/bundles")
 
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
 _MEDIA_TYPE = "application/x-ndjson"
+_IMMUTABLE = "private, max-age=31536000, immutable"
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {_MEDIA_TYPE: {}}, "description": "The bundle."},
     206: {"description": "The part of the bundle that `Range` asked for."},
@@ -43,6 +45,30 @@ async def latest_bundle(
     gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
     stays. With `kernel`, a service that has an upstream adds what that one has besides; `Deuteron-Upstream` says
     whether it was `reached`, `unreachable` or `refused`."""
+    bundle, asked = await _current(request, context, kernel, device)
+    answer = _send(request, bundle, "no-cache")
+    if asked is not None:
+        answer.headers["Deuteron-Upstream"] = asked.state
+    return answer
+
+
+@router.get("/latest/pieces", summary="List the pieces of the current bundle", response_model=PiecesAnswer)
+async def latest_pieces(
+    request: Request,
+    context: ContextDep,
+    _reader: Reader,
+    kernel: Annotated[str | None, Query(description="Kernel hash or name; all if left out.")] = None,
+    device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
+) -> Response:
+    """By these a client that has an older bundle fetches what it lacks, with `Range` on the bundle's own address."""
+    bundle, _asked = await _current(request, context, kernel, device)
+    return _send_pieces(request, bundle, "no-cache")
+
+
+async def _current(
+    request: Request, context: ServiceContext, kernel: str | None, device: str | None
+) -> tuple[BundleFile, Asked | None]:
+    """The bundle of a selection as it is now, and what became of asking the upstream."""
     asked = None
     if kernel and context.upstream is not None:
         # Not in the thread that builds: of services in a loop each would wait for the other's.
@@ -57,10 +83,7 @@ async def latest_bundle(
             device_key = device if there or not device else _device_key(tx, device)
         return context.bundles.latest(kernel_hash, device_key, more)
 
-    answer = _send(request, await context.bundles.take(find), "no-cache")
-    if asked is not None:
-        answer.headers["Deuteron-Upstream"] = asked.state
-    return answer
+    return await context.bundles.take(find), asked
 
 
 @router.get("/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE)
@@ -72,7 +95,18 @@ def get_bundle(
 ) -> Response:
     """What is under this address never changes."""
     bundle = context.bundles.find(sha256)
-    return _send(request, bundle, "private, max-age=31536000, immutable")
+    return _send(request, bundle, _IMMUTABLE)
+
+
+@router.get("/{sha256}/pieces", summary="List the pieces of one bundle", response_model=PiecesAnswer)
+def bundle_pieces(
+    sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
+    request: Request,
+    context: ContextDep,
+    _reader: Reader,
+) -> Response:
+    """What is under this address never changes."""
+    return _send_pieces(request, context.bundles.find(sha256), _IMMUTABLE)
 
 
 def _pass_on(store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...]) -> Asked | None:
@@ -124,6 +158,24 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
         headers=headers,
         filename=f"deuteron-{bundle.sha256[:12]}.bundle",
     )
+
+
+def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Response:
+    """Raises:
+    Problem: 404, the bundle has no list of pieces.
+    """
+    etag = f'"{bundle.sha256}-pieces"'
+    headers = {"ETag": etag, "Cache-Control": cache_control}
+    if etag in [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    if bundle.pieces is None:
+        raise HttpProblem(
+            404,
+            "pieces-not-found",
+            f"bundle {bundle.sha256} has no list of pieces: an older version built it",
+            hint=f"GET /v1/bundles/{bundle.sha256} sends it whole",
+        )
+    return FileResponse(bundle.pieces, media_type="application/json", headers=headers)
 
 
 def _accepts_gzip(request: Request) -> bool:

@@ -334,6 +334,12 @@ class ConfigPage(BaseModel):
     next: str | None
 
 
+class PiecesAnswer(BaseModel):
+    sha256: str = Field(description="Of the bundle.")
+    sizes: list[int] = Field(description="Bytes of each piece, in order; together the bundle.")
+    digests: list[str] = Field(description="The first 32 hexadecimal digits of the sha256 of each.")
+
+
 class DeviceAnswer(BaseModel):
     key: str
     kind: str

@@ -16,6 +16,7 @@ from deuteron.tuner.http import HttpClient, unreachable
 
 from ..files import file_sha256, sync_folder
 from .answers import BundleDownload
+from .difference import fetch_difference
 
 _ETAG = re.compile(r'^"([0-9a-f]{64})"$')
 _TRIES = 5
@@ -38,7 +39,8 @@ class _Part:
 class Download:
     """One file from an address whose strong ETag is the sha256 of the content.
 
-    A file that is there already is offered in If-None-Match, so an unchanged bundle costs one small request.
+    A file that is there already is offered in If-None-Match, so an unchanged bundle costs a small request; of one that
+    changed only the pieces that the old file has not are fetched (:mod:`.difference`), where the service lists them.
     A lost connection is resumed with Range, also by a later run. The file appears under its name only when
     its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays.
     """
@@ -57,6 +59,9 @@ class Download:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         present = file_sha256(self.path) if self.path.is_file() else None
+        if present is not None and next(self._parts(), None) is None:
+            # What it leaves is an unfinished download like any other: gone on with, checked and published as one.
+            fetch_difference(self.http, self.address, self.parameters, self.path, present, self._part_path)
         for attempt in range(_TRIES):
             try:
                 return self._attempt(present)
@@ -99,7 +104,7 @@ class Download:
         if part is None or not resumed or part.sha256 != match.group(1):
             for old in self._parts():
                 old.path.unlink(missing_ok=True)
-            part = _Part(self.path.with_name(f".{self.path.name}.{match.group(1)}.part"), match.group(1))
+            part = _Part(self._part_path(match.group(1)), match.group(1))
         with part.path.open("ab") as file:
             for chunk in response.iter_bytes():
                 file.write(chunk)
@@ -123,6 +128,9 @@ class Download:
         part.path.replace(self.path)
         sync_folder(self.path.parent)
         return BundleDownload(self.path, actual, changed=True)
+
+    def _part_path(self, sha256: str) -> Path:
+        return self.path.with_name(f".{self.path.name}.{sha256}.part")
 
     def _parts(self) -> Iterator[_Part]:
         for path in self.path.parent.glob(f".{self.path.name}.*.part"):

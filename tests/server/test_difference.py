@@ -1,0 +1,239 @@
+"""Bundles by what changed: the same file as a whole download gives, at a fraction of its bytes, or the whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deuteron.server import Client, ServiceStore
+from deuteron.server.client import difference
+from deuteron.server.configs import put_record
+from deuteron.tuner import ConfigRecord
+from deuteron.tuner.records import pieces as rules
+from deuteron.tuner.records.pieces import PieceList, pieces, plan
+
+LINES = st.lists(st.binary(min_size=0, max_size=30).map(lambda line: line.replace(b"\n", b"") + b"\n"), max_size=60)
+
+
+def listed(content: bytes) -> PieceList:
+    return PieceList.of(hashlib.sha256(content).hexdigest(), content.splitlines(keepends=True))
+
+
+def made_of(new: bytes, old: bytes) -> tuple[bytes, int]:
+    """The new file by the plan, and how many bytes of it came from nowhere else."""
+    made, fetched = b"", 0
+    for run in plan(listed(new), list(pieces(old.splitlines(keepends=True)))):
+        assert run.start == len(made)
+        if run.source is None:
+            made += new[run.start : run.start + run.size]
+            fetched += run.size
+        else:
+            made += old[run.source : run.source + run.size]
+    return made, fetched
+
+
+@given(old=LINES, new=LINES)
+def test_a_plan_makes_the_new_file_of_any_old_one(old: list[bytes], new: list[bytes]) -> None:
+    content = b"".join(new)
+    assert made_of(content, b"".join(old))[0] == content
+    assert sum(listed(content).sizes) == len(content)
+
+
+@given(st.data())
+def test_what_stayed_is_not_fetched(data: st.DataObject) -> None:
+    """Of a thousand lines a few are changed, added or taken away, anywhere."""
+    draw = random.Random(data.draw(st.integers(0, 10**6)))
+    old = [b'{"head": 1}\n', *(f'{{"record": {draw.random()}}}\n'.encode() for _ in range(1000))]
+    new = [b'{"head": 2}\n', *old[1:]]
+    changes = data.draw(st.integers(1, 4))
+    for _ in range(changes):
+        at = draw.randrange(1, len(new))
+        new[at : at + draw.randrange(2)] = [f'{{"new": {draw.random()}}}\n'.encode()] * draw.randrange(2)
+    made, fetched = made_of(b"".join(new), b"".join(old))
+    assert made == b"".join(new)
+    # A piece each, and of those that a change makes end elsewhere a second one; a long one is 7 times the average.
+    assert fetched <= len(new[0]) + 2 * changes * 7 * rules.MEAN * 30
+
+
+def test_a_piece_ends_before_it_grows_large() -> None:
+    assert max(piece.size for piece in pieces([b"x" * 1000 + b"\n"] * 5000)) <= rules.MOST_BYTES + 1001
+
+
+# -- against the service
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "MEAN", 8)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each range that was asked for."""
+    sizes: list[int] = []
+    ask = difference._fetch
+
+    def count(http: Any, address: str, run: rules.Run, target: Any) -> None:
+        sizes.append(run.size)
+        ask(http, address, run, target)
+
+    monkeypatch.setattr(difference, "_fetch", count)
+    return sizes
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_any_changes_give_the_file_of_a_whole_download(
+    live_service: Callable[..., str], make_record: Callable[..., ConfigRecord], fetched: list[int], tmp_path: Path
+) -> None:
+    url = live_service(tmp_path / "home")
+    store = ServiceStore.open(f"sqlite:///{tmp_path / 'home' / 'deuteron.db'}")
+    draw = random.Random(3)
+
+    def put(sizes: list[int]) -> None:
+        with store.write() as tx:
+            for size in sizes:
+                put_record(tx, make_record({"M": size}), None)
+
+    put(list(range(1, 151)))
+    with Client(url) as client:
+        client.pull_bundle(tmp_path / "kept")
+        assert not fetched
+        for number in range(8):
+            if draw.random() < 0.4:
+                with store.write() as tx:
+                    known = list(tx.configs.stream(kernel_hash=None, device_key=None))
+                    tx.configs.withdraw(json.loads(draw.choice(known))["id"], who="test", reason="wrong")
+            else:
+                put([draw.randrange(1, 400) for _ in range(draw.randrange(1, 4))])
+            fetched.clear()
+            client.pull_bundle(tmp_path / "kept")
+            client.pull_bundle(tmp_path / f"whole{number}")
+            content = (tmp_path / "kept").read_bytes()
+            assert content == (tmp_path / f"whole{number}").read_bytes()
+            assert fetched and sum(fetched) < len(content) / 2
+    store.close()
+
+
+# -- against services that lie or break
+
+OLD = b'{"head": 1}\n' + b"".join(f'{{"record": {number}}}\n'.encode() for number in range(3000))
+NEW = OLD.replace(b'"head": 1', b'"head": 2').replace(b'{"record": 1500}', b'{"record": "new"}')
+SHA256 = hashlib.sha256(NEW).hexdigest()
+
+
+class Liar:
+    """Has ``NEW``; ``pieces`` is what it lists, ``ranges`` how it answers where a range is asked for."""
+
+    def __init__(self) -> None:
+        outer = self
+        self.pieces: bytes | None = json.dumps(listed(NEW).to_json()).encode()
+        self.ranges: Callable[[bytes], bytes] = lambda part: part
+        self.whole = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path.endswith("/pieces"):
+                    self.answer(404 if outer.pieces is None else 200, outer.pieces or b"{}")
+                elif self.path == f"/v1/bundles/{SHA256}":
+                    first, last = self.headers["Range"][6:].split("-")
+                    part = NEW[int(first) : int(last) + 1]
+                    self.answer(206, outer.ranges(part), length=len(part))
+                else:
+                    start = int(self.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
+                    outer.whole += len(NEW) - start
+                    if start >= len(NEW):
+                        self.answer(416, b"")
+                    else:
+                        self.answer(206 if start else 200, NEW[start:])
+
+            def answer(self, status: int, body: bytes, length: int | None = None) -> None:
+                self.send_response(status)
+                self.send_header("ETag", f'"{SHA256}"')
+                self.send_header("Content-Length", str(len(body) if length is None else length))
+                self.end_headers()
+                self.wfile.write(body)
+                if length is not None and len(body) != length:
+                    self.connection.shutdown(2)
+
+            def log_message(self, *_arguments: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def liar() -> Iterator[Liar]:
+    made = Liar()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def pulled(liar: Liar, tmp_path: Path) -> Callable[[], bytes]:
+    """Brings the old bundle up to date; what then is there, and nothing else."""
+    (tmp_path / "b").write_bytes(OLD)
+
+    def pull() -> bytes:
+        with Client(liar.url) as client:
+            client.pull_bundle(tmp_path / "b")
+        assert [path.name for path in tmp_path.iterdir()] == ["b"]
+        return (tmp_path / "b").read_bytes()
+
+    return pull
+
+
+def test_an_honest_service_sends_what_changed(liar: Liar, pulled: Callable[[], bytes], fetched: list[int]) -> None:
+    assert pulled() == NEW
+    assert liar.whole == 0 and 0 < sum(fetched) < len(NEW) / 3
+
+
+def _changed(**fields: object) -> bytes:
+    return json.dumps({**listed(NEW).to_json(), **fields}).encode()
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        None,
+        b"",
+        b"[" * 100_000,
+        b"{}",
+        _changed(sha256="../../evil"),
+        _changed(sizes=[-1] * len(listed(NEW).sizes)),
+        _changed(sizes=listed(NEW).sizes[:-1]),
+        _changed(sizes=listed(OLD).sizes, digests=listed(OLD).digests),
+        _changed(digests=["0" * 32] * len(listed(NEW).sizes)),
+        _changed(sha256="f" * 64),
+        b" " * (1 << 25),
+    ],
+    ids=lambda spoiled: repr(spoiled)[:30],
+)
+def test_a_list_that_lies_costs_a_whole_download(
+    spoiled: bytes | None, liar: Liar, pulled: Callable[[], bytes]
+) -> None:
+    liar.pieces = spoiled
+    assert pulled() == NEW
+    assert liar.whole > 0
+
+
+@pytest.mark.parametrize(
+    "ranges", [lambda part: part[: len(part) // 2], lambda part: b"", lambda part: bytes(len(part))]
+)
+def test_ranges_that_break_or_lie_cost_the_rest(
+    ranges: Callable[[bytes], bytes], liar: Liar, pulled: Callable[[], bytes]
+) -> None:
+    liar.ranges = ranges
+    assert pulled() == NEW
+    assert liar.whole > 0
