@@ -17,7 +17,7 @@ import httpx
 from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
-from deuteron.tuner.records.pieces import PieceList, Run, pieces, plan
+from deuteron.tuner.records.pieces import PieceList, Stretch, pieces, plan
 
 from ..files import file_sha256
 
@@ -79,7 +79,7 @@ def _listed(http: HttpClient, address: str, parameters: Mapping[str, str]) -> Pi
     return listed if _SHA256.fullmatch(listed.sha256) else None
 
 
-def _fetch(http: HttpClient, address: str, run: Run, target: BinaryIO) -> None:
+def _fetch(http: HttpClient, address: str, run: Stretch, target: BinaryIO) -> None:
     """Raises httpx.TransportError where another part is sent, or too little; what came is kept."""
     headers = {"Range": f"bytes={run.start}-{run.start + run.size - 1}", "Accept-Encoding": "identity"}
     with http.stream(address, raw_errors=True, headers=headers) as response:

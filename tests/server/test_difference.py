@@ -83,7 +83,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     ask = difference._fetch
 
-    def count(http: Any, address: str, run: rules.Run, target: Any) -> None:
+    def count(http: Any, address: str, run: rules.Stretch, target: Any) -> None:
         sizes.append(run.size)
         ask(http, address, run, target)
 

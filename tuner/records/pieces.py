@@ -62,7 +62,7 @@ def pieces(lines: Iterable[bytes]) -> Iterator[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Stretch:
     """Neighbouring bytes of a new file: of the old one from ``source`` on, or to be fetched where that is None."""
 
     start: int
@@ -70,27 +70,27 @@ class Run:
     source: int | None
 
 
-def plan(new: PieceList, old: Sequence[Piece]) -> list[Run]:
+def plan(new: PieceList, old: Sequence[Piece]) -> list[Stretch]:
     """How to make a new file of what the old one has: neighbours that come from neighbouring places are one run."""
     places: dict[str, int] = {}
     at = 0
     for piece in old:
         places.setdefault(f"{piece.digest} {piece.size}", at)
         at += piece.size
-    runs: list[Run] = []
+    runs: list[Stretch] = []
     start = 0
     for size, digest in zip(new.sizes, new.digests, strict=True):
         source = places.get(f"{digest} {size}")
         last = runs[-1] if runs else None
         if last is not None and _follows(last, source):
-            runs[-1] = Run(last.start, last.size + size, last.source)
+            runs[-1] = Stretch(last.start, last.size + size, last.source)
         else:
-            runs.append(Run(start, size, source))
+            runs.append(Stretch(start, size, source))
         start += size
     return runs
 
 
-def _follows(run: Run, source: int | None) -> bool:
+def _follows(run: Stretch, source: int | None) -> bool:
     if run.source is None or source is None:
         return run.source is source
     return run.source + run.size == source
