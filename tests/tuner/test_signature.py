@@ -252,7 +252,8 @@ def test_a_service_that_showed_a_key_that_counts_has_no_first_one_any_more(write
     assert refuses(of_strange, own)
 
 
-def test_a_folder_of_an_older_version(write: Write, keys: KeyFolder):
+@pytest.mark.parametrize("then", ["trust", "forget"])
+def test_a_folder_of_an_older_version(write: Write, keys: KeyFolder, then: str):
     """It has no list of services; addresses in it are spelled in other ways."""
     known, strange = SigningKey.generate(), SigningKey.generate()
     of_known, of_strange = read_bundle(write("1", known)), read_bundle(write("2", strange))
@@ -265,7 +266,10 @@ def test_a_folder_of_an_older_version(write: Write, keys: KeyFolder):
     assert keys.shown(THERE) == (known.id,)
     assert refuses(of_strange, keys) and refuses(of_strange, keys, "http://old/")
     assert admit_pulled(of_known, "http://old", keys).first_use is False
-    keys.trust(known.public_key, "confirmed")
+    if then == "trust":
+        keys.trust(known.public_key, "confirmed")
+    else:
+        keys.forget(keys.trusted()[0])
     assert refuses(of_strange, keys) and refuses(of_strange, keys, "http://old")
 
 
@@ -362,6 +366,25 @@ def test_files_of_keys_that_have_other_names(keys: KeyFolder, command: str):
     else:
         keys.trust(key.public_key, "y")
         assert [path.name for path in file.parent.iterdir()] == [file.name] and keys.trusted()[0].name == "y"
+
+
+@pytest.mark.parametrize("by_hand", ["first", "second", "none"])
+def test_two_files_of_one_key_count_both(keys: KeyFolder, by_hand: str):
+    """For every service that either names, or for everything."""
+    (keys.path / "trusted").mkdir(parents=True)
+    for number, name in enumerate(("first", "second")):
+        fields: dict[str, object] = {
+            "public_key": "00" * 32,
+            "name": name,
+            "added_at": str(number),
+            "servers": [f"http://{name}"],
+        }
+        if name == by_hand:
+            fields["servers"] = None
+        (keys.path / "trusted" / f"{name}.json").write_text(json.dumps(fields))
+    (key,) = keys.trusted()
+    assert key.name == "first"
+    assert key.servers == (("http://first", "http://second") if by_hand == "none" else None)
 
 
 @pytest.mark.parametrize("where", ["", "trusted", "services.json", "trusted/x.json"])

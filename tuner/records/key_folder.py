@@ -5,8 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, TypeVar
 from urllib.parse import urlsplit
@@ -50,7 +50,7 @@ class TrustedKey(Document, frozen=True):
 
     def was_first_at(self, address: str) -> bool:
         """Whether the service at ``address`` showed it first."""
-        return address in map(server_address, self.servers or ())
+        return address in _first_at(self)
 
 
 class ServiceKeys(Document, frozen=True):
@@ -67,8 +67,8 @@ class KeyFolder:
 
     Files appear whole or not at all. Who changes what is trusted holds a lock on ``lock``, so that of two processes or
     threads neither undoes what the other writes. Addresses are those of
-    :func:`server_address`. Every method
-    raises :class:`KeyFileError` for a file that cannot be read or written, or is none of ours.
+    :func:`server_address`. Every method raises :class:`KeyFileError` for a file that cannot be read or written, or is
+    none of ours.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,7 +134,7 @@ class KeyFolder:
 
     def services(self) -> dict[str, tuple[str, ...]]:
         """The ids of all keys that services showed and that counted then, each with the addresses of those services."""
-        first = {server_address(server) for key in self.trusted() for server in key.servers or ()}
+        first = {address for key in self.trusted() for address in _first_at(key)}
         found: dict[str, list[str]] = {}
         for address in sorted(first | self._services().shown.keys()):
             for one in self.shown(address):
@@ -146,7 +146,7 @@ class KeyFolder:
         key is taken as its first."""
         with self._changing():
             known = self._known(public_key)
-            self._remember(public_key, *self._first_at(public_key), *((service,) if service else ()))
+            self._remember(public_key, *_first_at(known), *([service] if service else []))
             key = TrustedKey(public_key, name, utc_now() if known is None else known.added_at)
             self._put(key)
         return key
@@ -159,9 +159,8 @@ class KeyFolder:
             if known is None or not known.counts_at(address):
                 if self.shown(address):
                     return False
-                servers = (*((known and known.servers) or ()), address)
-                since = utc_now() if known is None else known.added_at
-                self._put(TrustedKey(public_key, address if known is None else known.name, since, servers))
+                key = known or TrustedKey(public_key, address, utc_now())
+                self._put(replace(key, servers=(*_first_at(known), address)))
             self._remember(public_key, address)
         return True
 
@@ -176,16 +175,11 @@ class KeyFolder:
     def forget(self, key: TrustedKey) -> None:
         """Trust a key no longer. That services showed it stays known: another one does not become their first."""
         with self._changing():
-            self._remember(key.public_key, *self._first_at(key.public_key))
+            self._remember(key.public_key, *_first_at(self._known(key.public_key)))
             self._remove(path for path, found in self._files() if found.public_key == key.public_key)
 
     def _known(self, public_key: str) -> TrustedKey | None:
         return next((key for key in self.trusted() if key.public_key == public_key), None)
-
-    def _first_at(self, public_key: str) -> tuple[str, ...]:
-        """The addresses that showed a trusted key first."""
-        known = self._known(public_key)
-        return () if known is None else tuple(map(server_address, known.servers or ()))
 
     def _files(self) -> list[tuple[Path, TrustedKey]]:
         """The files of trusted keys, whatever their names are."""
@@ -237,7 +231,7 @@ class KeyFolder:
         except OSError as error:
             raise self._unusable(path, error) from None
 
-    def _remove(self, paths: Iterator[Path] | list[Path]) -> None:
+    def _remove(self, paths: Iterable[Path]) -> None:
         for path in list(paths):
             try:
                 path.unlink(missing_ok=True)
@@ -249,15 +243,14 @@ class KeyFolder:
         """Nobody else changes what is trusted meanwhile. The lock ends with its process."""
         self._make(self.path)
         path = self.path / _LOCK
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._unusable(path, error) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with ExitStack() as opened:
+            try:
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                opened.callback(os.close, handle)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            except OSError as error:
+                raise self._unusable(path, error) from None
             yield
-        finally:
-            os.close(handle)
 
     def _make(self, folder: Path) -> None:
         try:
@@ -298,6 +291,11 @@ def read_private_key(path: Path) -> SigningKey:
     if mode & 0o007:
         raise KeyFileError(f"{path}: everybody may read this private key", hint=f"chmod 600 {path}")
     return SigningKey.from_pem(text, path)
+
+
+def _first_at(key: TrustedKey | None) -> tuple[str, ...]:
+    """The addresses that showed a key first, if it is known."""
+    return () if key is None else tuple(map(server_address, key.servers or ()))
 
 
 def _write(path: Path, content: bytes, publish: Callable[[str, Path], None]) -> None:
