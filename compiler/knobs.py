@@ -246,6 +246,13 @@ always_compile = _flag(
     "Compile even when the cache has the variant.",
 )
 
+trusted_keys_only = _flag(
+    "DEUTERON_TRUSTED_KEYS_ONLY",
+    False,
+    "Take only bundles that this machine or a trusted key signed: no file without a signature, and no key because a "
+    "service showed it first.",
+)
+
 # ---- how kernels run -------------------------------------------------------------------------------------------
 
 interpret = _flag(

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from deuteron.compiler.printable import printable, printable_line
+
 from .events import (
     JobCancelled,
     JobFailed,
@@ -131,7 +133,7 @@ class PlainProgress:
             elif event.trial.status != "ok":
                 text = f"  {trial_text(event.trial)}"
         if text is not None:
-            print(text, file=self._stream, flush=True)
+            print(printable(text), file=self._stream, flush=True)
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -154,8 +156,10 @@ class LiveProgress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.progress import TimeElapsedColumn as Elapsed
 
-        self._console: Console = Console(file=stream)
-        self._progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Elapsed())
+        self._console: Console = Console(file=stream, markup=False, emoji=False)
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), Elapsed()
+        )
         self._live = Live(console=self._console, refresh_per_second=8)
         self._bar = self._progress.add_task("waiting", total=None)
         self._budget: int | None = None
@@ -170,7 +174,7 @@ class LiveProgress:
                 limits = [n for n in (self._budget, event.space_size) if n is not None]
                 self._progress.reset(
                     self._bar,
-                    description=f"{shape_key(event.shape)} {event.dtype}",
+                    description=printable(f"{shape_key(event.shape)} {event.dtype}"),
                     total=min(limits) if limits else None,
                 )
             case TrialFinished(trial=trial):
@@ -181,7 +185,7 @@ class LiveProgress:
                 pass
         text = event_text(event)
         if text is not None:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._live.console.print(printable(text), highlight=False)
         better = isinstance(event, TrialFinished) and event.incumbent == event.trial.id
         self._live.update(self._view(), refresh=better)
 
@@ -201,6 +205,7 @@ class LiveProgress:
     def _view(self) -> Group:
         from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, padding=(0, 1))
         for heading in ("trial", "phase", "time", "bound by", "configuration", "why"):
@@ -213,7 +218,8 @@ class LiveProgress:
             number = f"best #{trial.number}" if trial is best else f"#{trial.number}"
             bound = (trial.measurement and trial.measurement.bound) or ""
             config, why = config_label(trial.config), trial.reason or ""
-            table.add_row(number, trial.phase, outcome, bound, config, why, style=style)
+            cells = (number, trial.phase, outcome, bound, config, why)
+            table.add_row(*(Text(printable_line(cell)) for cell in cells), style=style)
         return Group(self._progress, table)
 
 
@@ -235,16 +241,17 @@ def summary_rows(records: Sequence[ConfigRecord]) -> list[dict[str, str]]:
 
 
 def summary_table(records: Sequence[ConfigRecord], title: str | None = None) -> Table:
-    """:func:`summary_rows` as a rich table."""
+    """:func:`summary_rows` as a rich table. Title and cells are text as it is, no markup."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title)
+    table = Table(title=None if title is None else Text(printable_line(title)))
     rows = summary_rows(records)
     for heading in rows[0] if rows else ("shape", "dtype", "default", "best", "configuration"):
         right = heading in ("default", "best", "speed-up")
         table.add_column(heading, justify="right" if right else "left", no_wrap=heading == "shape")
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(Text(printable_line(cell)) for cell in row.values()))
     return table
 
 

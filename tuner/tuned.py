@@ -16,7 +16,7 @@ from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
 
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
-from .records.trust import KeyFolder, admit_pulled
+from .records.trust import KeyFolder, admit_file, admit_pulled
 from .workloads.spec import parse_dim_source
 
 if TYPE_CHECKING:
@@ -130,14 +130,17 @@ def tuned(
 
     A URL is fetched once, here; a copy is kept, revalidated by ETag, and used when the server cannot be reached.
     It must be signed by a key that this machine trusts, or that the server showed first (:mod:`.records.trust`),
-    unless ``allow_unsigned``. ``strict``: launches without an exact record raise instead of falling back. Raises
-    :class:`~.errors.BundleError`.
+    unless ``allow_unsigned``. Of a file that is asked only where DEUTERON_TRUSTED_KEYS_ONLY is set. ``strict``:
+    launches without an exact record raise instead of falling back. Raises :class:`~.errors.BundleError`.
     """
     if isinstance(cache, RecordIndex):
         return TunedKernel(kernel, cache, strict=strict)
     text = str(cache)
     if not text.startswith(("http://", "https://")):
-        return TunedKernel(kernel, read_bundle(cache).index(), strict=strict)
+        bundle = read_bundle(cache)
+        if knobs.trusted_keys_only.get():
+            admit_file(bundle, _keys(), allow_unsigned=allow_unsigned)
+        return TunedKernel(kernel, bundle.index(), strict=strict)
     bundle = read_bundle(fetch_bundle(text, allow_unsigned=allow_unsigned))
     # Once more for a copy: since it was fetched its key may have been forgotten.
     admit_pulled(bundle, text, _keys(), allow_unsigned=allow_unsigned)

@@ -38,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _complain(text: str) -> None:
+    from deuteron.compiler.printable import printable  # lazy: as above
+
+    text = printable(text)
     label = "\x1b[1;31merror:\x1b[0m" if sys.stderr.isatty() else "error:"
     # A message that starts with a place (file:line:column) or shows a caret keeps its columns on lines of its own.
     separator = "\n" if "\n" in text.partition("\nhint: ")[0] else " "

@@ -15,7 +15,7 @@ import typer
 from .errors import CommandError
 from .exports import FORMATS, ExportFormat, FolderFormat, read_source
 from .lookup import from_bundle, from_service
-from .output import print_predictors, print_records, say
+from .output import print_predictors, print_records, say, tell
 from .settings import Server, connect
 from .signatures import AllowUnsigned, key_folder, read_signed
 
@@ -49,7 +49,7 @@ def pull(
         found = client.pull_bundle(output, kernel=kernel, device=device, accept=accept)
     count = read_bundle(output).manifest.count
     state = "downloaded" if found.changed else "is current"
-    typer.echo(f"{output}: {state}, {count} configurations, sha256 {found.sha256}")
+    tell(f"{output}: {state}, {count} configurations, sha256 {found.sha256}")
 
 
 @app.command()
@@ -60,8 +60,8 @@ def show(bundle: BundleFile, allow_unsigned: AllowUnsigned = False) -> None:
     """
     found, admission = read_signed(bundle, allow_unsigned=allow_unsigned)
     manifest = found.manifest
-    typer.echo(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
-    typer.echo(admission.reason)
+    tell(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
+    tell(admission.reason)
     print_records(found.records())
     print_predictors(found.predictors())
 
@@ -93,9 +93,9 @@ def lookup(
         answer = from_bundle(found, kernel, device, sizes, dtype, strict=strict)
     else:
         answer = from_service(server, kernel, device, sizes, dtype, strict=strict)
-    typer.echo(f"match   {answer.match}")
-    typer.echo(f"reason  {answer.reason}")
-    typer.echo(f"config  {answer.config}")
+    tell(f"match   {answer.match}")
+    tell(f"reason  {answer.reason}")
+    tell(f"config  {answer.config}")
 
 
 _SUMMARIES = "; ".join(f"{made.name}: {made.summary}" for made in FORMATS.values())
@@ -150,7 +150,7 @@ def _write_files(texts: Mapping[str, str], folder: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with _replaced(folder / name) as file:
                 file.write(text)
-    typer.echo(f"{folder}: {', '.join(texts)}")
+    tell(f"{folder}: {', '.join(texts)}")
 
 
 def _format(name: str) -> ExportFormat:

@@ -12,7 +12,7 @@ import typer
 from .errors import CommandError
 from .exports.cover import cover_json, cover_python
 from .job_options import KernelOptions, Sources, read_workload
-from .output import console, format_config, make_table, say
+from .output import console, format_config, make_table, say, tell
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
@@ -166,10 +166,10 @@ def _print(found: Cover, rule: DispatchRule) -> None:
         table.add_row(shape_key(shape), best, f"#{rule.pick(shape)}", f"{loss:.2%}")
     console().print(table)
     for place, config in enumerate(rule.configs):
-        typer.echo(f"#{place}  {format_config(config)}")
+        tell(f"#{place}  {format_config(config)}")
     typer.echo("")
     for line in _rule_lines(rule):
-        typer.echo(line)
+        tell(line)
     size = len(found.configs)
     why = "no fewer do" if size == found.least else f"at least {found.least} are needed: fewer may do"
     typer.echo(

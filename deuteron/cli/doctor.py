@@ -54,20 +54,15 @@ def doctor(
 
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
     else:
+        from rich.text import Text
+
         table = make_table("check", "", "found", "what helps")
         styles = {"ok": "green", "note": "yellow", "problem": "bold red"}
         for check in checks:
-            state = f"[{styles[check.state]}]{check.state}[/]"
-            table.add_row(check.name, state, _literal(check.text), _literal(check.hint))
+            table.add_row(check.name, Text(check.state, styles[check.state]), check.text, check.hint)
         console().print(table)
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
-
-
-def _literal(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _packages() -> Iterator[HealthCheck]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .output import console, make_table
+from .output import console, make_table, tell
 from .settings import Server, connect
 
 
@@ -57,4 +57,4 @@ def cancel(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job
     with connect(server) as client:
         answer = client.cancel(job)
     running = answer.state == "running"
-    typer.echo(f"job {answer.id}: {'will stop within seconds' if running else answer.state}")
+    tell(f"job {answer.id}: {'will stop within seconds' if running else answer.state}")

@@ -11,7 +11,7 @@ import typer
 
 from .errors import CommandError
 from .job_options import KernelOptions, Sources, Workload, read_workload
-from .output import print_predictors, say
+from .output import print_predictors, say, tell
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def learn(
     print_predictors(predictors)
     for predictor in predictors:
         if not predictor.accuracy.pays:
-            typer.echo(
+            tell(
                 f"{predictor.dtype} on {predictor.device.key}: predicting was no better than the nearest shape or the "
                 "default: lookups will not use it"
             )
-    typer.echo(f"{output}: {len(predictors)} predictors and {len(records)} configurations")
+    tell(f"{output}: {len(predictors)} predictors and {len(records)} configurations")
 
 
 def _silent(line: str) -> None:

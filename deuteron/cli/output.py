@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.printable import printable, printable_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -18,17 +20,23 @@ _WIDE = 180
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for stdout or stderr, made anew so that redirected streams are honoured."""
-    from rich.console import Console
+    """A console for stdout or stderr, made anew so that redirected streams are honoured. It prints text as it is: what
+    is to have a style is a ``rich.text.Text``."""
+    from .literal_console import LiteralConsole  # lazy: rich, for those who print tables
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _WIDE
-    return Console(stderr=stderr, width=width, highlight=False)
+    return LiteralConsole(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str = "") -> None:
     """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def tell(text: str) -> None:
+    """A line on stdout that may have names from elsewhere in it: it stays one line."""
+    print(printable_line(text), flush=True)
 
 
 def make_table(*columns: str) -> Table:

@@ -22,7 +22,7 @@ from .job_options import (
     save_workload,
 )
 from .kernel_file import is_described, read_kernel, split_kernel
-from .output import console, make_table, say
+from .output import console, make_table, say, tell
 from .pairs import parse_pairs, parse_value
 
 if TYPE_CHECKING:
@@ -136,4 +136,4 @@ def _print(found: InferredSpace) -> None:
     sizes = _sizes(found)
     valid = "too many to count" if sizes["valid"] is None else f"{sizes['valid']:,}"
     own = f", the author's {len(found.configs)} among them" if found.configs else ""
-    typer.echo(f"{found.kernel} on {found.target}: {sizes['configurations']:,} configurations, {valid} valid{own}")
+    tell(f"{found.kernel} on {found.target}: {sizes['configurations']:,} configurations, {valid} valid{own}")

@@ -24,7 +24,7 @@ from .job_options import (
     Workload,
     make_job,
 )
-from .output import say
+from .output import say, tell
 from .settings import Server, connect
 from .watch import follow
 
@@ -68,7 +68,7 @@ def submit(
     )
     with connect(server) as client:
         accepted = client.submit(job, idempotency_key=key)
-        typer.echo(accepted.id)
+        tell(accepted.id)
         if accepted.waiting_for:
             say(f"queued until {accepted.waiting_for} connects")
         if watch:

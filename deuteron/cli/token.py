@@ -15,7 +15,7 @@ from deuteron.compiler.extras import require_extras
 
 from .database import explained
 from .errors import CommandError
-from .output import console, make_table, say
+from .output import console, make_table, say, tell
 
 if TYPE_CHECKING:
     from deuteron.server import ServiceStore
@@ -78,7 +78,7 @@ def revoke(
     """
     with _store() as store, store.write() as tx:
         token = tx.tokens.revoke(token_id)
-    typer.echo(f"token {token.id} of {token.name} is {_state(token)}")
+    tell(f"token {token.id} of {token.name} is {_state(token)}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import console, make_table
+from .output import console, make_table, tell
 from .settings import Server, connect
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def drain(name: Name, server: Server = None) -> None:
     with connect(server) as client:
         worker = client.drain(name)
     left = f"finishes job {worker.job}, then gets no other" if worker.job else "gets no job"
-    typer.echo(f"worker {worker.name} {left}")
+    tell(f"worker {worker.name} {left}")
 
 
 @app.command()
@@ -62,7 +62,7 @@ def resume(name: Name, server: Server = None) -> None:
     """
     with connect(server) as client:
         worker = client.resume(name)
-    typer.echo(f"worker {worker.name} is {worker.state}")
+    tell(f"worker {worker.name} is {worker.state}")
 
 
 def _state(worker: RemoteWorker) -> str:

@@ -85,6 +85,43 @@ def test_keys_are_made_shown_trusted_and_listed(run, home: Path):
     assert other.id not in run("keys", "list").out
     wrong = run("keys", "trust", "abc")
     assert wrong.code == 2 and "64 hexadecimal digits" in wrong.err
+    wrong = run("keys", "trust", other.public_key, "--service", "tuner:8642")
+    assert wrong.code == 2 and "'tuner:8642' is not the address of a service" in wrong.err
+
+
+def test_a_key_is_forgotten_whatever_its_file_is_called(run, home: Path):
+    """And the list goes on to say which service showed it."""
+    key = SigningKey.generate()
+    run("keys", "trust", key.public_key, "--name", "company", "--service", "http://tuner:80/")
+    assert [key.id, "company", "everything"] in [row.split()[:3] for row in run("keys", "list").out.splitlines()]
+    folder = home / "keys" / "trusted"
+    (folder / f"{key.id}.json").rename(folder / "company.json")
+    assert run("keys", "forget", key.id).out == f"key {key.id} (company) is trusted no longer\n"
+    assert KeyFolder(home / "keys").trusted() == []
+    (row,) = [row.split() for row in run("keys", "list").out.splitlines() if key.id in row]
+    assert row == [key.id, *["trusted", "no", "longer", "nothing"], "http://tuner"]
+
+
+def test_a_file_in_the_place_of_the_folder(run, home: Path):
+    home.mkdir()
+    (home / "keys").write_text("")
+    for command in (["create"], ["show"], ["list"], ["trust", "ab" * 32], ["forget", "ab" * 16]):
+        refused = run("keys", *command)
+        assert refused.code == 2 and f"{home / 'keys'} is a file, and should be a folder" in refused.err
+
+
+def test_where_only_trusted_keys_count(run, stocked, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """No file without a signature, and no first key of a service."""
+    url, file = stocked(), tmp_path / "configs.bundle"
+    monkeypatch.setenv("DEUTERON_TRUSTED_KEYS_ONLY", "1")
+    for command in (["cache", "show", bundle], ["cache", "export", bundle], ["cache", "pull", "-o", file]):
+        refused = run(*command, *(["--server", url] if "pull" in command else []))
+        assert refused.code == 2 and "DEUTERON_TRUSTED_KEYS_ONLY is set; --allow-unsigned" in refused.err
+    assert not file.exists() and run("cache", "show", bundle, "--allow-unsigned").code == 0
+    own = KeyFolder(tmp_path / "there" / "keys").own()
+    assert own is not None
+    run("keys", "trust", own.public_key)
+    assert run("cache", "pull", "-o", file, "--server", url).code == run("cache", "show", file).code == 0
 
 
 def test_a_pull_trusts_the_first_key_and_no_other(run, stocked, tmp_path: Path):
@@ -193,7 +230,7 @@ def test_a_key_of_a_file_signs_the_bundles_of_two_services(run, stocked, tmp_pat
 def test_local_bundles_need_no_key_and_no_package(run, bundle: Path, monkeypatch: pytest.MonkeyPatch, home: Path):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     shown = run("cache", "show", bundle)
-    assert shown.code == 0 and "not signed, written without a service" in shown.out
+    assert shown.code == 0 and "is not signed, nobody vouches for it" in shown.out
     assert not (home / "keys").exists()
     refused = run("keys", "create")
     assert refused.code == 2 and "deuteron[keys]" in refused.err

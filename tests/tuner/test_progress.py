@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from msgspec.structs import replace
+from rich.console import Console
 
 from deuteron.tuner import progress_view, summary_rows, summary_table, summary_text
 from deuteron.tuner.events import (
@@ -89,6 +90,28 @@ def test_live_view_on_a_terminal(events: list[TuneEvent]) -> None:
             view(event)
     shown = stream.getvalue()
     assert "M=64,N=32 f32" in shown and "best #2" in shown and "1.50x [1.48, 1.52]" in shown
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_from_elsewhere_are_printed_as_they_are(make_record, terminal: bool) -> None:  # type: ignore[no-untyped-def]
+    """Markup is none, and what a terminal would obey is an escape."""
+    name, shown_name = "[/x]:smile:\x1b]0;t\x07", r"[/x]:smile:\x1b]0;t\x07"
+    odd = replace(trial(1, 9.0), config={name: name}, reason=name)
+    stream = Terminal() if terminal else io.StringIO()
+    with progress_view(stream) as view:
+        view(JobStarted(name, "cpu/epyc", "random", 1, 20, None))
+        view(ShapeStarted({name: 1}, name, 25))
+        view(TrialFinished({name: 1}, name, odd, odd.id))
+        view(JobFailed(name, name))
+    text = stream.getvalue()
+    assert "\x1b]0;" not in text and "\x07" not in text
+    assert text.count("[/x]:smile:") >= 5 and f"tuning {shown_name} on" in text
+
+    table = io.StringIO()
+    Console(file=table, width=200).print(summary_table([make_record({"n": 1}, dtype=name)], f"{name}\n"))
+    lines = table.getvalue().splitlines()
+    assert lines[0].strip() == rf"{shown_name}\n" and any(shown_name in line for line in lines[2:])
+    assert "\x1b" not in table.getvalue()
 
 
 def test_failure_shows_the_hint() -> None:

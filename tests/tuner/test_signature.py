@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import multiprocessing
 import random
@@ -10,14 +11,19 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from deuteron.compiler import knobs
 from deuteron.compiler.errors import MissingExtra
 from deuteron.tuner.errors import BundleError, KeyFileError, TunerError, UntrustedBundle
-from deuteron.tuner.records import Manifest, read_bundle, write_bundle
+from deuteron.tuner.records import Bundle, Manifest, key_folder, read_bundle, write_bundle
 from deuteron.tuner.records.signature import CONTEXT, SigningKey, key_id, signer_of
 from deuteron.tuner.records.trust import KeyFolder, admit_file, admit_pulled, read_private_key, server_address
 
@@ -146,7 +152,7 @@ def test_files(write: Write, keys: KeyFolder):
     mine, known, strange = keys.create(), SigningKey.generate(), SigningKey.generate()
     keys.trust(known.public_key, "company")
     local = admit_file(read_bundle(write("local", service="local")), keys)
-    assert (local.key, local.reason) == (None, "not signed, written without a service")
+    assert local.key is None and "is not signed, nobody vouches for it" in local.reason
     assert admit_file(read_bundle(write("mine", mine)), keys).reason == f"signed by {mine.id} (this machine)"
     assert (
         admit_file(read_bundle(write("known", known)), keys).reason == f"signed by {key_id(known.public_key)} (company)"
@@ -188,6 +194,7 @@ def test_what_a_server_sends(write: Write, keys: KeyFolder):
     assert admit_pulled(third, "http://elsewhere", keys).first_use
     with pytest.raises(UntrustedBundle, match="has changed"):
         admit_pulled(third, THERE, keys)
+    assert "has changed" in admit_pulled(third, THERE, keys, allow_unsigned=True).reason
 
     keys.trust(new.public_key, "from June on")
     assert admit_pulled(changed, THERE, keys).reason == f"signed by {new.id} (from June on)"
@@ -196,6 +203,205 @@ def test_what_a_server_sends(write: Write, keys: KeyFolder):
     with pytest.raises(UntrustedBundle, match="is not trusted here"):
         admit_file(again, keys)
     assert admit_pulled(changed, THERE, keys).key == new.public_key
+    with pytest.raises(UntrustedBundle, match=f"signed by {old.id}, which is trusted no longer"):
+        admit_pulled(again, THERE, keys)
+
+
+def refuses(bundle: Bundle, keys: KeyFolder, server: str = THERE) -> bool:
+    """Whether a download is refused, and nothing was trusted by asking."""
+    before = keys.trusted()
+    try:
+        admit_pulled(bundle, server, keys)
+    except UntrustedBundle:
+        return keys.trusted() == before
+    return False
+
+
+def test_a_service_that_showed_a_key_that_counts_has_no_first_one_any_more(write: Write, tmp_path: Path):
+    """However that key came to count, and whatever became of it."""
+    old, new, strange = (SigningKey.generate() for _ in range(3))
+    of_old, of_new, of_strange = (read_bundle(write(str(n), key)) for n, key in enumerate((old, new, strange)))
+
+    confirmed = KeyFolder(tmp_path / "confirmed")
+    assert admit_pulled(of_old, THERE, confirmed).first_use
+    confirmed.trust(old.public_key, "confirmed by a person")
+    assert refuses(of_strange, confirmed)
+
+    rotated = KeyFolder(tmp_path / "rotated")
+    admit_pulled(of_old, THERE, rotated)
+    rotated.trust(new.public_key, "from June on")
+    rotated.forget(rotated.trusted()[0])
+    assert [key.id for key in rotated.trusted()] == [new.id]
+    assert refuses(of_strange, rotated) and refuses(of_old, rotated)
+    assert admit_pulled(of_new, THERE, rotated).first_use is False
+    rotated.forget(rotated.trusted()[0])
+    assert refuses(of_strange, rotated) and rotated.shown(THERE) == (old.id, new.id)
+
+    by_hand = KeyFolder(tmp_path / "by hand")
+    by_hand.trust(old.public_key, "company")
+    assert admit_pulled(of_old, THERE, by_hand).first_use is False
+    assert refuses(of_strange, by_hand) and by_hand.services() == {old.id: (THERE,)}
+
+    named = KeyFolder(tmp_path / "named")
+    named.trust(old.public_key, "company", service=THERE)
+    assert refuses(of_strange, named), "before the first download"
+    assert admit_pulled(of_strange, "http://elsewhere", named).first_use
+
+    own = KeyFolder(tmp_path / "own")
+    admit_pulled(read_bundle(write("of own", own.create())), THERE, own)
+    assert refuses(of_strange, own)
+
+
+@pytest.mark.parametrize("then", ["trust", "forget"])
+def test_a_folder_of_an_older_version(write: Write, keys: KeyFolder, then: str):
+    """It has no list of services; addresses in it are spelled in other ways."""
+    known, strange = SigningKey.generate(), SigningKey.generate()
+    of_known, of_strange = read_bundle(write("1", known)), read_bundle(write("2", strange))
+    (keys.path / "trusted").mkdir(parents=True)
+    (keys.path / "trusted" / f"{known.id}.json").write_text(
+        json.dumps(
+            {"public_key": known.public_key, "name": "x", "added_at": "2026", "servers": ["http://old:80", THERE]}
+        )
+    )
+    assert keys.shown(THERE) == (known.id,)
+    assert refuses(of_strange, keys) and refuses(of_strange, keys, "http://old/")
+    assert admit_pulled(of_known, "http://old", keys).first_use is False
+    if then == "trust":
+        keys.trust(known.public_key, "confirmed")
+    else:
+        keys.forget(keys.trusted()[0])
+    assert refuses(of_strange, keys) and refuses(of_strange, keys, "http://old")
+
+
+def test_a_folder_that_nobody_may_write_still_admits_whom_it_trusts(
+    write: Write, keys: KeyFolder, monkeypatch: pytest.MonkeyPatch
+):
+    known, strange = SigningKey.generate(), SigningKey.generate()
+    keys.trust(known.public_key, "company")
+    of_known, of_strange = read_bundle(write("1", known)), read_bundle(write("2", strange))
+
+    def refuse(*_: object, **__: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("deuteron.tuner.records.key_folder.os.open", refuse)
+    assert admit_pulled(of_known, THERE, keys).key == known.public_key
+    with pytest.raises(KeyFileError, match="Permission denied"):
+        admit_pulled(of_strange, THERE, keys)
+
+
+def test_an_altered_file_without_its_signature(write: Write, keys: KeyFolder):
+    """Nothing in a file shows that it had a signature: it is taken, nobody vouches for it, and where only trusted keys
+    count it is refused."""
+    known, strange = SigningKey.generate(), SigningKey.generate()
+    keys.trust(known.public_key, "company")
+    path = write("b", known)
+    head, *lines = path.read_bytes().splitlines(keepends=True)
+    body = b"".join(reversed([line.replace(b'"n":1', b'"n":3') for line in lines]))
+    fields = {**json.loads(head), "service": "local", "body_sha256": hashlib.sha256(body).hexdigest()}
+    del fields["signature"]
+    path.write_bytes(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode() + b"\n" + body)
+    stripped = read_bundle(path)
+    assert "nobody vouches for it" in admit_file(stripped, keys).reason
+    with knobs.trusted_keys_only.scope(True):
+        with pytest.raises(UntrustedBundle, match="is not signed") as refused:
+            admit_file(stripped, keys)
+        assert "DEUTERON_TRUSTED_KEYS_ONLY" in str(refused.value.hint)
+        assert admit_file(stripped, keys, allow_unsigned=True).key is None
+        assert admit_file(read_bundle(write("known", known)), keys).key == known.public_key
+        # No first use either, and what is refused is not remembered.
+        assert refuses(read_bundle(write("strange", strange)), keys) and keys.shown(THERE) == ()
+        assert admit_pulled(read_bundle(path.with_name("known")), THERE, keys).key == known.public_key
+
+
+def together(monkeypatch: pytest.MonkeyPatch, *calls: Callable[[], object]) -> None:
+    """Makes the calls at once, each of which waits before its first write until all have read, or for 0.1 s."""
+    write, barrier = key_folder._write, threading.Barrier(len(calls))
+
+    def slowly(*arguments: Any) -> None:
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(0.1)
+        write(*arguments)
+
+    monkeypatch.setattr(key_folder, "_write", slowly)
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for done in [pool.submit(call) for call in calls]:
+            with suppress(UntrustedBundle):
+                done.result()
+    monkeypatch.undo()
+
+
+def test_what_is_trusted_at_once_is_trusted_together(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one, other = SigningKey.generate(), SigningKey.generate()
+    of_one, of_other = read_bundle(write("1", one)), read_bundle(write("2", other))
+
+    def pull(bundle: Bundle, keys: KeyFolder, server: str = THERE) -> Callable[[], object]:
+        return lambda: admit_pulled(bundle, server, KeyFolder(keys.path))
+
+    services = KeyFolder(tmp_path / "services")
+    together(monkeypatch, pull(of_one, services), pull(of_one, services, "http://second"))
+    assert set(services.trusted()[0].servers or ()) == {THERE, "http://second"}
+    assert services.services() == {one.id: ("http://second", THERE)}
+
+    by_hand = KeyFolder(tmp_path / "by hand")
+    together(monkeypatch, pull(of_one, by_hand), lambda: by_hand.trust(one.public_key, "by hand"))
+    assert by_hand.trusted()[0].servers is None and by_hand.trusted()[0].name == "by hand"
+
+    first = KeyFolder(tmp_path / "first")
+    together(monkeypatch, pull(of_one, first), pull(of_other, first))
+    assert len(first.trusted()) == 1
+
+
+@pytest.mark.parametrize("command", ["forget", "trust"])
+def test_files_of_keys_that_have_other_names(keys: KeyFolder, command: str):
+    """As somebody who copies them by hand names them; two of one key."""
+    key = SigningKey.generate()
+    keys.trust(key.public_key, "x")
+    file = keys.path / "trusted" / f"{key.id}.json"
+    (file.parent / "a copy.json").write_bytes(file.read_bytes())
+    file.rename(file.with_name("company.json"))
+    (trusted,) = keys.trusted()
+    if command == "forget":
+        keys.forget(trusted)
+        assert keys.trusted() == [] and list(file.parent.iterdir()) == []
+    else:
+        keys.trust(key.public_key, "y")
+        assert [path.name for path in file.parent.iterdir()] == [file.name] and keys.trusted()[0].name == "y"
+
+
+@pytest.mark.parametrize("by_hand", ["first", "second", "none"])
+def test_two_files_of_one_key_count_both(keys: KeyFolder, by_hand: str):
+    """For every service that either names, or for everything."""
+    (keys.path / "trusted").mkdir(parents=True)
+    for number, name in enumerate(("first", "second")):
+        fields: dict[str, object] = {
+            "public_key": "00" * 32,
+            "name": name,
+            "added_at": str(number),
+            "servers": [f"http://{name}"],
+        }
+        if name == by_hand:
+            fields["servers"] = None
+        (keys.path / "trusted" / f"{name}.json").write_text(json.dumps(fields))
+    (key,) = keys.trusted()
+    assert key.name == "first"
+    assert key.servers == (("http://first", "http://second") if by_hand == "none" else None)
+
+
+@pytest.mark.parametrize("where", ["", "trusted", "services.json", "trusted/x.json"])
+def test_a_folder_of_keys_that_is_none(keys: KeyFolder, where: str):
+    """What is wrong is said, and no bundle is taken meanwhile."""
+    path = keys.path / where
+    path.parent.mkdir(parents=True)
+    path.write_text("[]")
+    for ask in (lambda: keys.trust("00" * 32, "x"), keys.services):
+        with pytest.raises(KeyFileError) as refused:
+            ask()
+        says = "expected an object" if path.suffix else "is a file, and should be a folder with keys"
+        assert says in refused.value.message and str(path) in refused.value.message
+    if not where:
+        for make in (keys.create, keys.own_or_new, keys.own):
+            with pytest.raises(KeyFileError, match="is a file"):
+                make()
 
 
 def test_a_key_that_two_servers_showed_counts_for_both(keys: KeyFolder, write: Write):
@@ -206,7 +412,8 @@ def test_a_key_that_two_servers_showed_counts_for_both(keys: KeyFolder, write: W
     (trusted,) = keys.trusted()
     assert set(trusted.servers or ()) == {THERE, "http://second"}
     assert keys.trust(key.public_key, "company").servers is None
-    assert keys.trust(key.public_key, "x", server="http://third").servers is None, "a person's word stays"
+    assert keys.trust_first(key.public_key, "http://third")
+    assert keys.trusted()[0].servers is None, "a person's word stays"
 
 
 @pytest.mark.parametrize(
@@ -215,10 +422,18 @@ def test_a_key_that_two_servers_showed_counts_for_both(keys: KeyFolder, write: W
         ("http://There:8642/", THERE),
         ("http://there:8642/v1/bundles/latest?kernel=x", THERE),
         ("https://user:secret@tuner/", "https://tuner"),
+        ("http://tuner:80", "http://tuner"),
+        ("HTTP://TUNER.:80/v1", "http://tuner"),
+        ("https://tuner:443/", "https://tuner"),
+        ("https://tuner:80", "https://tuner:80"),
+        ("http://tuner:08642", "http://tuner:8642"),
+        ("http://[::1]:80", "http://[::1]"),
+        ("http://[FE80::1]:8642", "http://[fe80::1]:8642"),
+        ("http://tuner:x", "http://tuner:x"),
     ],
 )
 def test_addresses_of_servers(url: str, address: str):
-    assert server_address(url) == address
+    assert server_address(url) == server_address(server_address(url)) == address
 
 
 def test_the_private_key_is_private_and_never_replaced(keys: KeyFolder):

@@ -20,6 +20,7 @@ from deuteron.tuner.errors import BundleError, RecordNotFound, UntrustedBundle
 from deuteron.tuner.prediction import Ranking
 from deuteron.tuner.records import DeviceFingerprint, current_toolchain
 from deuteron.tuner.records.signature import SigningKey
+from deuteron.tuner.records.trust import KeyFolder
 from deuteron.tuner.tuned import fetch_bundle
 
 
@@ -126,6 +127,22 @@ def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:
 def kernel() -> JITFunction:
     text = builtin_workload("layer_norm").kernel
     return JITFunction(KernelSource.from_text(text.source, text.name))
+
+
+def test_files_where_only_trusted_keys_count(tmp_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]
+    key = SigningKey.generate()
+    plain, signed = tmp_path / "plain", tmp_path / "signed"
+    write_bundle(plain, [make_record({"n": 1})])
+    write_bundle(signed, [make_record({"n": 1})], service="http://there", sign_with=key)
+    tuned(kernel(), plain)
+    tuned(kernel(), signed)
+    with knobs.trusted_keys_only.scope(True):
+        for path, says in ((plain, "is not signed"), (signed, "is not trusted here")):
+            with pytest.raises(UntrustedBundle, match=says):
+                tuned(kernel(), path)
+            tuned(kernel(), path, allow_unsigned=True)
+        KeyFolder(tmp_path / "home" / "keys").trust(key.public_key, "company")
+        tuned(kernel(), signed)
 
 
 def layer_norm_arguments(m: int, n: int) -> list[object]:

@@ -1,0 +1,26 @@
+"""Text from elsewhere (names in bundles, kernels, devices, services), made harmless for a terminal and a log."""
+
+from __future__ import annotations
+
+import re
+
+#: What moves the cursor, changes colours or titles, or reorders what was printed: control characters except tabulators
+#: and the ends of lines, separators and directions of Unicode, and halves of surrogate pairs, which cannot be encoded.
+_COMMANDS = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+_LINES = re.compile(r"[\t\r\n]")
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters as escapes, ``\\x1b`` for the one that begins a terminal's commands."""
+    return _COMMANDS.sub(_escaped, text)
+
+
+def printable_line(text: str) -> str:
+    """The same for text that stays one line: also ends of lines and tabulators are escapes."""
+    return _LINES.sub(_escaped, printable(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
