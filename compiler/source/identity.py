@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 from ..errors import LaunchError
@@ -34,6 +35,7 @@ _OF_MEMBERS = frozenset({"_name_", "_value_", "__objclass__", "_sort_order_", "n
 #: Classes of one name, numbered in the order in which they are seen: an old one and what a notebook's cell made anew.
 _numbers: WeakKeyDictionary[type, int] = WeakKeyDictionary()
 _named: Counter[str] = Counter()
+_numbering = Lock()
 
 
 def identity(value: object, part: Part) -> str:
@@ -55,8 +57,10 @@ def class_text(kind: type) -> str:
     """The name of a class, which tells it from others of its name in this process."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     if kind not in _numbers:
-        _named[name] += 1
-        _numbers[kind] = _named[name]
+        with _numbering:
+            if kind not in _numbers:
+                _named[name] += 1
+                _numbers[kind] = _named[name]
     return name if _numbers[kind] == 1 else f"{name} #{_numbers[kind]}"
 
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from ...errors import LaunchError
 from ...ir.types import SCALARS
 from ...signature import FIELDS, leaves
-from ...source.identity import class_text
 from ..arrays.arguments import Key, reading_text
 from ..arrays.dtypes import canonical_dtype
 from ..variant.constants import launch_key
@@ -202,15 +201,15 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
 
 
 def _hashable(part: object) -> Hashable:
-    """A key whose options have mappings and lists, such as ``extern_libs``, as tuples; raises LaunchError for what has
-    no hash either."""
+    """A key whose options have mappings and lists, such as ``extern_libs``, as tuples. What has no hash either is like
+    nothing else, so that the launch looks at it again."""
     if isinstance(part, Mapping):
         return dict, tuple((key, _hashable(held)) for key, held in part.items())
     if isinstance(part, list | tuple | set):
         return part.__class__, tuple(map(_hashable, part))
     if isinstance(part, Hashable):
         return part
-    raise LaunchError(f"a {class_text(type(part))} cannot be a launch option")
+    return object()
 
 
 def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:
