@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..errors import LaunchError
@@ -21,7 +23,8 @@ from ..errors import LaunchError
 #: The text of a value that another value holds.
 Part = Callable[[object], str]
 
-_PLAIN: tuple[type, ...] = (int, float, str, bytes, tuple, complex)
+#: What an instance holds by way of these is told without looking at their attributes.
+_KNOWN: tuple[object, ...] = (object, typing.Generic, typing.Protocol, int, float, str, bytes, tuple, complex)
 #: What a class that is not written in Python has, and one that is has not.
 _BUILT_IN = (
     types.WrapperDescriptorType,
@@ -76,7 +79,7 @@ def class_content(kind: type, part: Part) -> str:
     What ``part`` raises LaunchError for, a kernel has no use for either."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        if not _is_built_in(base):
+        if _slots(base) is not None and base not in _KNOWN:
             held = {**vars(base), **getattr(base, "__members__", {})}
             found |= {n: _part_or_class(v, part) for n, v in held.items() if n[0] != "_" and _is_attribute(v)}
     return f"{class_text(kind)} {', '.join(f'{name} = {found[name]}' for name in sorted(found))}".rstrip()
@@ -94,33 +97,31 @@ def _part_or_class(value: object, part: Part) -> str:
 
 
 def _content(value: object, part: Part) -> str:
-    kind = type(value)
-    names = [base.__name__ for base in kind.__mro__]
     if isinstance(value, Enum):
         inner = "" if type(value._value_) is object else part(value._value_)
         more = {name: held for name, held in vars(value).items() if name not in _OF_MEMBERS}
         return f"{value._name_} = {inner} {_attributes(more, part)}"
-    if "generic" in names and hasattr(value, "tobytes"):  # NumPy's scalars, and those of ml_dtypes
+    if (spell := _SPELLED.get(type(value))) is not None:
+        return spell(value, part)
+    foreign = {base.__name__ for base in type(value).__mro__ if _slots(base) is None}
+    if "generic" in foreign:  # NumPy's scalars, and those of ml_dtypes
         return f"{value.dtype} {value.tobytes().hex()}"  # type: ignore[attr-defined]
-    if "dtype" in names:
+    if "dtype" in foreign:
         return f"{getattr(value, 'byteorder', '')}{value}"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{part(key)}: {part(held)}' for key, held in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(part, value))}]"
-    if isinstance(value, set | frozenset):
-        return f"{{{', '.join(sorted(map(part, value)))}}}"
-    if kind in (type(None), bool, types.EllipsisType):
-        return str(value)
-    if isinstance(value, range):
-        return f"{value.start} {value.stop} {value.step}"
-    if isinstance(value, slice):
-        return f"{part(value.start)} {part(value.stop)} {part(value.step)}"
-    if kind is Decimal:
-        return str(value.as_tuple())  # type: ignore[attr-defined]
-    if hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "shape", None) in ((), []):
+    if foreign and hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         return f"{value.dtype} {part(value.item())}"
     return f"{_number_or_text(value, part)} {_attributes(_state(value), part)}"
+
+
+#: What Python's own classes hold; subclasses may hold more.
+_SPELLED: dict[type, Callable[[Any, Part], str]] = {
+    **dict.fromkeys((type(None), bool, types.EllipsisType, range), lambda value, part: str(value)),
+    dict: lambda value, part: f"{{{', '.join(f'{part(key)}: {part(held)}' for key, held in value.items())}}}",
+    list: lambda value, part: f"[{', '.join(map(part, value))}]",
+    **dict.fromkeys((set, frozenset), lambda value, part: f"{{{', '.join(sorted(map(part, value)))}}}"),
+    slice: lambda value, part: f"{part(value.start)} {part(value.stop)} {part(value.step)}",
+    Decimal: lambda value, part: str(value.as_tuple()),
+}
 
 
 def _number_or_text(value: object, part: Part) -> str:
@@ -148,25 +149,30 @@ def _state(value: object) -> dict[str, object]:
     """What an instance of classes written in Python holds, by name; raises LaunchError for others."""
     found = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
-        if base in (object, typing.Generic, typing.Protocol, *_PLAIN):
+        if base in _KNOWN:
             continue
-        if callable(value) or _is_built_in(base):
+        slots = _slots(base)
+        if slots is None or callable(value):
             raise LaunchError(
                 f"a {class_text(type(value))} cannot be a compile-time value: what it holds cannot be told",
                 hint="use numbers, strings, tuples, dtypes such as tl.float32, jit functions, members of an Enum, "
                 "or a frozen dataclass of them",
             )
-        for name, member in vars(base).items():
-            if isinstance(member, types.MemberDescriptorType):  # of __slots__
-                try:
-                    found[f"{base.__qualname__}.{name}"] = member.__get__(value)
-                except AttributeError:
-                    continue  # not set yet
+        for name, member in slots:
+            try:
+                found[f"{base.__qualname__}.{name}"] = member.__get__(value)
+            except AttributeError:
+                continue  # not set yet
     return found
 
 
-def _is_built_in(kind: type) -> bool:
-    return any(
-        isinstance(member, _BUILT_IN) and member.__objclass__ is kind and name not in ("__dict__", "__weakref__")
-        for name, member in vars(kind).items()
-    )
+@lru_cache(maxsize=256)
+def _slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...] | None:
+    """The ``__slots__`` of a class that is written in Python; None for another."""
+    if kind in _KNOWN:
+        return ()
+    for name, member in vars(kind).items():
+        own = isinstance(member, _BUILT_IN) and member.__objclass__ is kind
+        if own and name not in ("__dict__", "__weakref__"):
+            return None
+    return tuple((n, m) for n, m in vars(kind).items() if isinstance(m, types.MemberDescriptorType))

@@ -66,6 +66,13 @@ class Rounded:
         return f"{self.__exact:.1f}"
 
 
+class dtype(Rounded):  # noqa: N801 -- a name that says nothing
+    item = shape = ()
+
+    def __str__(self) -> str:
+        return "float32"
+
+
 class Quiet(int):
     def __repr__(self) -> str:
         return "Quiet"
@@ -97,7 +104,7 @@ FIRST, SECOND = local_class(1), local_class(1)
 VALUES: list[object] = [
     *(Mode("m", 2), Mode("m", 3), Mode("m", True), Mode("m", (1, 0.0)), Mode("m", (1, -0.0)), Mode("n", 2)),
     *(Short.A, Short.B, Named.float32, Other.A, FIRST, SECOND),
-    *(Rounded(1.01), Rounded(1.02), Quiet(1), Quiet(2)),
+    *(Rounded(1.01), Rounded(1.02), Quiet(1), Quiet(2), dtype(1.0), dtype(2.0)),
     *(1, True, 1.0, 0, False, 0.0, -0.0, None, math.nan, nan_of(0x7FF8000000000123), nan_of(0xFFF8000000000000)),
     *("1", "None", "it's", 'it"s', "it\\'s", "float32", "(1, 2)"),
     *((1, 2), [1, 2], (1, (2,)), ((1,), 2), (True, 2), Pair(1, 2), Point(1, 2), ("1, 2",)),
