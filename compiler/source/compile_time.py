@@ -36,10 +36,11 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
             KernelMismatch: the text reads what no kernel may use, so that nothing can be said of what it computes.
         """
         source = self.source
+        outside = source.free_names - source.local_names
         paths = [n for n in ast.walk(source.node) if isinstance(n, ast.Name | ast.Attribute)]
         for path in paths:
             name = ast.unparse(path)
-            if name.partition(".")[0] in source.free_names and isinstance(path.ctx, ast.Load):
+            if name.partition(".")[0] in outside and isinstance(path.ctx, ast.Load):
                 self._check(name)
         return hashlib.sha256(f"{source.hash} {source.first_line}".encode()).hexdigest()
 

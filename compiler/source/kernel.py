@@ -14,13 +14,15 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
+from ..errors import CompilationError, LaunchError, Location, UnknownName, UnsupportedSyntax
+from ..ir.types import Pointer, Scalar
 from ..language.aggregate import AggregateType, Initializer
 from ..language.constexpr import unwrap
 from ..language.inline import ConstexprFunction, Inlinable, LibraryFunction
 from ..language.named import field_names
 from .arguments import Argument, spelled
-from .modules import LanguageModule, suggest
+from .identity import class_content, class_text, float_text, identity
+from .modules import LANGUAGE_TYPES, LanguageModule, suggest
 from .namespace import (
     CompileTimeNamespace,
     HelperModule,
@@ -34,6 +36,9 @@ from .parsing import parse_text
 from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
+
+#: Classes whose values are spelled in full, and differently, by ``repr``.
+_SPELLED = frozenset({type(None), bool, int, str, Scalar, Pointer})
 
 
 @dataclass(eq=False)
@@ -213,6 +218,10 @@ class KernelSource:
                 value = self.namespace.lookup(name)
             except (KeyError, UnknownName):
                 continue  # a Python builtin, or an error that the compilation will locate
+            except CompilationError:
+                if name in self.local_names:
+                    continue  # a variable, if no path reads it before it is assigned
+                raise
             if isinstance(value, HelperModule):
                 yield from self._members(name, value)
             else:
@@ -233,14 +242,15 @@ class KernelSource:
 
     @cached_property
     def free_names(self) -> set[str]:
-        """Names that the function reads and does not bind, or only afterwards; the namespace says what they are.
+        """Names that the function reads and does not bind, or perhaps only afterwards; where it has not, the namespace
+        says what they are.
         Defaults are read outside the function, where its own names mean nothing."""
         body, defaults = (
             {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
             for parts in (self.node.body, [a.default for a in self.arguments if a.default is not None])
         )
-        early = read_before_bound(self.node.body) - {a.name for a in self.parameters}
-        return body - self.local_names | early | defaults
+        early = read_before_bound(self.node.body, {a.name for a in self.parameters})
+        return body - self.local_names | early & body | defaults
 
     @cached_property
     def local_names(self) -> set[str]:
@@ -330,8 +340,8 @@ class _Reached:
             yield f"{number}: {source.text}"
             for name, value in source.captured():
                 known.add(name.partition(".")[0])
-                yield f"{number}: {name} = {self.meaning(value)}"
-            for name in sorted(source.free_names - known):
+                yield f"{number}: {name} = {self.captured(name, value)}"
+            for name in sorted(source.free_names - known - source.local_names):
                 yield f"{number}: {name} is unknown"
             for argument in source.arguments:
                 if argument.has_default:
@@ -343,6 +353,13 @@ class _Reached:
             return self.meaning(source.default(argument))
         except CompilationError:
             return "unknown"  # no constant; the compilation evaluates it, or says what is wrong
+
+    def captured(self, name: str, value: object) -> str:
+        """What a global stands for; raises UnknownName where its value cannot be told from others."""
+        try:
+            return self.meaning(value)
+        except LaunchError as error:
+            raise UnknownName(f"the global {name!r}: {error.message}", hint=error.hint) from error
 
     def meaning(self, value: object) -> str:
         """What a name stands for, the same in every process."""
@@ -359,9 +376,22 @@ class _Reached:
             return f"{value.__name__} of {', '.join(fields)} by default {shown}"
         if isinstance(value, AggregateType):
             return self.aggregate(value)
-        if isinstance(value, LibraryFunction) or not callable(value):
+        if isinstance(value, LibraryFunction) or type(value) in _SPELLED:
             return f"{type(value).__name__} {value!r}"
+        if type(value) is float:
+            return f"float {value!r}" if value == value else f"float {float_text(value)}"
+        if not callable(value):
+            return identity(value, self._held)
+        if isinstance(value, type) and value not in LANGUAGE_TYPES:
+            return class_content(value, self._held)
         return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
+
+    def _held(self, value: object) -> str:
+        """What a value holds means; raises LaunchError for Python's functions, many of which have one name."""
+        value = unwrap(value)
+        if isinstance(value, types.FunctionType | types.MethodType) or type(value).__name__ == "partial":
+            raise LaunchError(f"a {class_text(type(value))} cannot be a compile-time value")
+        return self.meaning(value)
 
     def aggregate(self, value: AggregateType) -> str:
         """What an aggregate has and can do."""

@@ -1,49 +1,97 @@
-"""Which of a function's variables its text reads before it gives them a value."""
+"""Which of a function's variables its text may read before it gives them a value."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 
-def read_before_bound(body: Sequence[ast.stmt]) -> set[str]:
-    """Names that are variables of the function and are read before the first assignment to them in the order of the
-    text. There, as in Triton and unlike in Python, they are what they are outside the function. Not in a loop that
-    assigns them: its second iteration would read something else than its first."""
-    loops = [n for s in body for n in ast.walk(s) if isinstance(n, ast.For | ast.While)]
-    return _early(body) - {name for loop in loops for name in _early([loop])}
+def read_before_bound(body: Sequence[ast.stmt], parameters: Iterable[str] = ()) -> set[str]:
+    """Names that some path through the statements reads before it assigns them. There, as in Triton and unlike in
+    Python, they are what they are outside the function: in each iteration of a loop that assigns them afterwards, too.
+
+    Which branches and loops are taken is known when the kernel is compiled: a name may be among these that never is
+    read so.
+    """
+    flow = _Flow()
+    flow.statements(body, set(parameters))
+    return flow.early
 
 
-def _early(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are assigned, and read before that."""
-    early: set[str] = set()
-    bound: set[str] = set()
-    for name in _in_order(nodes):
-        if isinstance(name.ctx, ast.Store):
-            bound.add(name.id)
-        elif name.id not in bound:
-            early.add(name.id)
-    return early & bound
+class _Flow:
+    """Walks through a function in the order in which it is evaluated. ``bound`` are the names that have a value on
+    every path to a place; what walks over a part adds to it what that part certainly assigns."""
 
+    def __init__(self) -> None:
+        self.early: set[str] = set()
 
-def _in_order(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
-    """Names in the order in which they are evaluated, path by path: values before what they are assigned to."""
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            yield node
-        elif isinstance(node, ast.Assign):
-            yield from _in_order([node.value, *node.targets])
-        elif isinstance(node, ast.AnnAssign):
-            yield from _in_order([part for part in (node.value, node.target) if part is not None])
-        elif isinstance(node, ast.AugAssign):
-            if isinstance(node.target, ast.Name):
-                yield ast.Name(node.target.id, ast.Load())
-            yield from _in_order([node.value, node.target])
-        elif isinstance(node, ast.NamedExpr):
-            yield from _in_order([node.value, node.target])
-        elif isinstance(node, ast.For):
-            yield from _in_order([node.iter, node.target, *node.body, *node.orelse])
-        elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
-            continue  # its variables are its own
-        else:
-            yield from _in_order(list(ast.iter_child_nodes(node)))
+    def statements(self, nodes: Sequence[ast.stmt], bound: set[str]) -> set[str]:
+        for node in nodes:
+            self.statement(node, bound)
+        return bound
+
+    def statement(self, node: ast.stmt, bound: set[str]) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                self.parts([value, *targets], bound)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self.parts([value, target], bound)
+            case ast.AnnAssign():
+                pass  # a declaration
+            case ast.AugAssign(target=target, value=value):
+                if isinstance(target, ast.Name):
+                    self.expression(ast.Name(target.id, ast.Load()), bound)
+                self.parts([value, target], bound)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self.expression(test, bound)
+                sides = [self.statements(side, set(bound)) for side in (body, orelse)]
+                bound |= sides[0] & sides[1]
+            case ast.For(target=target, iter=iterable, body=body, orelse=orelse):
+                self.expression(iterable, bound)
+                inside = set(bound)
+                self.expression(target, inside)
+                self.statements([*body, *orelse], inside)
+            case ast.While(test=test, body=body, orelse=orelse):
+                self.expression(test, bound)
+                self.statements([*body, *orelse], set(bound))
+            case _:
+                self.parts(ast.iter_child_nodes(node), bound)
+
+    def parts(self, nodes: Iterable[ast.AST], bound: set[str]) -> None:
+        for node in nodes:
+            if isinstance(node, ast.stmt):
+                self.statement(node, bound)
+            else:
+                self.expression(node, bound)
+
+    def expression(self, node: ast.AST, bound: set[str]) -> None:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                self.early |= {name} - bound
+            case ast.Name(id=name):
+                bound.add(name)
+            case ast.NamedExpr(target=target, value=value):
+                self.parts([value, target], bound)
+            case ast.BoolOp(values=[first, *others]):
+                self.expression(first, bound)
+                self.parts(others, set(bound))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self.expression(test, bound)
+                for side in (body, orelse):
+                    self.expression(side, set(bound))
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                self.comprehension(node, bound)
+            case ast.Lambda(args=arguments, body=body):
+                self.expression(body, bound | {a.arg for a in ast.walk(arguments) if isinstance(a, ast.arg)})
+            case _:
+                self.parts(ast.iter_child_nodes(node), bound)
+
+    def comprehension(
+        self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, bound: set[str]
+    ) -> None:
+        inside = set(bound)  # its variables are its own
+        for generator in node.generators:
+            self.parts([generator.iter, generator.target], inside)
+            self.parts(generator.ifs, set(inside))
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        self.parts(elements, inside)

@@ -8,6 +8,7 @@ mantissa; a scale, E8M0, is a power of two, and 255 is NaN.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,22 +107,24 @@ class MXScaleTensor(_CodeTensor):
     """E8M0 scales: the exponent of a number is kept; NaN takes the place of what is not above 0 or not finite."""
 
     def random(self, low: float | None = None, high: float | None = None) -> MXScaleTensor:
-        """Any scale from ``low`` to ``high``, down to powers of two, by default any there is; no NaN.
+        """Any scale from ``low`` to ``high``, both rounded down to powers of two, by default any there is; no NaN.
 
         Raises:
-            DeuteronError: there is none between.
+            DeuteronError: there is none between, or one of them is not a finite number above 0.
         """
-        torch = _torch()
         first = 0 if low is None else max(0, self._exponent(low))
-        last = _NAN - 1 if high is None else min(_NAN - 1, max(0, self._exponent(high)))
+        last = _NAN - 1 if high is None else min(_NAN - 1, self._exponent(high))
         if first > last:
             raise DeuteronError(f"no scale is from {low} to {high}", hint="low comes first")
-        self.data = torch.randint(first, last + 1, size=self.size, dtype=torch.uint8, device=self.device)
+        self.data = _torch().randint(first, last + 1, size=self.size, dtype=_torch().uint8, device=self.device)
         return self
 
     @staticmethod
     def _exponent(number: float) -> int:
-        return int(_torch().log2(_torch().tensor(float(number)))) + _BIAS
+        """The code of the largest power of two that is not above ``number``."""
+        if not 0 < number < math.inf:
+            raise DeuteronError(f"no scale is {number}", hint="scales are finite and above 0")
+        return math.frexp(number)[1] - 1 + _BIAS
 
     def to(self, dtype: Any) -> Any:
         """The scales as float32; raises DeuteronError for another dtype."""

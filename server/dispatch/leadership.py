@@ -48,7 +48,7 @@ class FileLock:
         self._handle: int | None = None
 
     def acquire(self) -> bool:
-        """As :meth:`DispatchLock.acquire`."""
+        """As :meth:`DispatchLock.acquire`; raises OSError where the file system has no locks."""
         if self._handle is not None:
             return True
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -57,6 +57,9 @@ class FileLock:
         except BlockingIOError:
             os.close(handle)
             return False
+        except BaseException:
+            os.close(handle)
+            raise
         self._handle = handle
         return True
 

@@ -52,3 +52,27 @@ def test_scales():
     for wrong in (lambda: drawn.random(low=8.0, high=4.0), lambda: drawn.to(torch.float16), MXScaleTensor):
         with pytest.raises(DeuteronError):
             wrong()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "drawn"),
+    [
+        (0.3, 0.3, {0.25}),
+        (0.6, 0.9, {0.5}),
+        (1 / 3, 3.0, {0.25, 0.5, 1.0, 2.0}),
+        (0.99999997, 1.99999997, {0.5, 1.0}),
+        (2.0**-127, 2.0**-127, {2.0**-127}),
+        (2.0**127, 1e300, {2.0**127}),
+    ],
+)
+def test_no_scale_is_above_the_highest(low, high, drawn):
+    made = MXScaleTensor(size=200).random(low=low, high=high)
+    assert set(made.to(torch.float32).tolist()) == drawn
+
+
+@pytest.mark.parametrize("bounds", [{"low": 0}, {"low": -1}, {"high": 0.0}, {"high": math.inf}, {"low": math.nan}])
+def test_bounds_of_scales_are_finite_and_above_zero(bounds):
+    with pytest.raises(DeuteronError, match="no scale is"):
+        MXScaleTensor(size=2).random(**bounds)
+    with pytest.raises(DeuteronError, match="no scale is from"):
+        MXScaleTensor(size=2).random(high=2.0**-128)

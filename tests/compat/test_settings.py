@@ -47,7 +47,9 @@ assert mine.reset().name == "default" and "MINE_NAME" not in os.environ
 
 for variable, text, said in (
     ("MINE_ON", "perhaps", "0 or 1"), ("MINE_COUNT", "x", "whole number"), ("MINE_KIND", "os", "MODULE:CLASS"),
-    ("MINE_KIND", "os:nothing", "MODULE:CLASS"), ("MINE_KIND", "os:DirEntry", "extends CacheManager"),
+    ("MINE_KIND", "os:nothing", "MODULE:CLASS"), ("MINE_KIND", "os:path", "MODULE:CLASS"),
+    ("MINE_KIND", ":Y", "MODULE:CLASS"), ("MINE_KIND", "..x:Y", "MODULE:CLASS"),
+    ("MINE_KIND", "os:DirEntry", "extends CacheManager"),
 ):
     os.environ[variable] = text
     try:
@@ -59,6 +61,16 @@ for variable, text, said in (
     del os.environ[variable]
 
 assert knobs.amd.use_buffer_ops and knobs.amd.use_block_pingpong is None and knobs.redis.port == 6379
+knobs.propagate_env = True
+knobs.amd.use_buffer_ops = False  # the variable stays, as in Triton, until a scope() takes it back
+for take_back in (lambda: setattr(knobs.amd, "use_buffer_ops", knobs.env), knobs.amd.reset):
+    take_back()
+    assert not knobs.amd.use_buffer_ops and os.environ["AMDGCN_USE_BUFFER_OPS"] == "0"
+del os.environ["AMDGCN_USE_BUFFER_OPS"]
+assert knobs.amd.use_buffer_ops
+with knobs.amd.scope():
+    knobs.amd.use_buffer_ops = False
+assert knobs.amd.use_buffer_ops
 knobs.build.cudart_path = "/rt"
 assert knobs.build.backend_dirs == {"/rt"} and knobs.build.impl is None
 """
@@ -82,6 +94,10 @@ with knobs.cache.scope():
     knobs.cache.dump_dir = "/tmp/dumped"
     assert own.dump_dir.get() == Path("/tmp/dumped")
 assert own.cache_dir.get() == own.home.get() / "cache" and own.dump_dir.get() == own.home.get() / "dump"
+with knobs.cache.scope():
+    knobs.cache.dir = "/tmp/chosen"
+    del knobs.cache.dir
+    assert knobs.cache.dir == os.environ["TRITON_CACHE_DIR"] == "/tmp/chosen"
 knobs.propagate_env = False
 with knobs.cache.scope():
     knobs.cache.dir = "/tmp/here"
@@ -101,7 +117,7 @@ with knobs.cache.scope():
 def test_files_on_other_machines(program):
     program(
         """
-import sys, types
+import json, os, resource, signal, sys, types
 from pathlib import Path
 import triton
 from triton import knobs
@@ -133,11 +149,40 @@ group = cache.RemoteCacheManager("key").get_group("all")
 assert {name: Path(path).read_bytes() for name, path in group.items()} == {"code": b"\\x00", "text": b"words"}
 del Redis.held["text@key"]
 assert files.get_group("all") is None
+for garbled in (b"\\xff{", b"", b"[1", b"{}", b"[1]", b"[" * 100000):
+    Redis.held["__grp__bad@key"] = garbled
+    assert files.get_group("bad") is None, garbled
+for away in ("../pwned", "/pwned", "..", ".", "", "a/b", "a\\0"):
+    Redis.held["__grp__bad@key"], Redis.held[away + "@key"] = json.dumps(["code", away]).encode(), b""
+    Redis.held["text@key"] = b"words"
+    try:
+        files.get_group("bad")
+    except triton.TritonError as error:
+        assert repr(away) in error.message
+    else:
+        raise AssertionError(away)
+assert not Path(knobs.cache.dir, "pwned").exists()
+del Redis.held["text@key"]
 kept = len(Redis.held)
 dumped, other = cache.get_dump_manager("key"), cache.get_override_manager("key")
 assert Path(dumped.put("d", "f")) == Path(knobs.cache.dump_dir, "key", "f") == Path(dumped.get_file("f"))
 assert Path(other.put("o", "f")) == Path(knobs.cache.override_dir, "key", "f")
 dumped.put_group("all", {"f": dumped.get_file("f")})
 assert dumped.get_group("all") == {"f": dumped.get_file("f")} and len(Redis.held) == kept
+for garbled in (b"", b"\\xff", b"[]", b'{"child_paths": [1]}', b'{"child_paths": {"a": 1}}'):
+    dumped.put(garbled, "__grp__bad")
+    assert dumped.get_group("bad") is None
+for mask, mode in ((0o022, 0o644), (0o002, 0o664), (0o077, 0o600)):
+    os.umask(mask)
+    assert os.stat(dumped.put(b"x", f"{mask}")).st_mode & 0o777 == mode
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as a full disk: files end after 1000 bytes
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    dumped.put(b"y" * 5000, "large")
+except OSError:
+    assert not [p for p in Path(dumped.cache_dir if hasattr(dumped, "cache_dir") else dumped._files.cache_dir).iterdir()
+                if p.name.startswith("tmp-") or p.name == "large"]
+else:
+    raise AssertionError
 """
     )

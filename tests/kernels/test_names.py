@@ -13,6 +13,7 @@ import pytest
 import deuteron as triton
 import deuteron.language as tl
 from deuteron.compiler.errors import KernelMismatch, LaunchError, TypeMismatch, UnknownName
+from deuteron.compiler.source.kernel import KernelSource
 
 SIZE = tl.constexpr(5)
 
@@ -47,17 +48,113 @@ def read_in_a_loop(x_ptr, n):
 
 
 @triton.jit
+def assigned_in_a_loop(x_ptr, n):
+    for i in range(n):
+        SIZE = i
+    tl.store(x_ptr, SIZE)
+
+
+@triton.jit
 def assigned_on_one_path(x_ptr, n):
     if n > 3:
         SIZE = 1
     tl.store(x_ptr, SIZE)
 
 
-@pytest.mark.parametrize(("kernel", "stored"), [(read_then_assigned, 53), (grown, 7)])
+@triton.jit
+def counts_by_it(x_ptr):
+    for SIZE in range(SIZE):  # noqa: B020 -- Triton and deuteron read the global
+        tl.store(x_ptr, tl.load(x_ptr) + SIZE)
+
+
+@triton.jit
+def in_a_comprehension(x_ptr):
+    first, second = [SIZE + i for i in (0, 1)]
+    SIZE = 3
+    tl.store(x_ptr, first * 100 + second * 10 + SIZE)
+
+
+@triton.jit
+def of_a_comprehension(x_ptr):
+    (first,) = [SIZE for SIZE in (2,)]  # noqa: C416 -- its own variable
+    tl.store(x_ptr, first * 10 + SIZE)
+
+
+@triton.jit
+def in_an_unrolled_loop(x_ptr):
+    for i in tl.static_range(3):
+        tl.store(x_ptr, tl.load(x_ptr) * 10 + SIZE)
+        SIZE = i
+
+
+@triton.jit
+def in_the_condition(x_ptr):
+    i = 0
+    while i < SIZE:
+        i += 1
+        SIZE = 100
+    tl.store(x_ptr, i)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stored"),
+    [
+        (read_then_assigned, 53),
+        (grown, 7),
+        (counts_by_it, 10),
+        (in_a_comprehension, 563),
+        (of_a_comprehension, 25),
+        (in_an_unrolled_loop, 501),
+        (in_the_condition, 5),
+    ],
+)
 def test_a_global_is_read_until_the_kernel_assigns_its_name(kernel, stored):
     x = np.zeros(1, np.int32)
     kernel[(1,)](x)
     assert x[0] == stored
+
+
+@triton.jit
+def in_a_branch_that_is_known(x_ptr, KNOWN: tl.constexpr):
+    if KNOWN:
+        SIZE = 1
+    tl.store(x_ptr, SIZE)
+
+
+def test_a_branch_that_is_not_taken_assigns_nothing():
+    x = np.zeros(2, np.int32)
+    for i in range(2):
+        in_a_branch_that_is_known[(1,)](x[i:], bool(i))
+    assert list(x) == [5, 1]
+
+
+def test_each_iteration_reads_the_global_before_it_assigns_the_name():
+    x = np.zeros(1, np.int32)
+    read_in_a_loop[(1,)](x, 4)
+    assert x[0] == 5
+
+
+TEXT = """
+import triton.language as tl
+import numpy as np
+SIZE = tl.constexpr(5)
+held = np.zeros(3)
+
+@triton.jit
+def kernel(x_ptr, n):
+    for i in range(n):
+        held = i
+        tl.store(x_ptr + held, SIZE)
+    for held in range(n):
+        SIZE = held
+"""
+
+
+def test_globals_of_a_text_are_asked_for_only_where_they_are_read():
+    first, second = (
+        KernelSource.from_text(text, "kernel").hash for text in (TEXT, TEXT.replace("zeros(3)", "zeros(4)"))
+    )
+    assert first == second != KernelSource.from_text(TEXT.replace("(5)", "(6)"), "kernel").hash
 
 
 def test_such_a_global_may_not_change(monkeypatch):
@@ -70,7 +167,7 @@ def test_such_a_global_may_not_change(monkeypatch):
         read_then_assigned[(1,)](x)
 
 
-@pytest.mark.parametrize("kernel", [read_in_a_loop, assigned_on_one_path])
+@pytest.mark.parametrize("kernel", [assigned_in_a_loop, assigned_on_one_path])
 def test_where_an_assignment_may_have_been_the_name_is_the_kernels_own(kernel):
     with pytest.raises(UnknownName, match="'SIZE' is not defined here"):
         kernel[(1,)](np.zeros(1, np.int32), 4)

@@ -3,6 +3,8 @@ workers that come back."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -65,6 +67,19 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
     holder.kill()
     holder.wait(10)
     assert lock.acquire()
+
+
+def test_a_file_system_without_locks_leaves_no_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    lock = dispatch_lock(make_engine(f"sqlite:///{tmp_path / 'd.db'}"))
+    monkeypatch.setattr(fcntl, "flock", refused)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(OSError, match="No locks"):
+            lock.acquire()
+    assert len(os.listdir("/proc/self/fd")) == before and not lock.held()
 
 
 @pytest.mark.postgres

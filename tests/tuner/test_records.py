@@ -288,3 +288,8 @@ def test_a_hundred_thousand_records_answer_quickly(make_record, h100) -> None:  
     for i in range(20):
         assert lookup(index, HASH, h100, {"M": 1000 + i, "N": 99}, "f32").match == "nearest_shape"
     assert (time.perf_counter() - began) / 20 < 0.02
+
+
+def test_the_key_of_a_device_rounds_its_memory_whatever_a_file_says_of_it() -> None:
+    for size, rounded in {1: 4, 6 << 30: 8, 10 << 30: 8, 141 << 30: 140, 1 << 1400: 1 << 1370}.items():
+        assert DeviceFingerprint(kind="cuda", name="GPU", memory_bytes=size).memory_gib == rounded

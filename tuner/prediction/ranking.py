@@ -54,6 +54,10 @@ class Ranking(Document, frozen=True):
             wrong = [name for name in numbers if not is_count(config.get(name, 0))]
             if wrong:
                 raise ValueError(f"the candidate {config_key(config)} has no positive whole number as {min(wrong)!r}")
+        for parameter in self.space.parameters:
+            # Such a parameter's values stand as places among its choices, from 0, of which there is no logarithm.
+            if parameter.name in numbers and not all(map(is_count, parameter.choices)):
+                raise ValueError(f"a feature counts by {parameter.name!r}, not all of whose choices can be counted by")
         unconstrained = Space(self.space.parameters)
         for config in self.candidates:
             wrong = unconstrained.violations(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
@@ -69,7 +70,7 @@ class DeviceFingerprint(Document, frozen=True):
         """Memory rounded to the nearest 4 GiB; not counted on a CPU, where it says nothing about a kernel."""
         if self.memory_bytes is None or self.kind == "cpu":
             return None
-        return max(1, round(self.memory_bytes / GIB / MEMORY_STEP_GIB)) * MEMORY_STEP_GIB
+        return max(1, round(Fraction(self.memory_bytes, GIB * MEMORY_STEP_GIB))) * MEMORY_STEP_GIB
 
     @property
     def key(self) -> str:

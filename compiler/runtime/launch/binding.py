@@ -7,7 +7,7 @@ parameters go into it; they are identifiers, checked by Python's own grammar.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -200,17 +200,16 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     )
 
 
-def _hashable(key: tuple[object, ...]) -> tuple[object, ...]:
-    """A key whose options have mappings and lists, such as ``extern_libs``, as text."""
-    return tuple(part if _has_hash(part) else repr(part) for part in key)
-
-
-def _has_hash(part: object) -> bool:
-    try:
-        hash(part)
-    except TypeError:
-        return False
-    return True
+def _hashable(part: object) -> Hashable:
+    """A key whose options have mappings and lists, such as ``extern_libs``, as tuples. What has no hash either is like
+    nothing else, so that the launch looks at it again."""
+    if isinstance(part, Mapping):
+        return dict, tuple((key, _hashable(held)) for key, held in part.items())
+    if isinstance(part, list | tuple | set):
+        return part.__class__, tuple(map(_hashable, part))
+    if isinstance(part, Hashable):
+        return part
+    return object()
 
 
 def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...errors import KernelMismatch
+from ...errors import KernelMismatch, LaunchError
 from ...ir.types import Scalar
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable, LibraryFunction
+from ...source.identity import float_text
 from ...source.kernel import KernelSource, functions_in, source_of
 from ...source.namespace import LiveNamespace
+from ..variant.constants import constant_text
 
 
 class Watch:
@@ -43,8 +45,10 @@ class Watch:
                 continue
             for function in functions_in(value):
                 self._collect(source_of(function), seen)
-            if isinstance(source.namespace, LiveNamespace) and _may_change(value):
-                raw = source.namespace.raw(name)
+            if not isinstance(source.namespace, LiveNamespace):
+                continue
+            raw = source.namespace.raw(name)
+            if _may_change(value) or isinstance(raw, constexpr):
                 self.entries.append((source.namespace, name, raw))
                 if isinstance(raw, constexpr):
                     self._boxes.append((name, raw, raw.value))
@@ -99,12 +103,17 @@ def _shown(value: object) -> str:
 
 
 def _same(old: object, new: object) -> bool:
-    """Whether a kernel would be compiled to the same code: 0.0 is not -0.0, and a NaN is like another."""
+    """Whether a kernel would be compiled to the same code: 0.0 is not -0.0, and math.nan is itself."""
     old, new = unwrap(old), unwrap(new)
     if type(old) is not type(new):
         return False
     if isinstance(old, float):
-        return repr(old) == repr(new)
+        return float_text(old) == float_text(new)  # type: ignore[arg-type]
     if isinstance(old, tuple) and isinstance(new, tuple):
         return len(old) == len(new) and all(map(_same, old, new))
-    return bool(old == new)
+    if isinstance(old, Inlinable):
+        return old == new
+    try:
+        return constant_text(old) == constant_text(new)
+    except LaunchError:
+        return False

@@ -327,7 +327,7 @@ def _do_nothing(arguments: Mapping[str, object], exception: Exception | None = N
 
 def _key_part(value: object) -> object:
     """A value of ``key`` as Triton has it in its own key; what is no plain value as text."""
-    return value if value is None or isinstance(value, bool | int | float | str) else _value_text(value)
+    return value if value is None or type(value) in (bool, int, float, str) else _value_text(value)
 
 
 def _value_text(value: object) -> str:

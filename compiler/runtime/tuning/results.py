@@ -14,6 +14,7 @@ from ...target import Target
 from ..device import Device
 from ..launch.kernel import Kernel
 from ..variant.cache import Entry, autotune_cache
+from ..variant.constants import constant_text
 from ..variant.toolchain import toolchain
 from .config import Config
 
@@ -28,7 +29,7 @@ class TuningResults:
 
     def __init__(self, kernel: Kernel, key: Sequence[object], device: Device) -> None:
         self._kernel = kernel
-        self._key = [repr(part) for part in key]  # 1, 1.0 and True are three keys
+        self._key = [constant_text(part) for part in key]  # 1, 1.0 and True are three keys
         self._device = device
         self._toolchain = toolchain(Target.parse(device.target), device.properties.driver)
 

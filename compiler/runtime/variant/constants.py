@@ -11,6 +11,7 @@ from ...language.aggregate import Aggregate, AggregateType
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
+from ...source.identity import class_text, float_text, identity
 from ...source.kernel import functions_in, source_of
 from ..arrays.dtypes import canonical_dtype
 
@@ -69,15 +70,16 @@ def constant_text(value: object) -> str:
     Raises:
         LaunchError: the value is of a kind that cannot be a compile-time value.
     """
-    if value is None or isinstance(value, bool):
+    kind = type(value)
+    if value is None or kind is bool:
         return str(value)
-    if isinstance(value, int):
-        return str(int(value))
-    if isinstance(value, float):
-        return f"float {float(value).hex()}"
-    if isinstance(value, str):
-        return repr(str(value))
-    if isinstance(value, tuple | list):
+    if kind is int:
+        return str(value)
+    if isinstance(value, float) and kind is float:
+        return f"float {float_text(value)}"
+    if kind is str:
+        return repr(value)
+    if isinstance(value, tuple) and (kind is tuple or field_names(value)):
         names = f"{', '.join(field_names(value))}: " if field_names(value) else ""
         return f"({names}{', '.join(constant_text(unwrap(v)) for v in value)})"
     if isinstance(value, Scalar | Pointer):
@@ -85,36 +87,46 @@ def constant_text(value: object) -> str:
     if isinstance(value, Inlinable):
         return f"function {source_of(value).hash}"
     if isinstance(value, AggregateType):
-        functions = (source_of(function).hash for function in functions_in(value))
-        return f"aggregate {value.__name__} {list(value.fields.items())!r} ({', '.join(functions)})"
+        return _aggregate_text(value)
     if isinstance(value, Aggregate):
         held = (constant_text(unwrap(value.member(name))) for name in type(value).fields)
         return f"{constant_text(type(value))} of ({', '.join(held)})"
     return _foreign_text(value)
 
 
+def _aggregate_text(kind: AggregateType) -> str:
+    fields = ", ".join(f"{name}: {_kind_text(held)}" for name, held in kind.fields.items())
+    defaults = ", ".join(f"{name} = {constant_text(unwrap(held))}" for name, held in kind.defaults.items())
+    members = ", ".join((*kind.methods, *kind.properties))
+    functions = ", ".join(source_of(function).hash for function in functions_in(kind))
+    return f"aggregate {kind.__name__} of {fields} by default {defaults} with {members} ({functions})"
+
+
+def _kind_text(kind: object) -> str:
+    """What a field of an aggregate is annotated with."""
+    own = isinstance(kind, type) and not isinstance(kind, AggregateType)
+    return class_text(kind) if own else constant_text(kind)  # type: ignore[arg-type]
+
+
 def _foreign_text(value: object) -> str:
-    """NumPy scalars, dtypes of other libraries, and values of Python's that a kernel can compare and print."""
-    if hasattr(value, "item") and not getattr(value, "shape", ()):
-        return constant_text(value.item())
-    name = getattr(value, "name", None) or getattr(value, "__name__", value)
-    try:
-        return f"dtype {canonical_dtype(name)}"
-    except LaunchError:
-        pass
+    """NumPy scalars, dtypes of other libraries, and values of a program's own classes that a kernel can compare and
+    print."""
+    if isinstance(value, type):
+        return f"class {class_text(value)} dtype {canonical_dtype(value.__name__)}"
     if _is_value(value):
-        return f"{type(value).__module__}.{type(value).__qualname__} {value!r}"
+        return identity(value, lambda part: constant_text(unwrap(part)))
     raise LaunchError(
-        f"a {type(value).__module__}.{type(value).__qualname__} cannot be a compile-time value",
+        f"a {class_text(type(value))} cannot be a compile-time value",
         hint="use numbers, strings, tuples, dtypes such as tl.float32, or jit functions",
     )
 
 
 def _is_value(value: object) -> bool:
-    """Whether it is what it says and nothing else, as members of an Enum and UUIDs are: it has a hash, an ``==`` and a
-    text of its class's own, and is neither an array nor a function."""
+    """Whether it is a list, has one number, or has an ``==`` and a hash as values have; and is no function."""
     kind = type(value)
-    own = kind.__repr__ is not object.__repr__ and kind.__eq__ is not object.__eq__
-    enumerated = isinstance(value, Enum)
-    is_array = hasattr(value, "shape") or hasattr(value, "data_ptr") or hasattr(value, "__array__")
-    return (own or enumerated) and kind.__hash__ is not None and not is_array and not callable(value)
+    if kind is list:
+        return True
+    if hasattr(value, "__array__") or hasattr(value, "data_ptr"):
+        return getattr(value, "shape", None) in ((), [])
+    own = kind.__eq__ is not object.__eq__ or isinstance(value, Enum)
+    return own and kind.__hash__ is not None and not callable(value)

@@ -44,7 +44,8 @@ class VariableState(NamedTuple):
 
 class env_base:  # noqa: N801 -- Triton's name, as those below
     """One variable. A value that a program assigns is kept by the group of settings that it is assigned in, and wins
-    over the environment; ``key`` is the variable's name."""
+    over the environment; ``key`` is the variable's name. As in Triton, the variable keeps an assigned value when the
+    setting is reset or deleted, so that the environment says it again; the group's ``scope()`` takes back both."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -203,9 +204,11 @@ class env_class(env_base):  # noqa: N801
         if not colon:
             raise KnobError(said, hint="use MODULE:CLASS")
         try:
-            found: type[Any] = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
+            found: Any = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:  # ..module, :CLASS
             raise KnobError(f"{said}: {error}", hint="use MODULE:CLASS") from error
+        if not isinstance(found, type):
+            raise KnobError(f"{said}, which is no class", hint="use MODULE:CLASS")
         if self.type not in (base.__name__ for base in found.mro()):
             raise KnobError(f"{said}, which is no {self.type}", hint=f"use a class that extends {self.type}")
         return found

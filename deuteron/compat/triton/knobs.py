@@ -156,7 +156,8 @@ class KnobGroup:
         return made
 
     def reset(self) -> KnobGroup:
-        """Forget what the program assigned to settings."""
+        """Forget what the program assigned to settings. The variables of those that are not deuteron's own stay as they
+        are, as in Triton, and with them what was assigned."""
         for setting in self.knob_descriptors.values():
             setting.__delete__(self)
         return self

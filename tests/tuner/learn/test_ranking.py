@@ -15,6 +15,7 @@ SPACE = Space(
     ("BM <= max(16, M)", "not fast or K % BK == 0"),
     {"sm_count": 4, "dtype": "f16"},
 )
+MIXED = Space((Parameter("BM", (16, 64, "all")), *SPACE.parameters[1:]), (), SPACE.constants)
 CONFIGS = [{"BM": bm, "BK": 32, "fast": fast, "w": w} for bm in (16, 64) for fast in (False, True) for w in (1, 4)]
 LEAF = Forest((0,), (0,), (0.0,), (0,), (0,), (0.0,))
 
@@ -102,6 +103,7 @@ def test_none_is_offered_where_none_is_legal_or_the_grid_cannot_be() -> None:
         ("features", [{"form": "count", "dims": ["M"]}], "1 dims and 1 parameters"),
         ("features", [{"form": "__import__"}], "form"),
         ("features", [{"form": "value", "parameters": ["fast"]}], "no positive whole number as 'fast'"),
+        ("space", MIXED.to_json(), "counts by 'BM', not all of whose choices"),
         ("grid", ["cdiv(M, X)"], "use 'X'"),
         ("grid", ["__import__('os')"], "__import__"),
         ("space", {**SPACE.to_json(), "constraints": ["Q > 1"]}, "use 'Q', which is neither"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import importlib
 import json
-import tempfile
+import os
+import uuid
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +29,23 @@ def triton_key() -> str:
 def _base32(key: str) -> str:
     """A digest, in hexadecimal digits, as a name of files: base 32 without padding."""
     return base64.b32encode(bytes.fromhex(key)).decode().rstrip("=")
+
+
+def _json(data: bytes) -> object:
+    """What a list of files says; None where it is garbled."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check_name(name: str) -> None:
+    """Raise KnobError for a name from another machine that is a path to somewhere else."""
+    if not name or name in (".", "..") or "/" in name or "\0" in name or os.sep in name:
+        raise KnobError(
+            f"the remote cache lists the file {name!r}, which would be outside of the key's folder",
+            hint="a group's files are named without folders; see who else writes to knobs.cache.remote_manager_class",
+        )
 
 
 class CacheManager(ABC):
@@ -75,9 +93,14 @@ class FileCacheManager(CacheManager):
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
         """Keep a file and return its path; text is written as UTF-8."""
         path = Path(self.cache_dir) / filename
-        with tempfile.NamedTemporaryFile(dir=self.cache_dir, prefix="tmp-", delete=False) as file:
-            file.write(data if isinstance(data, bytes) else str(data).encode())
-        Path(file.name).replace(path)
+        unfinished = Path(self.cache_dir) / f"tmp-{uuid.uuid4().hex}"
+        try:
+            with unfinished.open("xb") as file:  # with the umask's permissions: others may share the folder
+                file.write(data if isinstance(data, bytes) else str(data).encode())
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
         return str(path)
 
     def get_group(self, filename: str) -> dict[str, str] | None:
@@ -85,7 +108,10 @@ class FileCacheManager(CacheManager):
         listed = self.get_file(f"__grp__{filename}")
         if listed is None:
             return None
-        children: dict[str, str] = json.loads(Path(listed).read_text()).get("child_paths", {})
+        found = _json(Path(listed).read_bytes())
+        children = found.get("child_paths") if isinstance(found, dict) else None
+        if not isinstance(children, dict) or not all(isinstance(path, str) for path in children.values()):
+            return None  # no such list, so no such group
         return children if all(Path(path).exists() for path in children.values()) else None
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
@@ -166,14 +192,22 @@ class RemoteCacheManager(CacheManager):
         return self._files.put(data, filename, binary)
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        """Copies of the files of a group by name; None where there is no such group, and where one of them is gone."""
+        """Copies of the files of a group by name; None where there is no such group, and where one of them is gone.
+
+        Raises:
+            KnobError: the list has a name that is no file of the folder.
+        """
         if self._remote is None:
             return self._files.get_group(filename)
         listed = f"__grp__{filename}"
         found = self._remote.get([listed])
         if listed not in found:
             return None
-        names: list[str] = json.loads(found[listed])
+        names = _json(found[listed])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return None
+        for name in names:
+            _check_name(name)
         files = self._remote.get(names)
         if not all(name in files for name in names):
             return None
