@@ -1,7 +1,8 @@
 """What parent and child say to each other: a request is an operation with one of these, an answer is one of these.
 
 Every answer has a ``status`` as a trial has, and an ``error`` unless it is ok. A request that fails is answered with
-:class:`Failed`, which can be read as any of the answers.
+:class:`Failed`, which can be read as any of the answers. Both lines also have the number of the request, as
+``request``.
 """
 
 from __future__ import annotations
