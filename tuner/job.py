@@ -17,8 +17,9 @@ MAX_SHAPES = 256
 
 class Budget(Document, frozen=True, forbid_unknown_fields=True):
     """When to stop. ``trials``: configurations screened per shape and dtype, the default included; None is the whole
-    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit. ``settle``: a shape
-    also ends when the strategy says that nothing more is to be won."""
+    space. ``seconds``: for the whole job, shared evenly by what is left to tune; None is no limit. They end
+    screening and timing; the trial under way, and processes, checks and least rounds of race and final, come on top.
+    ``settle``: a shape also ends when the strategy says that nothing more is to be won."""
 
     noun: ClassVar[str] = "budget"
 

@@ -188,7 +188,7 @@ class Races:
                 metrics["sm_mhz"] = raced.sm_mhz
             code = None if screened is None or screened.measurement is None else screened.measurement.code
             protocol, sm_mhz = (None, None) if raced is None else (raced.protocol, raced.sm_mhz)
-            replay_ns = median_interval(replays[index]) if replays else None
+            replay_ns = median_interval(replays[index]) if replays and replays[index] else None
             group.append(
                 Trial(
                     number=len(self.search.trials),

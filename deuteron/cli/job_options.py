@@ -32,7 +32,14 @@ Shape = Annotated[
 Dtype = Annotated[list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")]
 DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
 Trials = Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")]
-Seconds = Annotated[float | None, typer.Option(help="Most seconds for the whole job.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds for the whole job, divided evenly among shapes and dtypes: once a configuration works nothing is "
+        "tried after three quarters of a share; race and final are timed in the rest. Nothing is cut short: the "
+        "program's start, the trial under way, and processes, checks and least rounds of race and final come on top."
+    ),
+]
 Strategy = Annotated[
     str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
 ]

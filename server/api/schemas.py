@@ -97,7 +97,10 @@ class BudgetBody(Body):
         None, description="Trials per shape and dtype.", examples=[50]
     )
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), _JSON_NUMBER] | None = Field(
-        None, description="Seconds for the whole job.", examples=[60]
+        None,
+        description="Seconds for the whole job, divided evenly among shapes and dtypes, from when a worker begins it. "
+        "The trial under way, and processes, checks and least rounds of race and final, come on top.",
+        examples=[60],
     )
     settle: StrictBool = Field(False, description="A shape also ends when the strategy sees nothing more to be won.")
 

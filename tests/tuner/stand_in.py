@@ -12,11 +12,11 @@ for line in sys.stdin:
     operation = request["operation"]
     config = request.get("config", {})
     deed = config.get("deed", "ok")
-    answer = {"status": "ok"}
+    answer = {"status": "ok", "request": request["request"]}
     if operation == "prepare":
         prepared = request
         if request.get("workload", {}).get("name") == "unpreparable":
-            answer = {"status": "failed", "error": "cannot prepare"}
+            answer |= {"status": "failed", "error": "cannot prepare"}
     elif operation == "race":
         deeds = [c.get("deed") for c in request["configs"]]
         if "segfault" in deeds:
@@ -29,6 +29,8 @@ for line in sys.stdin:
             "measure_seconds": 0.2,
             "reference": f"seed {prepared.get('seed')} in {os.getpid()}",
         }
+    elif operation == "screen" and deed in ("ok", "print"):
+        answer["reference"] = f"{deed} of n={prepared.get('dims', {}).get('n')}"
     elif deed == "segfault":
         ctypes.string_at(0)
     elif deed == "abort":
@@ -43,7 +45,7 @@ for line in sys.stdin:
     elif deed == "print":
         os.write(2, b"a kernel printed this\n")
     elif deed == "last":
-        print(json.dumps({"status": "crashed", "last": True}), flush=True)
+        print(json.dumps({**answer, "status": "crashed", "last": True}), flush=True)
         time.sleep(0.5)
         sys.exit(3)
     elif deed == "slow":

@@ -62,6 +62,15 @@ def test_request_after_the_last_answer_goes_to_a_new_process(child: ChildProcess
     assert ask(child, "ok")["status"] == "ok"
 
 
+def test_an_answer_that_was_left_unread_is_no_answer_to_the_next_request(child: ChildProcess) -> None:
+    assert not child.owes
+    child.send("screen", {"config": {"deed": "print"}})
+    assert child.owes
+    with pytest.raises(ChildCrashed, match="answered another request"):
+        ask(child, "ok")
+    assert not child.owes and ask(child, "ok")["identity"] == "ok" and not child.owes
+
+
 def test_hanging_child_is_killed_in_time(child: ChildProcess) -> None:
     pid = ask(child, "ok")["pid"]
     began = time.monotonic()
@@ -173,8 +182,7 @@ import time
 from pathlib import Path
 from deuteron.tuner.evaluate.child import ChildProcess
 child = ChildProcess()
-child.send("limit", {{"bytes": 1 << 40}})
-child.receive(time.monotonic() + 60)
+child.receive(child.send("limit", {{"bytes": 1 << 40}}), time.monotonic() + 60)
 Path({str(pid_file)!r}).write_text(str(child.pid))
 time.sleep(60)
 """

@@ -7,15 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner.evaluate.messages import Raced
-from deuteron.tuner.measure.graph_replay import LAUNCHES, ROUNDS, SHORT_NS, is_short, replayed
+from deuteron.compiler.runtime.device import DeviceProperties
+from deuteron.tuner.evaluate.messages import Race, Raced
+from deuteron.tuner.evaluate.session import ChildSession
+from deuteron.tuner.measure.graph_replay import LAUNCHES, MOST_NS, ROUNDS, SHORT_NS, replayed, short_ones
 from deuteron.tuner.races import _replays_of_timed
+from deuteron.tuner.workloads.tolerance import Comparison
 
 
 class Device:
     """Each launch takes ``own`` ns and, from the host, as long as the host takes; events resolve half a microsecond."""
 
     HOST_NS = 5_000.0
+    properties = DeviceProperties("simulated", "cuda")
 
     def __init__(self, *, graphs: bool = True, refuses: str = "") -> None:
         self.now, self.graphs, self.refuses, self.captured = 0.0, graphs, refuses, 0
@@ -77,11 +81,46 @@ def test_where_a_launch_cannot_be_captured_there_are_no_times(device: Device) ->
 
 
 def test_short_are_medians_below_the_limit() -> None:
-    assert is_short([[2 * SHORT_NS] * 9, [SHORT_NS - 1] * 5 + [9 * SHORT_NS] * 4])
-    assert not is_short([[SHORT_NS] * 9, []]) and not is_short([])
+    assert short_ones([[2 * SHORT_NS] * 9, [SHORT_NS - 1] * 5 + [9 * SHORT_NS] * 4, []]) == [1]
+    assert short_ones([[SHORT_NS] * 9, []]) == short_ones([]) == []
+
+
+def test_replays_end_although_launches_are_not_short_in_graphs() -> None:
+    """As where they wait for memory that those before them write; the median that they were chosen by was another."""
+    device = Device()
+    times = replayed(device, [device.kernel("a", 1_000.0), device.kernel("b", MOST_NS / 50)], seed=1)
+    assert times is not None and [len(values) for values in times] == [3, 3]
+    assert device.now < 2.5 * MOST_NS
 
 
 def test_times_in_graphs_belong_to_the_candidates_that_were_timed() -> None:
     raced = Raced("ok", times=[[1.0], [], [3.0]], errors=[None, "wrong", None], replays=[[10.0], [], [30.0]])
     assert _replays_of_timed(raced) == [[10.0], [30.0]]
     assert _replays_of_timed(Raced("ok", times=[[1.0]], errors=[None])) == _replays_of_timed(None) == []
+
+
+class Checker:
+    """Configurations that say how long they take, and whether they are wrong."""
+
+    reference = "simulated"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def check(self, config: dict[str, float]) -> Comparison:
+        return Comparison(2.0, "wrong") if config.get("wrong") else Comparison(0.0)
+
+    def launch(self, config: dict[str, float]) -> Callable[[], None]:
+        return self.device.kernel("simulated", config["ns"])
+
+
+def test_only_short_candidates_run_in_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a default that takes a fifth of a second each of its graphs would take seconds."""
+    device, session = Device(), ChildSession()
+    monkeypatch.setattr(session, "_ready", lambda: (Checker(device), device))
+    configs = ({"ns": 250e6}, {"ns": 9e3, "wrong": 1}, {"ns": 12e3}, {"ns": SHORT_NS})
+    raced = session.race(Race(configs, rounds=9, seconds=0.0, seed=1, final=True))
+    assert raced.status == "ok" and [bool(times) for times in raced.times] == [True, False, True, True]
+    assert raced.replays == [[], [], [12e3] * ROUNDS, []]
+    assert session.race(Race(configs[2:], rounds=9, seconds=0.0, seed=1, final=False)).replays == []
+    assert session.race(Race(configs[::3], rounds=9, seconds=0.0, seed=1, final=True)).replays == []

@@ -130,6 +130,23 @@ def test_what_the_problem_before_broke_is_started_anew(processes: Processes, dee
         assert second.compiled({"deed": "ok"}).metrics["n"] == 128
 
 
+def test_a_process_that_owes_an_answer_does_not_measure_for_the_next_problem(processes: Processes) -> None:
+    """All that compiled failed, or the job was cancelled: it began to prepare, and nobody asked it for anything."""
+    first = evaluator_of(processes, 64, seed=64)
+    first.submit({"deed": "exit"})
+    assert first.compiled({"deed": "exit"}).status == "crashed"
+    begun = first._measuring.child.pid
+    first.close()
+    second = evaluator_of(processes, 128, seed=128)
+    for deed in ("ok", "print"):
+        screened = second.screen({"deed": deed}, None)
+        assert (screened.status, screened.reference) == ("ok", f"{deed} of n=128")
+    raced = second.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
+    assert (raced.reference or "").startswith("seed 128 in ") and len(raced.times) == 1
+    assert second._measuring.child.pid != begun
+    second.close()
+
+
 def test_a_new_process_is_ready_when_the_final_begins(processes: Processes) -> None:
     made = evaluator_of(processes, 64, seed=1)
     assert made.screen({"deed": "ok"}, None).status == "ok"

@@ -52,8 +52,9 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
 class ChildProcess:
     """Starts its process with the first request and again after a crash. Not thread-safe.
 
-    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. An answer with
-    a true field ``last`` is the process's last one.
+    ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. Requests are
+    numbered, and an answer repeats the number of its request: one that was left unread is never taken for that of a
+    later request. An answer with a true field ``last`` is the process's last one.
     """
 
     def __init__(self, command: Sequence[str] = WORKER) -> None:
@@ -61,6 +62,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._buffer = b""
+        self._sent, self._unread = 0, 0
 
     @property
     def running(self) -> bool:
@@ -71,6 +73,11 @@ class ChildProcess:
     def pid(self) -> int | None:
         """The process id, None before the first request and after :meth:`kill`."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def owes(self) -> bool:
+        """Whether there are requests whose answers were not received: the process may still be at work on them."""
+        return self._unread > 0
 
     @property
     def answered(self) -> bool:
@@ -86,30 +93,34 @@ class ChildProcess:
     def request(self, operation: str, payload: JsonObject, timeout: float) -> JsonObject:
         """Send a request and wait for its answer. Raises :class:`ChildCrashed`, :class:`ChildTimeout`; the process is
         gone then, and the next request starts a new one."""
-        self.send(operation, payload)
-        return self.receive(time.monotonic() + timeout)
+        number = self.send(operation, payload)
+        return self.receive(number, time.monotonic() + timeout)
 
-    def send(self, operation: str, payload: JsonObject) -> None:
-        """Write a request, starting the process if there is none; raises :class:`ChildCrashed` if it ends meanwhile."""
+    def send(self, operation: str, payload: JsonObject) -> int:
+        """Write a request, starting the process if there is none; its number. Raises :class:`ChildCrashed` if it ends
+        meanwhile."""
         if not self.running:
             self._start()
         process = self._process
         if process is None or process.stdin is None:
             raise ChildCrashed("the child process could not be started")
-        line = json.dumps({"operation": operation, **payload}).encode() + b"\n"
+        self._sent += 1
+        line = json.dumps({"operation": operation, "request": self._sent, **payload}).encode() + b"\n"
         try:
             process.stdin.write(line)
             process.stdin.flush()
         except OSError:
             raise self._crashed() from None
+        self._unread += 1
+        return self._sent
 
-    def receive(self, deadline: float) -> JsonObject:
-        """The next answer; ``deadline`` on the monotonic clock."""
+    def receive(self, number: int, deadline: float) -> JsonObject:
+        """The next answer, which must be that to the request ``number``; ``deadline`` on the monotonic clock."""
         while True:
             line, newline, rest = self._buffer.partition(b"\n")
             if newline:
                 self._buffer = rest
-                return self._decode(line)
+                return self._decode(line, number)
             left = deadline - time.monotonic()
             readable = select.select([self.fileno()], [], [], max(left, 0))[0]
             if not readable:
@@ -128,7 +139,7 @@ class ChildProcess:
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     _close_quietly(stream)
-        self._process, self._buffer = None, b""
+        self._process, self._buffer, self._unread = None, b"", 0
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -145,7 +156,7 @@ class ChildProcess:
             start_new_session=True,
         )
 
-    def _decode(self, line: bytes) -> JsonObject:
+    def _decode(self, line: bytes, number: int) -> JsonObject:
         try:
             answer = json.loads(line)
         except ValueError:
@@ -153,6 +164,10 @@ class ChildProcess:
         if not isinstance(answer, dict):
             self.kill()
             raise ChildCrashed(f"the child process answered nonsense: {line[:80]!r}")
+        if answer.pop("request", None) != number:
+            self.kill()
+            raise ChildCrashed("the child process answered another request")
+        self._unread -= 1
         if answer.get("last"):
             self.kill()  # it is ending; a request sent now would be lost and blamed on another configuration
         return answer

@@ -22,13 +22,15 @@ def default_workers() -> int:
 
 @dataclass
 class _Slot:
-    """``problem``: of which one the process was told last. ``preparing``: its answer to that is still to come."""
+    """``problem``: of which one the process was told last. ``preparing``: the number of that request while its answer
+    is still to come; ``compiling``: of the request for ``key``."""
 
     child: ChildProcess
     key: str | None = None
     deadline: float = 0.0
     problem: int = 0
-    preparing: bool = False
+    preparing: int | None = None
+    compiling: int = 0
 
 
 class CompilePool:
@@ -93,11 +95,10 @@ class CompilePool:
                 slot.key, config = self._queue.popleft()
                 slot.deadline = time.monotonic() + self._timeout
                 try:
-                    slot.preparing = slot.problem != self._problem or not slot.child.running
+                    told = slot.problem == self._problem and slot.child.running
                     slot.problem = self._problem
-                    if slot.preparing:
-                        slot.child.send("prepare", self._prepare)
-                    slot.child.send("compile", Compile(config).to_json())
+                    slot.preparing = None if told else slot.child.send("prepare", self._prepare)
+                    slot.compiling = slot.child.send("compile", Compile(config).to_json())
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
 
@@ -118,7 +119,8 @@ class CompilePool:
 
     def _take(self, slot: _Slot) -> None:
         try:
-            answer = slot.child.receive(slot.deadline)
+            awaited = slot.compiling if slot.preparing is None else slot.preparing
+            answer = slot.child.receive(awaited, slot.deadline)
         except ChildTimeout:
             seconds = self._timeout
             self._finish(slot, Compiled("timeout", f"compiling took more than {seconds:g} s"))
@@ -126,10 +128,10 @@ class CompilePool:
         except ChildCrashed as error:
             self._finish(slot, Compiled("crashed", f"compiling: {error}"))
             return
-        if slot.preparing and answer.get("status") == "ok":
-            slot.preparing = False
+        if slot.preparing is not None and answer.get("status") == "ok":
+            slot.preparing = None
             return
-        if slot.preparing:
+        if slot.preparing is not None:
             slot.child.kill()  # it would answer the compilation that was sent along, too
         self._finish(slot, Compiled.from_json(answer))
 

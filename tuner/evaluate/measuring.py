@@ -23,12 +23,13 @@ class MeasuringProcess:
 
     def __init__(self, prepare: Prepare, child: ChildProcess, *, limited: bool) -> None:
         self._prepare, self.child, self._limited = prepare, child, limited
-        self._preparing = self._prepared = False
+        self._preparing: int | None = None  # the number of the request
+        self._prepared = False
         self._unpreparable: JsonObject | None = None
 
     def begin(self) -> None:
         """Prepare while the caller does something else, unless that has been begun."""
-        if not (self._preparing or self._ready):
+        if not (self._preparing is not None or self._ready):
             with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
                 self._begin()
 
@@ -55,22 +56,23 @@ class MeasuringProcess:
     def _ready(self) -> bool:
         return self._prepared and self.child.running
 
-    def _begin(self) -> None:
-        self._preparing = self._prepared = False
+    def _begin(self) -> int:
+        self._preparing, self._prepared = None, False
         memory = physical_memory_bytes()
         if self._limited and memory is not None and not self.child.running:
             self.child.request("limit", Limit(int(memory * MEMORY_SHARE)).to_json(), PREPARE_SECONDS)
-        self.child.send("prepare", self._prepare.to_json())
-        self._preparing = True
+        self._preparing = self.child.send("prepare", self._prepare.to_json())
+        return self._preparing
 
     def _wait_until_prepared(self) -> JsonObject | None:
         """None, or the answer if that fails: it has nothing to do with the configuration at hand, so it would fail for
         every other one, too."""
-        if not (self._preparing and self.child.running):
-            self._begin()
-        self._preparing = False
+        number = self._preparing
+        if number is None or not self.child.running:
+            number = self._begin()
+        self._preparing = None
         try:
-            answer = self.child.receive(time.monotonic() + PREPARE_SECONDS)
+            answer = self.child.receive(number, time.monotonic() + PREPARE_SECONDS)
         except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
             return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
         if answer.get("status") != "ok":

@@ -1,7 +1,8 @@
 """What parent and child say to each other: a request is an operation with one of these, an answer is one of these.
 
 Every answer has a ``status`` as a trial has, and an ``error`` unless it is ok. A request that fails is answered with
-:class:`Failed`, which can be read as any of the answers.
+:class:`Failed`, which can be read as any of the answers. Both lines also have the number of the request, as
+``request``.
 """
 
 from __future__ import annotations
@@ -124,8 +125,9 @@ class Screened(Document, frozen=True):
 
 class Raced(Document, frozen=True):
     """Outcome of interleaved rounds. ``times[c][r]`` in ns, empty for a candidate that failed its check with
-    ``errors[c]``; ``sm_mhz``: median clock of the rounds, None where unknown. ``replays[c]``: of short launches in
-    graphs, in ns; empty where none were taken. ``status`` other than ok: the whole race failed, with ``error``."""
+    ``errors[c]``; ``sm_mhz``: median clock of the rounds, None where unknown. ``replays[c]``: of a short launch in
+    graphs, in ns, empty for others; all of it empty where none were taken. ``status`` other than ok: the whole race
+    failed, with ``error``."""
 
     status: Status
     error: str | None = None

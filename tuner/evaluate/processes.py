@@ -36,7 +36,10 @@ class Processes:
         return ChildProcess(self._command)
 
     def give_back(self, child: ChildProcess) -> None:
-        """Keep a process that does nothing for the next problem."""
+        """Keep a process for the next problem, which must not wait for what this one began, nor read its answers: a
+        process that owes one is ended, and started again when it is needed."""
+        if child.owes:
+            child.kill()
         if self._idle is not None:
             self._idle.kill()
         self._idle = child

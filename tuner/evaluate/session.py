@@ -11,7 +11,7 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant.listings import list_stages
 
 from ..errors import JobError
-from ..measure.graph_replay import is_short, replayed
+from ..measure.graph_replay import replayed, short_ones
 from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..measure.stopping import LEAST_SECONDS, is_settled
 from ..space import Configuration, config_key
@@ -116,12 +116,14 @@ class ChildSession:
             enough=is_settled if request.final else None,
             least_seconds=LEAST_SECONDS if request.final else 0.0,
         )
-        replays = replayed(device, launches, request.seed) if request.final and is_short(rounds.times) else None
+        short = short_ones(rounds.times) if request.final else []
+        replays = replayed(device, [launches[i] for i in short], request.seed) if short else None
         times: list[list[float]] = [[] for _ in request.configs]
         in_graphs: list[list[float]] = [[] for _ in request.configs]
         for position, index in enumerate(sound):
             times[index] = rounds.times[position]
-            in_graphs[index] = replays[position] if replays is not None else []
+        for position, taken in zip(short, replays or [], strict=False):
+            in_graphs[sound[position]] = taken
         clocks = sorted(mhz for mhz in rounds.sm_mhz if mhz is not None)
         return Raced(
             "ok",

@@ -62,7 +62,7 @@ def _answer(session: ChildSession, request: JsonObject, answers: BinaryIO) -> bo
         text = str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
         # A failed GPU context fails every later call: the parent must not send this process another one.
         answer = Failed(status_of(error), text, fatal)
-    answers.write(json.dumps(answer.to_json()).encode() + b"\n")
+    answers.write(json.dumps({**answer.to_json(), "request": request.get("request")}).encode() + b"\n")
     answers.flush()
     return fatal
 

@@ -10,8 +10,10 @@ import msgspec
 
 from ..codec import Document
 
+#: The least fraction that is told: what is computed from it stays finite.
+LEAST = 1e-12
 #: Time of the best configuration over that of the chosen one.
-Fraction: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Fraction: TypeAlias = Annotated[float, msgspec.Meta(ge=LEAST, le=1)]
 
 
 class Accuracy(Document, frozen=True):
@@ -24,13 +26,17 @@ class Accuracy(Document, frozen=True):
     p10: Fraction
     worst: Fraction
 
+    def __post_init__(self) -> None:
+        if self.worst > self.p10:
+            raise ValueError(f"the worst fraction {self.worst} is above p10, {self.p10}")
+
     @classmethod
     def of(cls, fractions: Sequence[float]) -> Accuracy:
-        """The accuracy of at least one fraction."""
-        ordered = sorted(fractions)
+        """The accuracy of at least one fraction; those below :data:`LEAST` count as that."""
+        ordered = sorted(max(LEAST, fraction) for fraction in fractions)
         mean = math.exp(math.fsum(map(math.log, ordered)) / len(ordered))
         tenth = ordered[max(0, math.ceil(0.1 * len(ordered)) - 1)]
-        return cls(min(mean, 1.0), tenth, ordered[0])
+        return cls(min(max(LEAST, mean), 1.0), tenth, ordered[0])
 
     def __str__(self) -> str:
         return f"geomean {self.geomean:.3f}, p10 {self.p10:.3f}, worst {self.worst:.3f}"

@@ -54,6 +54,9 @@ class Feature(Document, frozen=True):
         return " ".join([self.form, *(pairs or (*self.dims, *self.parameters))])
 
 
+#: The constant of a space that says how many programs run at the same time.
+PROCESSORS = "sm_count"
+
 # Expressions may give numbers that no float holds.
 _MOST_PROGRAMS = 1 << 62
 
@@ -96,41 +99,42 @@ def feature_rows(
     configs: Sequence[Configuration],
 ) -> np.ndarray:
     """The features of configurations at a shape: [configs, features], f64. ``space`` is bound to the shape: its
-    constants are what ``grid`` sees, ``sm_count`` among them. Sizes are below 2^62.
+    constants are what ``grid`` sees, ``sm_count`` among them, which is a count (:func:`is_count`) where it is given, as
+    are all choices of parameters whose form is not ``level``. Sizes are below 2^62.
 
     Raises:
         ExpressionError: the grid is not one at this shape with one of the configurations.
     """
     import numpy as np
 
-    names = {name for feature in features for name in feature.parameters}
-    values = {name: _values(space, name, configs) for name in names}
+    numbers = {name for feature in features if feature.form != "level" for name in feature.parameters}
+    values = {name: np.array([config[name] for config in configs], dtype=np.int64) for name in numbers}
+    levels = {name for feature in features if feature.form == "level" for name in feature.parameters}
+    places = {name: _places(space, name, configs) for name in levels}
     programs = np.array([_programs(grid, {**space.constants, **config}) for config in configs] if grid else [1])
-    processors = max(1, int(space.constants.get("sm_count", 1)))
+    processors = max(1, int(space.constants.get(PROCESSORS, 1)))
     rows = np.empty((len(configs), len(features)))
     for place, feature in enumerate(features):
-        rows[:, place] = _column(feature, [max(1, shape[dim]) for dim in feature.dims], values, programs, processors)
+        chosen = [(places if feature.form == "level" else values)[name] for name in feature.parameters]
+        rows[:, place] = _column(feature, [max(1, shape[dim]) for dim in feature.dims], chosen, programs, processors)
     return rows
 
 
-def _values(space: Space, name: str, configs: Sequence[Configuration]) -> np.ndarray:
-    """Of one parameter: numbers, or where it has other choices the places of these."""
+def _places(space: Space, name: str, configs: Sequence[Configuration]) -> np.ndarray:
+    """Where among the choices of one parameter the configurations' values are."""
     import numpy as np
 
     choices = next(p.choices for p in space.parameters if p.name == name)
-    if all(is_count(choice) for choice in choices):
-        return np.array([config[name] for config in configs], dtype=np.int64)
     # True and 1 are two choices.
     places = {(type(choice), choice): place for place, choice in enumerate(choices)}
     return np.array([places[type(config[name]), config[name]] for config in configs])
 
 
 def _column(
-    feature: Feature, sizes: Sequence[int], values: Mapping[str, np.ndarray], programs: np.ndarray, processors: int
+    feature: Feature, sizes: Sequence[int], chosen: Sequence[np.ndarray], programs: np.ndarray, processors: int
 ) -> np.ndarray | float:
     import numpy as np
 
-    chosen = [values[name] for name in feature.parameters]
     # Quotients rounded up, of whole numbers.
     pieces = [-(-size // tiles) for size, tiles in zip(sizes, chosen, strict=False)]
     waves = -(-programs // processors)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypeAlias
+
+import msgspec
 
 from ..codec import Document, Finite
 
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 
 #: What a forest may have at most: it comes from files and services, and is evaluated at launches.
 MOST_TREES, MOST_NODES, MOST_DEPTH = 1000, 50_000, 32
+
+#: What a leaf may add: sums over all trees stay finite.
+LeafValue: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 
 
 class Forest(Document, frozen=True, dict=True):
@@ -29,7 +34,7 @@ class Forest(Document, frozen=True, dict=True):
     threshold: tuple[Finite, ...]
     left: tuple[int, ...]
     right: tuple[int, ...]
-    value: tuple[Finite, ...]
+    value: tuple[LeafValue, ...]
 
     def __post_init__(self) -> None:
         count = len(self.feature)

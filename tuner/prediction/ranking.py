@@ -8,8 +8,9 @@ from typing import ClassVar
 from ..codec import Document, Scalar
 from ..errors import ExpressionError
 from ..expression import Expression
+from ..refusal import describe
 from ..space import Configuration, Space, config_key
-from .features import Feature, feature_rows, is_count
+from .features import PROCESSORS, Feature, feature_rows, is_count
 from .forest import Forest
 
 #: What a ranking may have at most: it comes from files and services, and is evaluated at launches.
@@ -44,25 +45,37 @@ class Ranking(Document, frozen=True):
         if self.forest.features > len(self.features):
             raise ValueError(f"trees split by {self.forest.features} features; there are {len(self.features)}")
         names = set(self.space.names)
+        self._check_shapes(names)
         for feature in self.features:
             unknown = (set(feature.dims) - set(self.dims)) | (set(feature.parameters) - names)
             if unknown:
                 raise ValueError(f"the feature {feature.text!r} is of {min(unknown)!r}, which is not known")
         self._check_names(names)
-        numbers = {name for feature in self.features if feature.form != "level" for name in feature.parameters}
-        for config in self.candidates:
-            wrong = [name for name in numbers if not is_count(config.get(name, 0))]
-            if wrong:
-                raise ValueError(f"the candidate {config_key(config)} has no positive whole number as {min(wrong)!r}")
-        for parameter in self.space.parameters:
-            # Such a parameter's values stand as places among its choices, from 0, of which there is no logarithm.
-            if parameter.name in numbers and not all(map(is_count, parameter.choices)):
-                raise ValueError(f"a feature counts by {parameter.name!r}, not all of whose choices can be counted by")
+        counts = {p.name for p in self.space.parameters if all(map(is_count, p.choices))}
+        for feature in self.features:
+            if feature.form != "level" and not counts.issuperset(feature.parameters):
+                raise ValueError(
+                    f"the feature {feature.text!r} is of parameters whose choices are positive whole numbers; those of "
+                    f"{min(set(feature.parameters) - counts)!r} are not"
+                )
         unconstrained = Space(self.space.parameters)
         for config in self.candidates:
             wrong = unconstrained.violations(config)
             if wrong:
                 raise ValueError(f"the candidate {config_key(config)} is not of the space: {wrong[0]}")
+
+    def _check_shapes(self, parameters: set[str]) -> None:
+        """Every shape must give constants that the space can be bound to, and a number of processors."""
+        if len(set(self.dims)) < len(self.dims):
+            raise ValueError(f"a dim is named twice in {', '.join(self.dims)}")
+        clash = parameters & set(self.dims)
+        if clash:
+            raise ValueError(f"{min(clash)!r} is a dim and also a parameter of the space")
+        processors = self.space.constants.get(PROCESSORS, 1)
+        if not is_count(processors):
+            raise ValueError(
+                f"{PROCESSORS} is {describe(processors)}, and has to be a positive whole number below 2^62"
+            )
 
     def _check_names(self, parameters: set[str]) -> None:
         known = {*self.dims, *self.space.constants}

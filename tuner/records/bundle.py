@@ -281,5 +281,7 @@ def _read_line(path: Path, number: int, line: bytes, kind: type[T]) -> T:
     where = f"{path}, line {number}"
     try:
         return decode(line, kind, where)
-    except (SchemaError, SpaceError, ExpressionError) as error:
+    except SchemaError as error:
         raise BundleError(error.message, hint=error.hint or "export the bundle again") from None
+    except (SpaceError, ExpressionError) as error:  # which do not know where they were read
+        raise BundleError(f"{where}: {error.message}", hint=error.hint or "export the bundle again") from None

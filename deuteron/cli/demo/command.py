@@ -28,7 +28,7 @@ def demo(
     device: Annotated[str | None, typer.Option(help="Default: the first GPU, or the CPU where there is none.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for everything that the demo leaves.")] = Path("deuteron-demo"),
     seconds: Annotated[
-        float, typer.Option(min=4, help="Time for the searches, all shapes together.")
+        float, typer.Option(min=4, help="Time for the searches, all shapes together, as `deuteron tune` counts it.")
     ] = DEFAULT_SECONDS,
 ) -> None:
     """Show the main job: a kernel goes in over HTTP, its best configuration comes out, online and as a file.

@@ -92,6 +92,8 @@ def test_all_rows_at_once_are_each_row_alone(seed: int) -> None:
         ({"threshold": [1e999, 0, 0, 0, 0, 0]}, "threshold"),
         ({"value": [float("nan"), 10, 0, 20, 30, 0.5]}, "value"),
         ({"value": [0, 10, 0, 20, 30, "1"]}, "value"),
+        ({"value": [0, 10, 0, 20, 30, 1.7e308]}, r"value\[5\]"),
+        ({"value": [0, 10, 0, 20, -1.7e308, 0]}, r"value\[4\]"),
         ({"value": [1.0, 10.0, 0.0, 20.0, 30.0, 0.5]}, "no leaf and has a value"),
         ({"left": [1.5, 1, 3, 3, 4, 5]}, "left"),
         ({"left": "AAAA"}, "left"),
@@ -134,3 +136,13 @@ def test_too_deep_or_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(forests, "MOST_NODES", 4)
     with pytest.raises(SchemaError, match="2 trees of 6 nodes"):
         Forest.from_json(FOREST)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_sums_of_what_can_be_read_are_finite(sign: float) -> None:
+    count = forests.MOST_TREES
+    places, zeros = list(range(count)), [0] * count
+    leaves = {"roots": places, "feature": zeros, "threshold": zeros, "left": places, "right": places}
+    forest = Forest.from_json({**leaves, "value": [sign * 1e300] * count})
+    assert np.isfinite(forest.predict(np.zeros((2, 1)))).all()

@@ -94,20 +94,28 @@ def test_none_is_offered_where_none_is_legal_or_the_grid_cannot_be() -> None:
         ("candidates", [], "0 candidates"),
         ("candidates", [{"BM": 16}], "BK is missing"),
         ("candidates", [{**CONFIGS[0], "BM": 17}], "BM=17 is not a choice"),
-        ("candidates", [{**CONFIGS[0], "BM": "x"}], "no positive whole number as 'BM'"),
-        ("candidates", [{**CONFIGS[0], "BM": -16}], "no positive whole number as 'BM'"),
+        ("candidates", [{**CONFIGS[0], "BM": "x"}], "BM='x' is not a choice"),
+        ("candidates", [{**CONFIGS[0], "BM": 16.0}], "BM=16.0 is not a choice"),
+        ("candidates", [{**CONFIGS[0], "w": True}], "w=True is not a choice"),
         ("candidates", [CONFIGS[0]] * 257, "257 candidates; 1 to 256"),
         ("features", [], "0 features"),
         ("features", [{"form": "value", "parameters": ["other"]}], "of 'other', which is not known"),
         ("features", [{"form": "size", "dims": ["N"]}], "of 'N', which is not known"),
         ("features", [{"form": "count", "dims": ["M"]}], "1 dims and 1 parameters"),
         ("features", [{"form": "__import__"}], "form"),
-        ("features", [{"form": "value", "parameters": ["fast"]}], "no positive whole number as 'fast'"),
-        ("space", MIXED.to_json(), "counts by 'BM', not all of whose choices"),
+        ("space", MIXED.to_json(), "positive whole numbers; those of 'BM' are not"),
+        ("features", [{"form": "value", "parameters": ["fast"]}], "positive whole numbers; those of 'fast' are not"),
         ("grid", ["cdiv(M, X)"], "use 'X'"),
         ("grid", ["__import__('os')"], "__import__"),
         ("space", {**SPACE.to_json(), "constraints": ["Q > 1"]}, "use 'Q', which is neither"),
         ("dims", [f"d{n}" for n in range(17)], "17 dims"),
+        ("dims", ["M", "K", "w"], "'w' is a dim and also a parameter"),
+        ("dims", ["M", "K", "M"], "a dim is named twice in M, K, M"),
+        ("space", {**SPACE.to_json(), "constants": {"sm_count": "many"}}, "sm_count is the text 'many'"),
+        ("space", {**SPACE.to_json(), "constants": {"sm_count": 2**70}}, "sm_count is the number 11805"),
+        ("space", {**SPACE.to_json(), "constants": {"sm_count": 1e300}}, r"sm_count is the number 1e\+300"),
+        ("space", {**SPACE.to_json(), "constants": {"sm_count": 0}}, "sm_count is the number 0"),
+        ("space", {**SPACE.to_json(), "constants": {"sm_count": True}}, "sm_count is true"),
         ("forest", {**LEAF.to_json(), "feature": [7]}, "8 features; there are 1"),
     ],
 )  # fmt: skip
@@ -119,3 +127,26 @@ def test_a_ranking_that_cannot_be_used_is_refused(field: str, value: object, why
 def test_features_of_a_grid_need_one() -> None:
     with pytest.raises(SchemaError, match="features are of the grid"):
         Ranking.from_json({**ranking().to_json(), "grid": [], "features": [{"form": "waves"}]})
+
+
+@pytest.mark.parametrize("form", ["value", "count", "waste", "tiles"])
+@pytest.mark.parametrize("other", ["a", -4, 4.5, 1 << 62])
+def test_numbers_of_a_parameter_need_all_of_its_choices_to_be_numbers(form: str, other: object) -> None:
+    """Not those of the candidates alone: the feature would be of another kind than the trees were grown on."""
+    mixed = {"parameters": [{"name": "BM", "choices": [4, other]}, {"name": "w", "choices": [1, 2]}]}
+    dims, parameters = {"value": ([], ["BM"]), "tiles": (["M", "K"], ["BM", "w"])}.get(form, (["M"], ["BM"]))
+    changed = {
+        "space": mixed,
+        "grid": [],
+        "features": [{"form": form, "dims": dims, "parameters": parameters}],
+        "candidates": [{"BM": 4, "w": 1}],
+        "forest": LEAF.to_json(),
+    }
+    with pytest.raises(SchemaError, match="positive whole numbers; those of 'BM' are not"):
+        Ranking.from_json({**ranking().to_json(), **changed})
+
+
+def test_levels_are_places_whatever_the_choices_are() -> None:
+    levels = (Feature("level", (), ("BM",)), Feature("level", (), ("fast",)), Feature("value", (), ("BM",)))
+    rows = feature_rows(levels, SPACE.bind({"M": 64, "K": 64}), (), {"M": 64, "K": 64}, CONFIGS)
+    assert rows.tolist() == [[c["BM"] == 64, c["fast"], math.log2(c["BM"])] for c in CONFIGS]

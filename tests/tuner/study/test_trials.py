@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner.errors import JobError, SpaceError
+from deuteron.tuner.evaluate.messages import Raced
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TuneEvent, event_from_json
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.progress import event_text, trial_text
@@ -196,6 +197,23 @@ def test_trials_and_strategies_get_measurements(
     screened = [trial for trial in run.trials if trial.phase == "screen"]
     assert any("duplicate_of" in trial.metrics for trial in screened if trial.status == "ok")
     assert [outcome.measurement for outcome in told] == [trial.measurement for trial in screened]
+
+
+def test_times_in_graphs_are_those_of_short_candidates(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default may be too long for a graph, and what is tuned short enough."""
+    race = fakes.FakeEvaluator.race
+
+    def with_replays(self: object, configs: list[Configuration], **how: object) -> Raced:
+        replays = [[] if config == {"ROWS": 1, "TILES": 1} else [900.0] * 30 for config in configs]
+        return replace(race(self, configs, **how), replays=replays if how["fresh"] else [])
+
+    monkeypatch.setattr(fakes.FakeEvaluator, "race", with_replays)
+    run = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    default, *challengers = [trial.measurement for trial in run.trials if trial.phase == "final"]
+    assert default.replay_ns is None and challengers
+    assert all(found.replay_ns is not None and found.replay_ns.median == 900.0 for found in challengers)
 
 
 def test_progress_says_what_bounds_the_best(fakes: ModuleType, tmp_path: Path) -> None:
