@@ -89,7 +89,7 @@ def restore(
 ) -> None:
     """Put a backup into an empty database, of either kind, and an empty data directory.
 
-    Example: `DEUTERON_HOME=/srv/deuteron deuteron db restore deuteron-backup.zip`
+    Example: `deuteron db restore deuteron-backup.zip --url postgresql://user@host/deuteron`
     """
     from deuteron.server.backup import restore as put_back  # lazy: help starts without the service
 
