@@ -17,7 +17,7 @@ from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
 from ..read_through import known_kernel
 from ..store import ServiceStore, Transaction
-from ..upstream import Asked, Part, Upstream, services_in
+from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router
 
 router = make_router("bundles", "/v1/bundles")
@@ -42,24 +42,29 @@ async def latest_bundle(
     """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked; that of the
     gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
     stays. With `kernel`, a service that has an upstream adds what that one has besides; `Deuteron-Upstream` says
-    whether it was `reached`, `unreachable` or `refused`."""
+    whether it was `reached`, `unreachable` or `refused`. 404 for a kernel of which nothing was ever stored."""
     asked = None
     if kernel and context.upstream is not None:
         # Not in the thread that builds: of services in a loop each would wait for the other's.
         via = services_in(request.headers)
-        asked = await to_thread.run_sync(_pass_on, context.store, context.upstream, kernel, via)
+        patience_s = patience_in(request.headers)
+        asked = await to_thread.run_sync(_pass_on, context.store, context.upstream, kernel, via, patience_s)
     more = asked.part if asked is not None else Part()
 
     def find() -> BundleFile:
         with context.store.read() as tx:
             kernel_hash = (more.kernel_hash or resolve_kernel(tx, kernel)) if kernel else None
-            there = device in {record.device.key for record in more.records}
+            there = device in more.devices
             device_key = device if there or not device else _device_key(tx, device)
         return context.bundles.latest(kernel_hash, device_key, more)
 
-    answer = _send(request, await context.bundles.take(find), "no-cache")
-    if asked is not None:
-        answer.headers["Deuteron-Upstream"] = asked.state
+    said = {} if asked is None else {STATE: asked.state}
+    try:
+        answer = _send(request, await context.bundles.take(find), "no-cache")
+    except HttpProblem as problem:
+        problem.headers = {**(problem.headers or {}), **said}
+        raise
+    answer.headers.update(said)
     return answer
 
 
@@ -75,10 +80,12 @@ def get_bundle(
     return _send(request, bundle, "private, max-age=31536000, immutable")
 
 
-def _pass_on(store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...]) -> Asked | None:
+def _pass_on(
+    store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...], patience_s: float
+) -> Asked | None:
     with store.read() as tx:
         name = known_kernel(tx, kernel)
-    return upstream.pass_on(name, via)
+    return upstream.pass_on(name, via, patience_s)
 
 
 def _device_key(tx: Transaction, device: str) -> str:

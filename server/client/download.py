@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner.http import HttpClient, unreachable
+from deuteron.tuner.http import HttpClient, raw_body, unreachable
+from deuteron.tuner.http_body import Body, BodyRefused
 
 from ..files import file_sha256, sync_folder
 from .answers import BundleDownload
@@ -20,6 +22,8 @@ from .answers import BundleDownload
 _ETAG = re.compile(r'^"([0-9a-f]{64})"$')
 _TRIES = 5
 _PAUSE_S = 0.3
+#: Of a bundle that is downloaded, where nothing else is said.
+MOST_BYTES = 1 << 30
 
 
 class DownloadError(DeuteronError):
@@ -41,6 +45,7 @@ class Download:
     A file that is there already is offered in If-None-Match, so an unchanged bundle costs one small request.
     A lost connection is resumed with Range, also by a later run. The file appears under its name only when
     its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays.
+    ``most_bytes``: a larger file is refused.
     """
 
     http: HttpClient
@@ -48,6 +53,7 @@ class Download:
     parameters: Mapping[str, str]
     path: Path
     accept: Callable[[Path], object]
+    most_bytes: int = MOST_BYTES
 
     def run(self) -> BundleDownload:
         """Raises:
@@ -101,11 +107,24 @@ class Download:
                 old.path.unlink(missing_ok=True)
             part = _Part(self.path.with_name(f".{self.path.name}.{match.group(1)}.part"), match.group(1))
         with part.path.open("ab") as file:
-            for chunk in response.iter_bytes():
-                file.write(chunk)
+            self._write(response, file)
             file.flush()
             os.fsync(file.fileno())
         return self._publish(part)
+
+    def _write(self, response: httpx.Response, file: BinaryIO) -> None:
+        """Append what arrives; a file that is too large is not kept."""
+        try:
+            encoding, pieces = raw_body(response)
+            body = Body(encoding, self.most_bytes - file.tell())
+            for piece in pieces:
+                file.write(body.plain(piece))
+        except BodyRefused as error:
+            Path(file.name).unlink(missing_ok=True)
+            raise DownloadError(
+                f"{self.path.name} is not downloaded, of at most {self.most_bytes} bytes: {error.message}",
+                hint="--max-mib sets the limit of `deuteron cache pull`",
+            ) from None
 
     def _publish(self, part: _Part) -> BundleDownload:
         actual = file_sha256(part.path)
