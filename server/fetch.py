@@ -24,11 +24,11 @@ from deuteron.tuner.http import (
     service_error,
     unreachable,
 )
-from deuteron.tuner.http_body import Body
+from deuteron.tuner.http_body import BodyDecoder
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """``head_s``: until the head of an answer is there, connection included; ``total_s``: until all of it is;
     ``most_bytes``: of its body, decoded."""
 
@@ -41,7 +41,7 @@ class Limits:
 class Fetcher:
     """Gets things of the service at ``url``, with ``token``. Safe to share between threads."""
 
-    def __init__(self, url: str, limits: Limits, *, token: str = "") -> None:
+    def __init__(self, url: str, limits: FetchLimits, *, token: str = "") -> None:
         self.url = url
         self._limits = limits
         self._token = token
@@ -88,7 +88,7 @@ class Fetcher:
                 encoding = response.headers.get("Content-Encoding", "")
                 if response.is_error:
                     raise service_error(response, await _error_body(encoding, response))
-                body = Body(encoding, limits.most_bytes)
+                body = BodyDecoder(encoding, limits.most_bytes)
                 async for piece in response.aiter_raw():
                     file.write(body.plain(piece))
                 file.flush()

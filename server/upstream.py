@@ -44,7 +44,7 @@ from deuteron.tuner.http import ServiceError
 from deuteron.tuner.records import Predictor
 from deuteron.tuner.records.trust import KeyFolder, admit_pulled, server_address
 
-from .fetch import Fetcher, Limits
+from .fetch import Fetcher, FetchLimits
 from .metrics import Metrics
 
 logger = logging.getLogger("deuteron.server")
@@ -139,7 +139,7 @@ class Upstream:
         self._folder = folder
         self._metrics = metrics
         self._clock = clock
-        self._fetcher = Fetcher(url, Limits(CONNECT_S, ANSWER_S, TOTAL_S, MOST_BYTES), token=token)
+        self._fetcher = Fetcher(url, FetchLimits(CONNECT_S, ANSWER_S, TOTAL_S, MOST_BYTES), token=token)
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._size = 0

@@ -15,7 +15,7 @@ import httpx
 from deuteron.compiler.errors import DeuteronError
 
 from .addresses import is_service_address
-from .http_body import Body, BodyRefused
+from .http_body import BodyDecoder, BodyRefused
 
 CONNECT_SECONDS = 5.0
 #: Bytes that are read of the body of a refusal. What is larger is no problem document.
@@ -163,7 +163,7 @@ def error_body(encoding: str, pieces: Iterable[bytes]) -> bytes:
     """The start of a refusal's body out of its raw pieces; nothing where it cannot be decoded."""
     found = b""
     try:
-        body = Body(encoding, MOST_ERROR_BYTES)
+        body = BodyDecoder(encoding, MOST_ERROR_BYTES)
         for piece in pieces:
             found += body.plain(piece)
     except BodyRefused:

@@ -13,7 +13,7 @@ class BodyRefused(DeuteronError):
     """The body of an answer is larger than the limit, or encoded in a way that was not asked for."""
 
 
-class Body:
+class BodyDecoder:
     """Decodes a body as it arrives: plain, or once in gzip. ``most``: bytes after decoding."""
 
     def __init__(self, encoding: str, most: int) -> None:

@@ -14,7 +14,7 @@ import httpx
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner.http import HttpClient, raw_body, unreachable
-from deuteron.tuner.http_body import Body, BodyRefused
+from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 from ..files import file_sha256, sync_folder
 from .answers import BundleDownload
@@ -116,7 +116,7 @@ class Download:
         """Append what arrives; a file that is too large is not kept."""
         try:
             encoding, pieces = raw_body(response)
-            body = Body(encoding, self.most_bytes - file.tell())
+            body = BodyDecoder(encoding, self.most_bytes - file.tell())
             for piece in pieces:
                 file.write(body.plain(piece))
         except BodyRefused as error:

@@ -176,7 +176,7 @@ def test_one_request_for_a_kernel_at_a_time(
         client.sendall(OK + b'ETag: "a"\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
 
     asked = asking(listen(answer))
-    asked._fetcher._limits = upstream.Limits(1, 10, 10, 1 << 20)
+    asked._fetcher._limits = upstream.FetchLimits(1, 10, 10, 1 << 20)
     with ThreadPoolExecutor(4) as pool:
         answers = [pool.submit(asked.ask, KERNEL, patience_s=10) for _ in range(4)]
         while not connections:

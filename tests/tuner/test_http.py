@@ -10,7 +10,7 @@ import pytest
 
 from deuteron.tuner.addresses import is_service_address
 from deuteron.tuner.http import MOST_ERROR_BYTES, HttpClient, ServiceError, ServiceUnreachable
-from deuteron.tuner.http_body import Body, BodyRefused
+from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 
 def client(answer: httpx.Response | Exception) -> HttpClient:
@@ -71,9 +71,9 @@ def test_an_address_that_is_none() -> None:
 
 def test_a_body_is_decoded_once_and_within_its_limit() -> None:
     packed = gzip.compress(bytes(1 << 20))
-    body = Body("gzip", 1 << 20)
+    body = BodyDecoder("gzip", 1 << 20)
     assert sum(len(body.plain(packed[i : i + 7])) for i in range(0, len(packed), 7)) == 1 << 20
-    assert Body("", 3).plain(b"abc") == Body("identity", 3).plain(b"abc") == b"abc"
+    assert BodyDecoder("", 3).plain(b"abc") == BodyDecoder("identity", 3).plain(b"abc") == b"abc"
     for encoding, piece in (
         ("gzip", packed + b"x"),
         ("gzip", packed + packed),
@@ -82,10 +82,10 @@ def test_a_body_is_decoded_once_and_within_its_limit() -> None:
         ("", bytes((1 << 20) + 1)),
     ):
         with pytest.raises(BodyRefused):
-            Body(encoding, 1 << 20).plain(piece)
+            BodyDecoder(encoding, 1 << 20).plain(piece)
     for encoding in ("gzip, gzip", "br", "deflate"):
         with pytest.raises(BodyRefused, match="encoded"):
-            Body(encoding, 1 << 20)
+            BodyDecoder(encoding, 1 << 20)
 
 
 class Endless(httpx.SyncByteStream):
