@@ -241,6 +241,7 @@ def test_own_answers_are_not_lost_to_any_error(
     found = client.get("/v1/configs/lookup", params=asked).json()
     assert (found["match"], found["upstream"]) == ("nearest_shape", "unreachable")
     monkeypatch.undo()
+    assert context.upstream._closed_until[0] > time.monotonic(), "and it is left alone"
     context.upstream._closed_until = (0.0, "reached")
     shutil.rmtree(context.settings.home / "upstream")
     found = client.get("/v1/configs/lookup", params=asked).json()
