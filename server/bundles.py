@@ -15,6 +15,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from deuteron.tuner.codec import canonical_json
+from deuteron.tuner.records import Predictor
 from deuteron.tuner.records.bundle import write_encoded_bundle
 from deuteron.tuner.records.pieces import PieceList
 from deuteron.tuner.records.signature import SigningKey
@@ -91,12 +92,19 @@ class Bundles:
 
     def latest(self, kernel_hash: str | None, device_key: str | None, more: Part | None = None) -> BundleFile:
         """The bundle of everything that is stored now for this kernel and device (None: for all), and of what ``more``,
-        which is of an upstream, has besides."""
+        which is of an upstream, has besides.
+
+        Raises:
+            Problem: 404, there never was anything of this kernel: what anybody can ask for must not take the place of
+                bundles that are in use. Where all was withdrawn the bundle is empty, which tells clients.
+        """
         selection = (kernel_hash, device_key)
+        if kernel_hash is not None:
+            self._check_known(kernel_hash, more)
         # One build at a time: a burst of clients after a change must not build the same file many times.
         with self._lock:
             with self._store.read() as tx:
-                version = (tx.configs.version(), self._predictors.version(), "" if more is None else more.etag)
+                version = (tx.configs.version(), self._predictors.version(), "" if more is None else more.version)
             known = self._built.get(selection)
             if known is not None and known[0] == version:
                 path = self._path(known[1])
@@ -121,6 +129,25 @@ class Bundles:
             )
         return BundleFile(path, sha256)
 
+    def _check_known(self, kernel_hash: str, more: Part | None) -> None:
+        if (more is not None and more.kernel_hash) or self._predictors.of(kernel_hash):
+            return
+        with self._store.read() as tx:
+            if not tx.config_history.knows_kernel(kernel_hash):
+                raise HttpProblem(
+                    404,
+                    "kernel-not-found",
+                    f"nothing was ever stored of the kernel {kernel_hash[:12]}",
+                    hint="tune it first; without `kernel` the bundle has everything",
+                )
+
+    def _predictors_with(self, more: Part | None, kernel_hash: str | None, device_key: str | None) -> list[Predictor]:
+        """The own ones, and of the part those for other keys."""
+        own = self._predictors.of(kernel_hash, device_key)
+        known = {predictor.key for predictor in own}
+        theirs = () if more is None else more.predictors
+        return [*own, *(p for p in theirs if p.key not in known and device_key in (None, p.device.key))]
+
     def _path(self, sha256: str) -> Path:
         return self._folder / f"{sha256}{_SUFFIX}"
 
@@ -137,7 +164,7 @@ class Bundles:
                 service=self._service,
                 kernel_hash=kernel_hash,
                 device_key=device_key,
-                predictors=self._predictors.of(kernel_hash, device_key),
+                predictors=self._predictors_with(more, kernel_hash, device_key),
                 sign_with=self._key,
             )
             unchanged = self._same_content(note, manifest.body_sha256)

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -166,6 +166,19 @@ class Lookups:
                 index = self._load(tx, resolved.group, resolved.versions)
         return _ask(index, question, resolved, strict=strict)
 
+    def index_of(self, tx: Transaction, group: Group) -> RecordIndex:
+        """All records and predictors of a group."""
+        kernel_hash, keys, dtype = group
+        versions = (
+            *(tx.configs.group_version(kernel_hash, key, dtype) for key in keys),
+            self._predictors.version(),
+        )
+        return self._cached(group, versions) or self._load(tx, group, versions)
+
+    def versions(self, tx: Transaction) -> tuple[int, int]:
+        """Grow when any record or any predictor changes."""
+        return tx.configs.version(), self._predictors.version()
+
     def _is_rarely_asked(self, group: Group) -> bool:
         with self._lock:
             self._rows_read[group] = self._rows_read.pop(group, 0) + 1
@@ -283,9 +296,18 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     Raises:
         Problem: 422, ``cpu`` or ``cuda`` stands for several devices.
     """
-    known = {item.key: item for item in tx.devices.all()}
+    return resolve_among(known_devices(tx), device)
+
+
+def known_devices(tx: Transaction) -> dict[str, DeviceFingerprint]:
+    """The devices of the store by their keys."""
+    return {item.key: _fingerprint(item) for item in tx.devices.all()}
+
+
+def resolve_among(known: Mapping[str, DeviceFingerprint], device: str) -> tuple[DeviceFingerprint, tuple[str, ...]]:
+    """As :func:`resolve_device`, with these devices known by their keys."""
     if device in known:
-        wanted = _fingerprint(known[device])
+        wanted = known[device]
     elif device in ("cpu", "cuda"):
         candidates = [item for item in known.values() if item.kind == device]
         if len(candidates) > 1:
@@ -295,12 +317,12 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
                 f"{len(candidates)} devices are of the kind {device!r}",
                 hint="use a name or a key: " + ", ".join(item.key for item in candidates),
             )
-        wanted = _fingerprint(candidates[0]) if candidates else DeviceFingerprint(device, device)
+        wanted = candidates[0] if candidates else DeviceFingerprint(device, device)
     else:
         name = canonical_name(device)
         kinds = [item.kind for item in known.values() if canonical_name(item.name) == name]
         wanted = DeviceFingerprint(kinds[0] if kinds else "cuda", device)
-    keys = [key for key, item in known.items() if _fingerprint(item).matches(wanted)]
+    keys = [key for key, item in known.items() if item.matches(wanted)]
     return wanted, tuple(keys)
 
 

@@ -1,25 +1,39 @@
-"""Lookups of a service that has an upstream: the own answer if it is exact, else the better one of both."""
+"""Lookups of a service that has an upstream: the own answer if it is exact, else what a service with both would say."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from deuteron.tuner import Answer, DeviceFingerprint, canonical_name
-from deuteron.tuner.errors import RecordNotFound
+from deuteron.tuner import Answer, DeviceFingerprint, RecordIndex
+from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.records.lookup import lookup
 
-from .lookups import Lookups, Question, resolve_device, resolve_kernel
+from . import upstream
+from .lookups import Group, Lookups, Question, known_devices, resolve_among, resolve_kernel
 from .metrics import Metrics
 from .problems import HttpProblem
 from .store import ServiceStore, Transaction
 from .upstream import Asked, Part, Upstream
 
-#: From the best answer to the worst.
-_ORDER = ("exact", "other_toolchain", "predicted", "nearest_shape", "default")
+# Indexes of own records and a part together that are kept.
+_MOST_INDEXES = 64
 
-_Outcome: TypeAlias = Answer | HttpProblem | RecordNotFound
+_Problem: TypeAlias = HttpProblem | RecordNotFound | ShapeMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Own records of a group, as they were at ``versions``, with those of a part."""
+
+    part: Part
+    versions: tuple[int, int]
+    index: RecordIndex
 
 
 class ReadThrough:
@@ -31,61 +45,77 @@ class ReadThrough:
         self._store = store
         self._upstream = upstream
         self._metrics = metrics
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[Group, _Both] = OrderedDict()
 
     def recall(self, question: Question, *, strict: bool = False) -> Answer | None:
         """The own answer if it is exact and needs no read of the store; else None."""
         try:
             return self._own.recall(question, strict=strict, exact=True)
-        except RecordNotFound:
+        except (RecordNotFound, ShapeMismatch):
             return None
 
     def answer(self, question: Question, *, strict: bool = False) -> Answer:
-        """The better answer of both; of two alike the own one. Raises as :meth:`.lookups.Lookups.answer` does where
-        the upstream has no answer either."""
-        own: _Outcome
+        """What one service with the records of both would say; of two records for one key the own one counts. Raises as
+        :meth:`.lookups.Lookups.answer` does where the upstream has no answer either."""
+        own: Answer | _Problem
         try:
             own = self._own.answer(question, strict=strict)
         except HttpProblem as problem:
             if problem.status_code != 404:
                 raise
             own = problem
-        except RecordNotFound as problem:
+        except (RecordNotFound, ShapeMismatch) as problem:
             own = problem
         if isinstance(own, Answer) and own.match == "exact":
             return own
         with self._store.read() as tx:
             kernel = known_kernel(tx, question.kernel)
         asked = self._upstream.ask(kernel)
-        best = self._better(own, self._answer_of(asked.part, question, strict))
+        best = own
+        with suppress(RecordNotFound, ShapeMismatch):
+            best = self._best(own, asked.part, question, strict)
         if not isinstance(best, Answer):
             raise self._with_state(best, asked)
         return replace(best, reason=best.reason + self._words(asked), upstream=asked.state)
 
-    def _better(self, own: _Outcome, theirs: Answer | None) -> _Outcome:
-        if theirs is None or (isinstance(own, Answer) and _ORDER.index(own.match) <= _ORDER.index(theirs.match)):
-            return own
-        self._metrics.count("upstream_answers", match=theirs.match)
-        return (
-            theirs if theirs.record is None else replace(theirs, reason=f"{theirs.reason}; from {theirs.record.site}")
-        )
-
-    def _answer_of(self, part: Part, question: Question, strict: bool) -> Answer | None:
+    def _best(self, own: Answer | _Problem, part: Part, question: Question, strict: bool) -> Answer | _Problem:
         if part.kernel_hash is None:
-            return None
+            return own
         with self._store.read() as tx:
-            device = _device(tx, part, question.device)
-        try:
-            return lookup(
-                part.index,
-                part.kernel_hash,
-                device,
-                question.shape,
-                question.dtype,
-                strict=strict,
-                toolchain=question.toolchain,
-            )
-        except RecordNotFound:
-            return None
+            device, keys = _device(tx, part, question.device)
+            index = self._index(tx, part, (part.kernel_hash, keys, question.dtype))
+        found = lookup(
+            index,
+            part.kernel_hash,
+            device,
+            question.shape,
+            question.dtype,
+            strict=strict,
+            toolchain=question.toolchain,
+        )
+        if not isinstance(own, Answer) or (found.match, found.config) != (own.match, own.config):
+            self._metrics.count("upstream_answers", match=found.match)
+        site = None if found.record is None else found.record.site
+        return found if site is None else replace(found, reason=f"{found.reason}; from {site}")
+
+    def _index(self, tx: Transaction, part: Part, group: Group) -> RecordIndex:
+        """The own records of a group and all of the part, kept until one of them changes."""
+        versions = self._own.versions(tx)
+        with self._lock:
+            known = self._indexes.get(group)
+        if known is not None and known.part is part and known.versions == versions:
+            return known.index
+        both = _Both(part, versions, together(self._own.index_of(tx, group), part))
+        with self._lock:
+            self._indexes.pop(group, None)
+            self._indexes[group] = both
+            while len(self._indexes) > 1 and (
+                len(self._indexes) > _MOST_INDEXES
+                or sum(item.part.size for item in self._indexes.values()) > upstream.MOST_KEPT_BYTES
+            ):
+                self._indexes.popitem(last=False)
+        return both.index
 
     def _words(self, asked: Asked) -> str:
         if asked.state == "reached":
@@ -93,11 +123,25 @@ class ReadThrough:
         why = "was not reached" if asked.state == "unreachable" else "refused, or sent what nobody trusted signed"
         return f"; the upstream {self._upstream.url} {why}"
 
-    def _with_state(self, problem: HttpProblem | RecordNotFound, asked: Asked) -> HttpProblem | RecordNotFound:
+    def _with_state(self, problem: _Problem, asked: Asked) -> _Problem:
         words = self._words(asked)
         if isinstance(problem, HttpProblem):
             return HttpProblem(problem.status_code, problem.slug, f"{problem.detail}{words}", hint=problem.hint)
-        return RecordNotFound(f"{problem.message}{words}", hint=problem.hint)
+        return type(problem)(f"{problem.message}{words}", hint=problem.hint)
+
+
+def together(own: RecordIndex, part: Part) -> RecordIndex:
+    """An index of both; of two records, or predictors, for one key the own one is in it."""
+    there = {record.key for record in own}
+    index = own.copy()
+    for record in part.records:
+        if record.key not in there:
+            index.add(record)
+    known = {predictor.key for predictor in own.every_predictor()}
+    for predictor in part.predictors:
+        if predictor.key not in known:
+            index.add_predictor(predictor)
+    return index
 
 
 def known_kernel(tx: Transaction, kernel: str) -> str:
@@ -108,16 +152,14 @@ def known_kernel(tx: Transaction, kernel: str) -> str:
         return kernel
 
 
-def _device(tx: Transaction, part: Part, device: str) -> DeviceFingerprint:
-    """The fingerprint that a key or name stands for: here, or among the devices of the part."""
-    wanted, keys = resolve_device(tx, device)
-    if keys:
-        return wanted
-    name = canonical_name(device)
-    named = {
-        record.device.key: record.device
-        for record in part.records
-        if device in (record.device.key, record.device.kind) or canonical_name(record.device.name) == name
-    }
-    # A kind that stands for several devices stands for none.
-    return next(iter(named.values())) if len(named) == 1 or device not in ("cpu", "cuda") and named else wanted
+def _device(tx: Transaction, part: Part, device: str) -> tuple[DeviceFingerprint, tuple[str, ...]]:
+    """The fingerprint that a key or name stands for, among the devices of the store and of the part together, and the
+    keys of those of the store that it matches. A kind means the one of the store, or else the only one of the part."""
+    own = known_devices(tx)
+    known = {**part.devices, **own}
+    if device in ("cpu", "cuda") and device not in known:
+        theirs = [item for item in part.devices.values() if item.kind == device]
+        if len(theirs) != 1 or any(item.kind == device for item in own.values()):
+            known = own
+    wanted, keys = resolve_among(known, device)
+    return wanted, tuple(key for key in keys if key in own)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.addresses import is_service_address
 
 AuthMode = Literal["auto", "off", "tokens"]
 
@@ -25,7 +26,7 @@ NO_DISPATCH = "none"
 OWN_KEY, NO_KEY = "own", "none"
 
 _DATABASE_URL = re.compile(r"^(sqlite|postgresql)(\+\w+)?://")
-_SERVICE = re.compile(r"^https?://[^/?#@\s]+/?$")
+_NO_SERVICE = re.compile(r"@|//.*/.")
 _ENTRY_POINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
 
@@ -205,7 +206,7 @@ class Settings:
                 f"DEUTERON_SCHEDULER: {self.scheduler!r} is not a scheduler",
                 hint="embedded, none, or tcp://host:port of `dask scheduler`",
             )
-        if self.upstream and not _SERVICE.match(self.upstream):
+        if self.upstream and (_NO_SERVICE.search(self.upstream) or not is_service_address(self.upstream)):
             raise SettingsError(
                 f"DEUTERON_UPSTREAM: {self.upstream!r} is not the address of a service", hint="https://tuner.example"
             )

@@ -20,6 +20,9 @@ JsonObject: TypeAlias = dict[str, object]
 Scalar: TypeAlias = int | float | str | bool
 # What JSON can say and arithmetic can use: comparisons with NaN are false, so the bounds keep it out, too.
 Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le=1.7976931348623157e308)]
+#: Sizes and counts: what databases and other languages can hold, and arithmetic with floats takes.
+MOST_INTEGER = (1 << 63) - 1
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_INTEGER)]
 T = TypeVar("T")
 
 

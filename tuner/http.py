@@ -5,7 +5,8 @@ httpx is imported with this module: import it where a request is about to be mad
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +14,12 @@ import httpx
 
 from deuteron.compiler.errors import DeuteronError
 
+from .addresses import is_service_address
+from .http_body import BodyDecoder, BodyRefused
+
 CONNECT_SECONDS = 5.0
+#: Bytes that are read of the body of a refusal. What is larger is no problem document.
+MOST_ERROR_BYTES = 64 << 10
 
 
 class ServiceUnreachable(DeuteronError):
@@ -27,12 +33,21 @@ class ServiceUnreachable(DeuteronError):
 
 class ServiceError(DeuteronError):
     """The service answered with status 400 or above: ``status``, and its problem document (RFC 9457), if it sent
-    one."""
+    one. ``headers``: those of the answer."""
 
-    def __init__(self, message: str, *, status: int, problem: Mapping[str, object], hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        problem: Mapping[str, object],
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.problem = dict(problem)
+        self.headers = {} if headers is None else headers
 
     @property
     def temporary(self) -> bool:
@@ -60,15 +75,17 @@ class HttpClient:
     ) -> None:
         self.url = url
         self._connect_s = connect_s
+        if not is_service_address(url):
+            raise ServiceUnreachable(f"{url!r} is not an address", hint="http://host:port")
         try:
             self._http = httpx.Client(
                 base_url=url,
                 headers={"Authorization": f"Bearer {token}"} if token else {},
                 timeout=httpx.Timeout(timeout_s, connect=connect_s),
                 transport=transport,
-                trust_env=use_proxy and httpx.URL(url).host not in ("127.0.0.1", "localhost", "::1"),
+                trust_env=use_proxy and not ignores_proxy(url),
             )
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise ServiceUnreachable(f"{url!r} is not an address: {error}", hint="http://host:port") from None
 
     def close(self) -> None:
@@ -93,7 +110,7 @@ class HttpClient:
         except httpx.RequestError as error:
             raise unreachable(self.url, error) from None
         if response.is_error:
-            raise service_error(response)
+            raise service_error(response, response.content)
         return response
 
     @contextmanager
@@ -110,8 +127,7 @@ class HttpClient:
         try:
             with self._http.stream("GET", path, **arguments) as response:
                 if response.is_error and response.status_code != 416:
-                    response.read()
-                    raise service_error(response)
+                    raise service_error(response, error_body(*raw_body(response)))
                 yield response
         except httpx.RequestError as error:
             if raw_errors:
@@ -130,11 +146,36 @@ def unreachable(url: str, error: httpx.RequestError) -> ServiceUnreachable:
     )
 
 
-def service_error(response: httpx.Response) -> ServiceError:
-    """The error for an answer with status 400 or above. The body must have been read."""
+def ignores_proxy(url: str) -> bool:
+    """Whether an address is of this machine, whose services a proxy must not see."""
+    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
+
+
+def raw_body(response: httpx.Response) -> tuple[str, Iterable[bytes]]:
+    """The encoding of a body, and its pieces as they arrive. One that is read already, as those of transports without a
+    network are, is decoded."""
+    if response.is_stream_consumed:
+        return "", (response.content,)
+    return response.headers.get("Content-Encoding", ""), response.iter_raw()
+
+
+def error_body(encoding: str, pieces: Iterable[bytes]) -> bytes:
+    """The start of a refusal's body out of its raw pieces; nothing where it cannot be decoded."""
+    found = b""
     try:
-        document = response.json()
-    except ValueError:
+        body = BodyDecoder(encoding, MOST_ERROR_BYTES)
+        for piece in pieces:
+            found += body.plain(piece)
+    except BodyRefused:
+        return b""
+    return found
+
+
+def service_error(response: httpx.Response, body: bytes) -> ServiceError:
+    """The error for an answer with status 400 or above and this body."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
         document = None
     problem: dict[str, object] = document if isinstance(document, dict) else {}
     report = problem.get("report")
@@ -145,4 +186,5 @@ def service_error(response: httpx.Response) -> ServiceError:
         status=response.status_code,
         problem=problem,
         hint=str(hint) if hint else None,
+        headers=response.headers,
     )

@@ -34,7 +34,8 @@ def describe(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {value}"
+            digits = str(value)
+            return f"the number {digits}" if len(digits) <= 40 else f"the number {digits[:37]}..."
         case str():
             return f"the text {value[:40]!r}"
         case list() | tuple():

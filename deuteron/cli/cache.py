@@ -29,6 +29,7 @@ def pull(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to bring up to date.")] = Path("configs.bundle"),
     kernel: Annotated[str | None, typer.Option(help="Only this kernel (its hash).")] = None,
     device: Annotated[str | None, typer.Option(help="Only this device (its key).")] = None,
+    max_mib: Annotated[int, typer.Option(min=1, help="Largest bundle that is downloaded, in MiB.")] = 1024,
     allow_unsigned: AllowUnsigned = False,
     server: Server = None,
 ) -> None:
@@ -46,7 +47,7 @@ def pull(
         say(admit_pulled(read_bundle(path), client.url, key_folder(), allow_unsigned=allow_unsigned).reason)
 
     with connect(server) as client:
-        found = client.pull_bundle(output, kernel=kernel, device=device, accept=accept)
+        found = client.pull_bundle(output, kernel=kernel, device=device, accept=accept, most_bytes=max_mib << 20)
     count = read_bundle(output).manifest.count
     state = "downloaded" if found.changed else "is current"
     tell(f"{output}: {state}, {count} configurations, sha256 {found.sha256}")

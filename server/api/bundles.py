@@ -17,7 +17,7 @@ from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
 from ..read_through import known_kernel
 from ..store import ServiceStore, Transaction
-from ..upstream import Asked, Part, Upstream, services_in
+from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router
 from .schemas import PiecesAnswer
 
@@ -44,11 +44,10 @@ async def latest_bundle(
     """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked; that of the
     gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
     stays. With `kernel`, a service that has an upstream adds what that one has besides; `Deuteron-Upstream` says
-    whether it was `reached`, `unreachable` or `refused`."""
-    bundle, asked = await _current(request, context, kernel, device)
+    whether it was `reached`, `unreachable` or `refused`. 404 for a kernel of which nothing was ever stored."""
+    bundle, said = await _current(request, context, kernel, device)
     answer = _send(request, bundle, "no-cache")
-    if asked is not None:
-        answer.headers["Deuteron-Upstream"] = asked.state
+    answer.headers.update(said)
     return answer
 
 
@@ -61,29 +60,35 @@ async def latest_pieces(
     device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
 ) -> Response:
     """By these a client that has an older bundle fetches what it lacks, with `Range` on the bundle's own address."""
-    bundle, _asked = await _current(request, context, kernel, device)
+    bundle, _said = await _current(request, context, kernel, device)
     return _send_pieces(request, bundle, "no-cache")
 
 
 async def _current(
     request: Request, context: ServiceContext, kernel: str | None, device: str | None
-) -> tuple[BundleFile, Asked | None]:
-    """The bundle of a selection as it is now, and what became of asking the upstream."""
+) -> tuple[BundleFile, dict[str, str]]:
+    """The bundle of a selection as it is now, and the header that says what became of asking the upstream."""
     asked = None
     if kernel and context.upstream is not None:
         # Not in the thread that builds: of services in a loop each would wait for the other's.
         via = services_in(request.headers)
-        asked = await to_thread.run_sync(_pass_on, context.store, context.upstream, kernel, via)
+        patience_s = patience_in(request.headers)
+        asked = await to_thread.run_sync(_pass_on, context.store, context.upstream, kernel, via, patience_s)
     more = asked.part if asked is not None else Part()
 
     def find() -> BundleFile:
         with context.store.read() as tx:
             kernel_hash = (more.kernel_hash or resolve_kernel(tx, kernel)) if kernel else None
-            there = device in {record.device.key for record in more.records}
+            there = device in more.devices
             device_key = device if there or not device else _device_key(tx, device)
         return context.bundles.latest(kernel_hash, device_key, more)
 
-    return await context.bundles.take(find), asked
+    said: dict[str, str] = {} if asked is None else {STATE: asked.state}
+    try:
+        return await context.bundles.take(find), said
+    except HttpProblem as problem:
+        problem.headers = {**(problem.headers or {}), **said}
+        raise
 
 
 @router.get("/{sha256}", summary="Download one bundle", response_class=FileResponse, responses=_FILE)
@@ -109,10 +114,12 @@ def bundle_pieces(
     return _send_pieces(request, context.bundles.find(sha256), _IMMUTABLE)
 
 
-def _pass_on(store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...]) -> Asked | None:
+def _pass_on(
+    store: ServiceStore, upstream: Upstream, kernel: str, via: tuple[str, ...], patience_s: float
+) -> Asked | None:
     with store.read() as tx:
         name = known_kernel(tx, kernel)
-    return upstream.pass_on(name, via)
+    return upstream.pass_on(name, via, patience_s)
 
 
 def _device_key(tx: Transaction, device: str) -> str:

@@ -18,7 +18,7 @@ from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 from deuteron.tuner.records import Difference
 
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteHealth, RemoteJob, RemoteWorker
-from .download import Download
+from .download import MOST_BYTES, Download
 from .stream import parse_events
 
 # The service sends a comment at least every 15 s; a stream that is silent for longer is dead.
@@ -205,13 +205,14 @@ class Client:
         kernel: str | None = None,
         device: str | None = None,
         accept: Callable[[Path], object] = lambda path: None,
+        most_bytes: int = MOST_BYTES,
     ) -> BundleDownload:
         """Bring the bundle at ``path`` up to date. See :class:`Download` for what can be relied on. ``accept`` is given
         the file before it takes the place of the old one, and raises where it must not: signatures are checked so
-        (:func:`deuteron.tuner.records.trust.admit_pulled`)."""
+        (:func:`deuteron.tuner.records.trust.admit_pulled`). A bundle of more than ``most_bytes`` is refused."""
         parameters = {"kernel": kernel, "device": device}
         chosen = {name: value for name, value in parameters.items() if value is not None}
-        return Download(self._http, "/v1/bundles/latest", chosen, path, accept).run()
+        return Download(self._http, "/v1/bundles/latest", chosen, path, accept, most_bytes).run()
 
     def profile(self, job_id: str, path: Path) -> Path:
         """Save a job's .hatchet profile."""

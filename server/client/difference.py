@@ -27,6 +27,8 @@ _LONGEST_LIST = 1 << 24
 _MOST_REQUESTS, _MOST_FETCHED = 64, 0.5
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COPIED = 1 << 20  # bytes at a time
+#: A few bytes of a packed answer may become gigabytes; ranges are those of the plain file anyway.
+_PLAIN = {"Accept-Encoding": "identity"}
 
 
 def fetch_difference(
@@ -36,12 +38,13 @@ def fetch_difference(
     old: Path,
     present: str,
     part_path: Callable[[str], Path],
+    most_bytes: int,
 ) -> None:
     """Begin the file that ``address`` has now beside ``old``, whose sha256 is ``present``: at ``part_path`` of its
     sha256, as far as it comes.
 
     Nothing is left of what came whole and is another file. Nothing is begun where the files are the same, where the
-    service lists no pieces, or where the whole is as quick.
+    service lists no pieces, where the new one has more than ``most_bytes``, or where the whole is as quick.
     """
     try:
         new = _listed(http, address, parameters)
@@ -51,7 +54,11 @@ def fetch_difference(
             runs = plan(new, list(pieces(file)))
         fetched = [run for run in runs if run.source is None]
         total = sum(new.sizes)
-        if len(fetched) > _MOST_REQUESTS or sum(run.size for run in fetched) > _MOST_FETCHED * total:
+        if (
+            total > most_bytes
+            or len(fetched) > _MOST_REQUESTS
+            or sum(run.size for run in fetched) > _MOST_FETCHED * total
+        ):
             return
         with old.open("rb") as source, part_path(new.sha256).open("wb") as target:
             for run in runs:
@@ -69,9 +76,11 @@ def fetch_difference(
 
 def _listed(http: HttpClient, address: str, parameters: Mapping[str, str]) -> PieceList | None:
     """The pieces that the service lists; None for what is no list of pieces."""
-    with http.stream(f"{address}/pieces", raw_errors=True, params=dict(parameters)) as response:
+    with http.stream(f"{address}/pieces", raw_errors=True, params=dict(parameters), headers=_PLAIN) as response:
+        if "content-encoding" in response.headers:
+            return None
         text = bytearray()
-        for chunk in response.iter_bytes():
+        for chunk in response.iter_raw():
             text += chunk
             if len(text) > _LONGEST_LIST:
                 return None
@@ -81,12 +90,12 @@ def _listed(http: HttpClient, address: str, parameters: Mapping[str, str]) -> Pi
 
 def _fetch(http: HttpClient, address: str, run: Stretch, target: BinaryIO) -> None:
     """Raises httpx.TransportError where another part is sent, or too little; what came is kept."""
-    headers = {"Range": f"bytes={run.start}-{run.start + run.size - 1}", "Accept-Encoding": "identity"}
+    headers = {"Range": f"bytes={run.start}-{run.start + run.size - 1}", **_PLAIN}
     with http.stream(address, raw_errors=True, headers=headers) as response:
-        if response.status_code != 206:
+        if response.status_code != 206 or "content-encoding" in response.headers:
             raise httpx.RemoteProtocolError(f"{address} sent something else than the range that was asked for")
         left = run.size
-        for chunk in response.iter_bytes():
+        for chunk in response.iter_raw():
             target.write(chunk[:left])
             left -= min(left, len(chunk))
             if not left:

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner.http import HttpClient, unreachable
+from deuteron.tuner.http import HttpClient, raw_body, unreachable
+from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 from ..files import file_sha256, sync_folder
 from .answers import BundleDownload
@@ -21,6 +23,8 @@ from .difference import fetch_difference
 _ETAG = re.compile(r'^"([0-9a-f]{64})"$')
 _TRIES = 5
 _PAUSE_S = 0.3
+#: Of a bundle that is downloaded, where nothing else is said.
+MOST_BYTES = 1 << 30
 
 
 class DownloadError(DeuteronError):
@@ -43,6 +47,7 @@ class Download:
     changed only the pieces that the old file has not are fetched (:mod:`.difference`), where the service lists them.
     A lost connection is resumed with Range, also by a later run. The file appears under its name only when
     its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays.
+    ``most_bytes``: a larger file is refused.
     """
 
     http: HttpClient
@@ -50,6 +55,7 @@ class Download:
     parameters: Mapping[str, str]
     path: Path
     accept: Callable[[Path], object]
+    most_bytes: int = MOST_BYTES
 
     def run(self) -> BundleDownload:
         """Raises:
@@ -61,7 +67,9 @@ class Download:
         present = file_sha256(self.path) if self.path.is_file() else None
         if present is not None and next(self._parts(), None) is None:
             # What it leaves is an unfinished download like any other: gone on with, checked and published as one.
-            fetch_difference(self.http, self.address, self.parameters, self.path, present, self._part_path)
+            fetch_difference(
+                self.http, self.address, self.parameters, self.path, present, self._part_path, self.most_bytes
+            )
         for attempt in range(_TRIES):
             try:
                 return self._attempt(present)
@@ -106,11 +114,24 @@ class Download:
                 old.path.unlink(missing_ok=True)
             part = _Part(self._part_path(match.group(1)), match.group(1))
         with part.path.open("ab") as file:
-            for chunk in response.iter_bytes():
-                file.write(chunk)
+            self._write(response, file)
             file.flush()
             os.fsync(file.fileno())
         return self._publish(part)
+
+    def _write(self, response: httpx.Response, file: BinaryIO) -> None:
+        """Append what arrives; a file that is too large is not kept."""
+        try:
+            encoding, pieces = raw_body(response)
+            body = BodyDecoder(encoding, self.most_bytes - file.tell())
+            for piece in pieces:
+                file.write(body.plain(piece))
+        except BodyRefused as error:
+            Path(file.name).unlink(missing_ok=True)
+            raise DownloadError(
+                f"{self.path.name} is not downloaded, of at most {self.most_bytes} bytes: {error.message}",
+                hint="--max-mib sets the limit of `deuteron cache pull`",
+            ) from None
 
     def _publish(self, part: _Part) -> BundleDownload:
         actual = file_sha256(part.path)

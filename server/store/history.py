@@ -68,6 +68,11 @@ class ConfigHistory:
         )
         return [_entry(row) for row in self.connection.execute(query)]
 
+    def knows_kernel(self, kernel_hash: str) -> bool:
+        """Whether a record of the kernel was ever stored."""
+        query = select(ConfigHistoryRow.number).where(ConfigHistoryRow.kernel_hash == kernel_hash).limit(1)
+        return self.connection.execute(query).first() is not None
+
     def latest(self, config_id: str) -> ConfigEntry | None:
         """The last entry of a record, None if there never was one of this id."""
         query = (

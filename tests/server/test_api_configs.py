@@ -321,6 +321,24 @@ def test_bundle_changes_only_with_its_own_records(
     assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] != first
 
 
+def test_kernels_that_nobody_knows_take_no_bundle_away(
+    client: TestClient, make_record: MakeRecord, settings: Settings
+) -> None:
+    record = make_record({"M": 64, "N": 64})
+    put(client, record)
+    address = client.get("/v1/bundles/latest", params={"kernel": HASH}).headers["content-location"]
+    before = sorted(settings.directory("bundles").iterdir())
+    for number in range(3):
+        answer = client.get("/v1/bundles/latest", params={"kernel": f"{number:064x}"})
+        assert (answer.status_code, "nothing was ever stored" in answer.json()["detail"]) == (404, True)
+    assert sorted(settings.directory("bundles").iterdir()) == before
+    assert client.get(address).status_code == 200
+    # Who has the record of a kernel must be told that it was withdrawn.
+    client.request("DELETE", f"/v1/configs/{record.id}", json={"reason": "wrong"}).raise_for_status()
+    empty = client.get("/v1/bundles/latest", params={"kernel": HASH}, headers=PLAIN)
+    assert empty.status_code == 200 and json.loads(empty.content)["count"] == 0
+
+
 def test_bundles_are_sent_compressed_to_who_takes_them(client: TestClient, make_record: MakeRecord) -> None:
     put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(20)))
     plain = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "identity"})

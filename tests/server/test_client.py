@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
@@ -261,6 +262,23 @@ def test_a_server_without_etags_is_not_trusted(scripted: Callable[[Script], Scri
     server = scripted(lambda handler, _n: send(handler, 200, b"x"))
     with Client(server.url) as client, pytest.raises(DownloadError, match="no sha256 as its ETag"):
         client.pull_bundle(tmp_path / "b")
+
+
+@pytest.mark.parametrize("body", [bytes(2000), gzip.compress(gzip.compress(bytes(1 << 20)))])
+def test_what_is_too_large_or_packed_is_not_downloaded(
+    scripted: Callable[[Script], Scripted], tmp_path: Path, body: bytes
+) -> None:
+    headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"'}
+    if body[0]:
+        headers["Content_Encoding"] = "gzip, gzip"
+    server = scripted(lambda handler, _n: send(handler, 200, body, **headers))
+    with Client(server.url) as client, pytest.raises(DownloadError, match="is not downloaded") as caught:
+        client.pull_bundle(tmp_path / "b", most_bytes=1999)
+    assert "--max-mib" in str(caught.value.hint) and list(tmp_path.iterdir()) == []
+    if not body[0]:
+        with Client(server.url) as client:
+            client.pull_bundle(tmp_path / "b", most_bytes=2000)
+        assert (tmp_path / "b").read_bytes() == body
 
 
 def test_the_part_of_an_older_bundle_is_dropped(

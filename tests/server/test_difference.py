@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import random
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deuteron.server import Client, ServiceStore
-from deuteron.server.client import difference
+from deuteron.server.client import DownloadError, difference
 from deuteron.server.configs import put_record
 from deuteron.tuner import ConfigRecord
 from deuteron.tuner.records import pieces as rules
@@ -138,6 +139,7 @@ class Liar:
         outer = self
         self.pieces: bytes | None = json.dumps(listed(NEW).to_json()).encode()
         self.ranges: Callable[[bytes], bytes] = lambda part: part
+        self.packed = False
         self.whole = 0
 
         class Handler(BaseHTTPRequestHandler):
@@ -159,6 +161,8 @@ class Liar:
             def answer(self, status: int, body: bytes, length: int | None = None) -> None:
                 self.send_response(status)
                 self.send_header("ETag", f'"{SHA256}"')
+                if outer.packed and self.path != "/v1/bundles/latest":
+                    self.send_header("Content-Encoding", "gzip, gzip")
                 self.send_header("Content-Length", str(len(body) if length is None else length))
                 self.end_headers()
                 self.wfile.write(body)
@@ -237,3 +241,17 @@ def test_ranges_that_break_or_lie_cost_the_rest(
     liar.ranges = ranges
     assert pulled() == NEW
     assert liar.whole > 0
+
+
+def test_packed_pieces_are_not_unpacked(liar: Liar, pulled: Callable[[], bytes]) -> None:
+    liar.packed = True
+    liar.pieces = gzip.compress(gzip.compress(bytes(1 << 24)))
+    assert pulled() == NEW
+    assert liar.whole == len(NEW)
+
+
+def test_a_bundle_beyond_the_limit_is_not_put_together(liar: Liar, tmp_path: Path, fetched: list[int]) -> None:
+    (tmp_path / "b").write_bytes(OLD)
+    with Client(liar.url) as client, pytest.raises(DownloadError):
+        client.pull_bundle(tmp_path / "b", most_bytes=len(NEW) - 1)
+    assert not fetched and (tmp_path / "b").read_bytes() == OLD

@@ -64,6 +64,10 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
         ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
         ("DEUTERON_UPSTREAM", "tuner:8642", "not the address of a service"),
+        ("DEUTERON_UPSTREAM", "http://a..b", "not the address of a service"),
+        ("DEUTERON_UPSTREAM", "http://xn--a", "not the address of a service"),
+        ("DEUTERON_UPSTREAM", "http://user@tuner", "not the address of a service"),
+        ("DEUTERON_UPSTREAM", "http://tuner/path", "not the address of a service"),
         ("DEUTERON_RUNNER", "os.system", "not module:function"),
     ],
 )

@@ -18,9 +18,11 @@ from deuteron.server import Client, ServiceStore, upstream
 from deuteron.server.client import ServiceError
 from deuteron.server.configs import put_record
 from deuteron.server.metrics import Metrics
+from deuteron.server.predictors import FILE_NAME
 from deuteron.server.upstream import FRESH_S, KEPT_S, MOST_HOPS, Part, Upstream, merged_lines, services_in
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, encode_record, read_bundle, write_bundle
 from deuteron.tuner.measure.statistics import Interval
+from deuteron.tuner.records import Predictor
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder
 
@@ -31,12 +33,16 @@ TIME = Interval(1000.0, 990.0, 1010.0, 20)
 
 def record(m: int, block: int = 64, **more: Any) -> ConfigRecord:
     """A record of the kernel for M=m."""
-    fields: dict[str, Any] = {"kernel_hash": KERNEL, "device": H200, **more}
+    fields: dict[str, Any] = {
+        "kernel_hash": KERNEL,
+        "device": H200,
+        "shape": {"M": m},
+        "toolchain": {"compiler": "1"},
+        **more,
+    }
     return ConfigRecord(
         kernel_name="kernel",
-        shape={"M": m},
         dtype="f32",
-        toolchain={"compiler": "1"},
         config={"BLOCK": block},
         default_config={"BLOCK": 32},
         time_ns=TIME,
@@ -143,6 +149,7 @@ class Fake:
     def __init__(self) -> None:
         outer = self
         self.body, self.status, self.seen = b"", 200, list[dict[str, str]]()
+        self.state = "reached"
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -152,6 +159,7 @@ class Fake:
                 body = b"" if same else outer.body
                 self.send_response(304 if same else outer.status)
                 self.send_header("ETag", etag)
+                self.send_header("Deuteron-Upstream", outer.state)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -266,13 +274,45 @@ def test_a_forged_part_is_not_used(fake: Fake, asking: Upstream, clock: Clock, s
 def test_what_is_kept_is_bounded(
     fake: Fake, asking: Upstream, signed: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(upstream, "MOST_RECORDS", 5)
+    size = len(signed(*(record(m, kernel_hash="0" * 64) for m in (1, 2))))
+    monkeypatch.setattr(upstream, "MOST_KEPT_BYTES", size * 5 // 2)
     for digit in "0123":
         fake.body = signed(*(record(m, kernel_hash=digit * 64) for m in (1, 2)))
         assert sizes(asking, digit * 64) == ([1, 2], "reached")
-    assert list(asking._kept) == ["2" * 64, "3" * 64] and asking._size == 4
-    monkeypatch.setattr(upstream, "MOST_BYTES", 100)
-    assert sizes(asking, "4" * 64) == ([], "unreachable")
+    assert list(asking._kept) == ["2" * 64, "3" * 64] and abs(asking._size - 2 * size) < 100
+
+
+def test_what_a_forgotten_key_signed_counts_no_longer(
+    fake: Fake, asking: Upstream, clock: Clock, tmp_path: Path, signed: Callable[..., bytes]
+):
+    """Neither while it is fresh, nor by an answer that nothing has changed, nor while the upstream is down."""
+    fake.body = signed(record(1))
+    assert sizes(asking) == ([1], "reached")
+    keys = KeyFolder(tmp_path / "keys")
+    for key in keys.trusted():
+        keys.forget(key)
+    keys.trust(SigningKey.generate().public_key, "another of this address", server=fake.url)
+    assert sizes(asking) == ([], "refused")
+    assert "if-none-match" not in fake.seen[-1]
+
+
+def test_predictors_arrive(fake: Fake, asking: Upstream, tmp_path: Path, predictor: Callable[..., Predictor]):
+    mine = predictor(kernel_hash=KERNEL, device=H200)
+    write_bundle(tmp_path / "made", [], predictors=[mine], service="http://company", sign_with=SigningKey.generate())
+    fake.body = (tmp_path / "made").read_bytes()
+    part = asking.ask(KERNEL).part
+    assert part.predictors == (mine,) and part.kernel_hash == KERNEL and list(part.devices) == [H200.key]
+
+
+def test_a_part_of_which_the_far_end_is_missing_is_asked_for_again_soon(
+    fake: Fake, asking: Upstream, clock: Clock, signed: Callable[..., bytes]
+):
+    fake.body, fake.state = signed(record(1)), "unreachable"
+    assert sizes(asking) == ([1], "reached")
+    clock.now, fake.state = upstream.PARTIAL_S + 1, "reached"
+    assert sizes(asking) == sizes(asking) == ([1], "reached") and len(fake.seen) == 2
+    clock.now += FRESH_S - 1
+    assert sizes(asking) == ([1], "reached") and len(fake.seen) == 2
 
 
 def test_questions_that_came_back_are_not_asked(fake: Fake, asking: Upstream):
@@ -315,3 +355,49 @@ def test_an_upstream_that_is_down(start: Start, fake: Fake):
     strict = {"kernel": KERNEL, "device": "NVIDIA H200", "shape": "M=9", "strict": "true"}
     refused = httpx.get(f"{url}/v1/configs/lookup", params=strict).json()
     assert refused["status"] == 404 and "was not reached" in refused["detail"]
+
+
+def answer_with(url: str, m: int, toolchain: dict[str, str]) -> dict[str, Any]:
+    asked = {"kernel": KERNEL, "device": "NVIDIA H200", "shape": {"M": m}, "dtype": "f32", "toolchain": toolchain}
+    return dict(
+        httpx.post(f"{url}/v1/configs/lookup", json={"lookups": [asked]}).raise_for_status().json()["answers"][0]
+    )
+
+
+def test_a_chain_answers_as_one_service_with_both_records(start: Start):
+    """A near shape of this toolchain beats a far one of another; boards of one name and other dims stand together."""
+    board = {watts: replace(H200, power_cap_watts=watts) for watts in (600.0, 700.0)}
+    own = [record(1000, 1), record(64, 3, device=board[600.0])]
+    theirs = [
+        record(8192, 9, toolchain={"compiler": "old"}),
+        record(4096, 4, device=board[700.0]),
+        record(0, 5, shape={"rows": 64}),
+    ]
+    company = start("company", theirs)
+    laptop, both = start("laptop", own, upstream=company), start("both", own + theirs)
+    for m in (1024, 8192, 64, 4096):
+        found, whole = (answer_with(url, m, {"compiler": "1"}) for url in (laptop, both))
+        assert (found["match"], found["config"]) == (whole["match"], whole["config"]), m
+    assert answer_with(laptop, 1024, {"compiler": "1"})["config"] == {"BLOCK": 1}
+    rows = look(laptop, 0, shape="rows=64")
+    assert (rows["match"], rows["config"], rows["upstream"]) == ("exact", {"BLOCK": 5}, "reached")
+    wrong = {"kernel": KERNEL, "device": "NVIDIA H200", "shape": "columns=3"}
+    assert httpx.get(f"{laptop}/v1/configs/lookup", params=wrong).status_code == 422
+    alone = start("alone", [record(4096, 4, device=item) for item in board.values()])
+    for m, url in ((4096, start("empty", [], upstream=alone)), (4096, alone)):
+        assert look(url, m, device=board[600.0].key)["match"] == "exact"
+
+
+def test_predictions_of_the_upstream_are_answers_and_in_the_bundle(
+    start: Start, tmp_path: Path, predictor: Callable[..., Predictor]
+):
+    made = predictor(kernel_hash=KERNEL, device=H200)
+    (tmp_path / "company").mkdir()
+    write_bundle(tmp_path / "company" / FILE_NAME, [], predictors=[made])
+    company = start("company", [record(0, 1, shape={"M": 64, "N": 64})])
+    laptop = start("laptop", [record(0, 2, shape={"M": 1, "N": 64})], upstream=company)
+    found, whole = (look(url, 0, shape="M=96,N=64") for url in (laptop, company))
+    assert found["match"] == whole["match"] == "predicted" and found["config"] == whole["config"]
+    with Client(laptop) as client:
+        client.pull_bundle(tmp_path / "b", kernel=KERNEL)
+    assert list(read_bundle(tmp_path / "b").predictors()) == [made]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import tracemalloc
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.tuner.errors import BundleError
-from deuteron.tuner.records import read_bundle, write_bundle
+from deuteron.tuner.records import lookup, read_bundle, write_bundle
 
 
 @pytest.fixture
@@ -129,3 +130,52 @@ def test_streams_without_holding_the_file(tmp_path: Path, make_record) -> None: 
     assert path.stat().st_size > 2_000_000
     # two copy buffers of 1 MiB and single records
     assert peak < path.stat().st_size * 0.9 or peak < 2_500_000
+
+
+def raw_bundle(path: Path, changes: dict[str, object], *lines: str) -> Path:
+    """A bundle of these lines whose manifest has these fields."""
+    body = "".join(f"{line}\n" for line in lines)
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    head = {"schema": 1, "created_at": "", "service": "local", "count": len(lines), "body_sha256": digest, **changes}
+    path.write_text(json.dumps(head) + "\n" + body)
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes", [{"count": -1, "schema": 2, "predictors": 2}, {"count": 2, "predictors": -1}, {"count": 10**40}]
+)
+def test_numbers_of_lines_that_cannot_be_are_refused(tmp_path: Path, make_record, changes: dict[str, object]) -> None:  # type: ignore[no-untyped-def]
+    path = raw_bundle(tmp_path / "b", changes, json.dumps(make_record({"n": 1}).to_json()))
+    with pytest.raises(BundleError, match="line 1"):
+        read_bundle(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": {"n": 10**40}, "shape_key": ""},
+        {"shape": {"n": -1}, "shape_key": ""},
+        {"trials": 1 << 63},
+        {"config": {"BLOCK": 10**40}},
+        {"default_config": {"BLOCK": -(10**40)}},
+        {"device": {"kind": "cuda", "name": "x", "memory_bytes": 10**400}},
+        {"device": {"kind": "cuda", "name": "x", "memory_bytes": -1}},
+        {"device": {"kind": "cuda", "name": "x", "sm_count": 1 << 63}},
+        {"device": {"kind": "cuda", "name": "x", "compute_capability": [10**30, 0]}},
+    ],
+)
+def test_records_with_numbers_that_cannot_be_are_refused(
+    tmp_path: Path, make_record, changes: dict[str, object]
+) -> None:  # type: ignore[no-untyped-def]
+    line = json.dumps({**make_record({"n": 1}).to_json(), **changes})
+    with pytest.raises(BundleError, match="line 2") as caught:
+        list(read_bundle(raw_bundle(tmp_path / "b", {}, line)).records())
+    assert len(caught.value.message) < 300
+
+
+def test_a_shape_of_any_size_can_be_asked_for(make_record) -> None:  # type: ignore[no-untyped-def]
+    """Among so few records as are looked at one by one, and among many."""
+    for count in (2, 100):
+        records = [make_record({"n": n + 1}) for n in range(count)]
+        answer = lookup(records, records[0].kernel_hash, records[0].device, {"n": 10**40}, records[0].dtype)
+        assert answer.match == "default" and "farther" in answer.reason

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Iterator
+
 import httpx
 import pytest
 
-from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
+from deuteron.tuner.addresses import is_service_address
+from deuteron.tuner.http import MOST_ERROR_BYTES, HttpClient, ServiceError, ServiceUnreachable
+from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 
 def client(answer: httpx.Response | Exception) -> HttpClient:
@@ -62,3 +67,55 @@ def test_silence(error: Exception, message: str, refused: bool) -> None:
 def test_an_address_that_is_none() -> None:
     with pytest.raises(ServiceUnreachable, match="is not an address"):
         HttpClient("http://[::1")
+
+
+def test_a_body_is_decoded_once_and_within_its_limit() -> None:
+    packed = gzip.compress(bytes(1 << 20))
+    body = BodyDecoder("gzip", 1 << 20)
+    assert sum(len(body.plain(packed[i : i + 7])) for i in range(0, len(packed), 7)) == 1 << 20
+    assert BodyDecoder("", 3).plain(b"abc") == BodyDecoder("identity", 3).plain(b"abc") == b"abc"
+    for encoding, piece in (
+        ("gzip", packed + b"x"),
+        ("gzip", packed + packed),
+        ("gzip", b"no gzip"),
+        ("gzip", gzip.compress(bytes((1 << 20) + 1))),
+        ("", bytes((1 << 20) + 1)),
+    ):
+        with pytest.raises(BodyRefused):
+            BodyDecoder(encoding, 1 << 20).plain(piece)
+    for encoding in ("gzip, gzip", "br", "deflate"):
+        with pytest.raises(BodyRefused, match="encoded"):
+            BodyDecoder(encoding, 1 << 20)
+
+
+class Endless(httpx.SyncByteStream):
+    """A body that counts what is read of it."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.read += 1 << 16
+            yield bytes(1 << 16)
+
+
+def test_an_endless_refusal_is_not_read() -> None:
+    endless = Endless()
+    with pytest.raises(ServiceError, match="Internal Server Error"):
+        client(httpx.Response(500, stream=endless)).stream("/x").__enter__()
+    assert endless.read <= MOST_ERROR_BYTES + (1 << 16)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://a..b", "http://xn--a", "http://", "ftp://a", "http://a:99999", "http://[::1", "a"]
+)
+def test_what_can_be_no_host_is_refused(url: str) -> None:
+    with pytest.raises(ServiceUnreachable, match="is not an address"):
+        HttpClient(url)
+    assert not is_service_address(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[::1]:1/", "https://münchen.example", "http://a_b/base"])
+def test_addresses(url: str) -> None:
+    assert is_service_address(url)
+    HttpClient(url).close()

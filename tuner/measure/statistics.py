@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import ClassVar, Literal, TypeAlias
 
-from ..codec import Document, Finite
+from ..codec import Count, Document, Finite
 
 Verdict: TypeAlias = Literal["FASTER", "SAME", "SLOWER", "AMBIGUOUS"]
 
@@ -29,7 +29,7 @@ class Interval(Document, frozen=True):
     median: Finite
     low: Finite
     high: Finite
-    samples: int
+    samples: Count
 
     def inverse(self) -> Interval:
         """The interval of 1/x: a ratio of times becomes a speed-up."""

@@ -20,7 +20,7 @@ from typing import BinaryIO, TypeVar
 
 from msgspec.structs import replace
 
-from ..codec import Document, canonical_json, decode, expect_object, parse_json
+from ..codec import Count, Document, canonical_json, decode, expect_object, parse_json
 from ..errors import BundleError, ExpressionError, SchemaError, SpaceError
 from ..trial import utc_now
 from .lookup import RecordIndex
@@ -38,14 +38,14 @@ T = TypeVar("T", ConfigRecord, Predictor)
 class Manifest(Document, frozen=True):
     """The first line of a bundle. ``kernel_hash`` and ``device_key`` are None where records of several are inside."""
 
-    count: int
+    count: Count
     body_sha256: str
     created_at: str
     service: str
     kernel_hash: str | None = None
     device_key: str | None = None
     schema: int = SCHEMA
-    predictors: int = 0
+    predictors: Count = 0
     signature: Signature | None = None
 
     @classmethod

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from ..codec import Document, Finite
+from ..codec import Count, Document, Finite
 from ..errors import SchemaError
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class DeviceFingerprint(Document, frozen=True):
     kind: str
     name: str
     pci_device_id: str | None = None
-    sm_count: int | None = None
-    memory_bytes: int | None = None
-    compute_capability: tuple[int, int] | None = None
+    sm_count: Count | None = None
+    memory_bytes: Count | None = None
+    compute_capability: tuple[Count, Count] | None = None
     mig: str | None = None
     power_cap_watts: Finite | None = None
 

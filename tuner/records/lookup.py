@@ -81,17 +81,22 @@ class _Table:
             self._vectors = {
                 names: (
                     keys,
-                    np.log2([[max(1, self.by_key[k].shape[d]) for d in names] for k in keys]),
+                    np.array([_logs(self.by_key[k].shape, names) for k in keys]),
                 )
                 for names, keys in groups.items()
             }
         if dims not in self._vectors:
             return None
         keys, logs = self._vectors[dims]
-        wanted = np.log2([max(1, shape[dim]) for dim in dims])
+        wanted = np.array(_logs(shape, dims))
         # Rounded, so that shapes at the same distance tie exactly and the order of the keys decides.
         distances = np.round(np.square(logs - wanted).sum(axis=1), 12)
         return self.by_key[keys[int(np.argmin(distances))]]
+
+
+def _logs(shape: Mapping[str, int], dims: Iterable[str]) -> list[float]:
+    """Of sizes of any length, which NumPy would not take."""
+    return [math.log2(max(1, shape[dim])) for dim in dims]
 
 
 def shape_distance(a: Mapping[str, int], b: Mapping[str, int]) -> float:
@@ -136,6 +141,22 @@ class RecordIndex:
         self._by_hash.setdefault(predictor.kernel_hash, predictor)
         self.add_dims(predictor.kernel_hash, predictor.kernel_name, predictor.ranking.dims)
         self.add_place(predictor.kernel_hash, predictor.device.key, predictor.dtype)
+
+    def every_predictor(self) -> list[Predictor]:
+        """All predictors."""
+        return [predictor for known in self._predictors.values() for _, predictor in known]
+
+    def copy(self) -> RecordIndex:
+        """Another index with all that this one has and knows."""
+        made = RecordIndex(self._records, self.every_predictor())
+        for kernel_hash, known in self._dims.items():
+            for dims in known:
+                made.add_dims(kernel_hash, self._names[kernel_hash], dims)
+        for kernel_hash, places in self._places.items():
+            for device_key, dtypes in places.items():
+                for dtype in dtypes:
+                    made.add_place(kernel_hash, device_key, dtype)
+        return made
 
     def predictors(self, kernel_hash: str, device: DeviceFingerprint, dtype: str) -> list[Predictor]:
         """Those for the devices that are this one, the same key first, then the newest."""

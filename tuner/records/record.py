@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from ..codec import Document, Scalar, canonical_json
+from ..codec import MOST_INTEGER, Count, Document, Scalar, canonical_json
 from ..job import shape_key
 from ..measure.statistics import Interval, Verdict
 from ..trial import utc_now
@@ -38,7 +38,7 @@ class ConfigRecord(Document, frozen=True):
     kernel_name: str
     kernel_hash: str
     device: DeviceFingerprint
-    shape: Mapping[str, int]
+    shape: Mapping[str, Count]
     dtype: str
     toolchain: Mapping[str, str]
     config: Mapping[str, Scalar]
@@ -47,7 +47,7 @@ class ConfigRecord(Document, frozen=True):
     default_time_ns: Interval
     speedup: Interval
     verdict: Verdict
-    trials: int
+    trials: Count
     checked: bool
     dims_from_arguments: Mapping[str, str] = field(default_factory=dict)
     dtype_argument: str | None = None
@@ -63,6 +63,9 @@ class ConfigRecord(Document, frozen=True):
         if self.shape_key not in ("", expected):
             raise ValueError(f"shape_key {self.shape_key!r} does not belong to the shape; it would be {expected!r}")
         force_setattr(self, "shape_key", expected)
+        for value in (*self.config.values(), *self.default_config.values()):
+            if isinstance(value, int | float) and not -MOST_INTEGER <= value <= MOST_INTEGER:
+                raise ValueError("a number of a configuration is beyond 64 bits")
 
     @property
     def dims(self) -> tuple[str, ...]:
