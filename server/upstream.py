@@ -274,9 +274,7 @@ class Upstream:
             return True
         address = server_address(self.url)
         try:
-            if any(
-                k.public_key == signer and (k.servers is None or address in k.servers) for k in self._keys.trusted()
-            ):
+            if any(k.public_key == signer and k.counts_at(address) for k in self._keys.trusted()):
                 return True
             own = self._keys.own()
         except DeuteronError:

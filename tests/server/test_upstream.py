@@ -291,7 +291,7 @@ def test_what_a_forgotten_key_signed_counts_no_longer(
     keys = KeyFolder(tmp_path / "keys")
     for key in keys.trusted():
         keys.forget(key)
-    keys.trust(SigningKey.generate().public_key, "another of this address", server=fake.url)
+    keys.trust(SigningKey.generate().public_key, "another of this address", service=fake.url)
     assert sizes(asking) == ([], "refused")
     assert "if-none-match" not in fake.seen[-1]
 
