@@ -10,14 +10,15 @@ from .session import ProfileTarget
 
 class Place:
     """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for
-    yet. ``timed``: those of the targets that have a time line."""
+    yet. ``timed``: those of the targets that have a time line. ``framed``: they have a frame each, as scopes do."""
 
-    __slots__ = ("children", "launches", "number", "parent", "states", "targets", "timed")
+    __slots__ = ("children", "framed", "launches", "number", "parent", "states", "targets", "timed")
 
     def __init__(self, parent: Place | None, targets: list[ProfileTarget]) -> None:
         self.parent = parent
         self.targets = targets
         self.timed = [target for target in targets if target.phase.timeline is not None]
+        self.framed = False
         self.number = -1
         self.children: dict[str, Place] = {}
         self.states: dict[str, Place] = {}

@@ -45,6 +45,8 @@ class Places:
             found = None if around is None else around.children.get(scope.name)
             if found is not None:  # it has been here before, nearly always
                 scope.place, scope.epoch = found, self.epoch
+                if not found.framed:  # only passed through, by what asked where its thread was
+                    _make_frames(found)
                 return found
             place = self._of_scope(scope)
         _make_frames(place)
@@ -97,6 +99,7 @@ def _make_frames(place: Place) -> None:
     """A scope is a frame even if nothing happens in it."""
     for target in place.targets:
         _ = target.node
+    place.framed = True
 
 
 def path_in(session: Session) -> tuple[str, ...]:

@@ -30,6 +30,25 @@ def names(node: dict) -> list[str]:
     return [child["frame"]["name"] for child in node["children"]]
 
 
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("change", ["a phase", "a session"])
+def test_a_scope_that_is_entered_again_is_a_frame_of_what_began_inside_it(change: str) -> None:
+    """Its place is known by then, to who asked where kernels belong; nothing was in it yet."""
+    first = proton.start("first")
+    with proton.scope("A"):
+        if change == "a phase":
+            proton.data.advance_phase(first)
+        else:
+            proton.start("second")
+    with proton.scope("A"):
+        pass
+    if change == "a phase":
+        assert names(proton.data.get(first, 1)[0]) == ["A"]
+    proton.finalize()
+    if change == "a session":
+        assert names(json.loads(Path("second.hatchet").read_text())[0]) == ["A"]
+
+
 def test_kernels_hang_below_the_scope_that_launched_them(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     session = proton.start("p")
     gpu.launch("outside", 1)
