@@ -175,11 +175,25 @@ def test_modules_are_no_values(tmp_path, monkeypatch: pytest.MonkeyPatch, use: s
         importlib.import_module(file).kernel[(1,)](np.zeros(1, np.int32))
 
 
-def test_a_variable_that_is_not_assigned_is_no_global(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["C", "D"])
+def test_a_variable_that_is_not_assigned_is_the_global_of_its_name(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in Triton; and part of the hash where there is one."""
     monkeypatch.syspath_prepend(tmp_path)
-    text = LIVE.format(value=3) + "@triton.jit\ndef kernel(out, F: tl.constexpr):\n    if F:\n        C = 1\n"
-    (tmp_path / "identity_unbound.py").write_text(text + "    tl.store(out, C)\n")
-    kernel = importlib.import_module("identity_unbound").kernel
-    kernel[(1,)](np.zeros(1, np.int32), F=True)
-    with pytest.raises(UnknownName, match="'C' is not defined here: kernel assigns it"):
-        kernel[(1,)](np.zeros(1, np.int32), F=False)
+    hashes = set()
+    for value in (3, 4):
+        text = "@triton.jit\ndef kernel(out, F: tl.constexpr):\n    if F:\n        NAME = 1\n    tl.store(out, NAME)\n"
+        module = f"identity_unbound_{name}_{value}"
+        (tmp_path / f"{module}.py").write_text(LIVE.format(value=value) + text.replace("NAME", name))
+        kernel, out = importlib.import_module(module).kernel, np.zeros(1, np.int32)
+        kernel[(1,)](out, F=True)
+        assert out[0] == 1
+        hashes.add(kernel.source.hash)
+        if name == "C":
+            kernel[(1,)](out, F=False)
+            assert out[0] == value
+        else:
+            with pytest.raises(UnknownName, match="'D' is not defined here: kernel assigns it"):
+                kernel[(1,)](out, F=False)
+    assert len(hashes) == (2 if name == "C" else 1)
