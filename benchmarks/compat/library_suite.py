@@ -11,7 +11,6 @@ test at a time, and a case that ends the process is written down as such.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from report import write_report
 from triton_suite import HERE, FileResult, run_file, summary
 
 #: Options that are handed on to the plugin.
@@ -67,7 +67,7 @@ def main() -> int:
         for path in paths:
             results.append(run_file(path, options, scratch, command))
             print(summary(results[-1]), flush=True)
-            options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
+            write_report(options.out, document(results, options), options.checkout)
     return 0
 
 

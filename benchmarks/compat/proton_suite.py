@@ -11,7 +11,6 @@ What is left out, and why, is in proton_left_out.toml.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from library_suite import revision
 from names import for_children
+from report import write_report
 from triton_suite import HERE, FileResult, run_file, summary
 
 TESTS = "third_party/proton/test"
@@ -59,13 +59,13 @@ def main() -> int:
         for path in options.files or FILES:
             results.append(run_file(path, options, Path(folder), command))
             print(summary(results[-1]), flush=True)
-    document = {
+    document: dict[str, object] = {
         "suite": revision(options.checkout),
         "revision": revision(HERE),
         "python": sys.version.partition(" ")[0],
         "files": [asdict(result) for result in results],
     }
-    options.out.write_text(json.dumps(document, indent=1) + "\n")
+    write_report(options.out, document, options.checkout)
     return 0
 
 

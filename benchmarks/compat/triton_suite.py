@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from names import for_children
+from report import write_report
 from suite_plugin import left_out
 
 HERE = Path(__file__).resolve().parent
@@ -217,7 +218,7 @@ def main() -> int:
         for path in paths:
             results.append(run_file(path, options, Path(scratch), suite_command))
             print(summary(results[-1]), flush=True)
-            options.out.write_text(json.dumps(document(results, options), indent=1) + "\n")
+            write_report(options.out, document(results, options), options.checkout)
     return 0
 
 

@@ -26,7 +26,7 @@ def test_many(n):
     assert triton.jit.__module__.startswith("deuteron") and tl.float32.bits == 32
 
 def test_wrong():
-    raise ValueError("as it should")
+    raise ValueError(f"as it should in {__file__}")
 
 @pytest.mark.skip(reason="not here")
 def test_skipped():
@@ -61,6 +61,9 @@ reason = "not on another target"
 targets = ["cuda"]
 tests = ["test_some.py::test_left_on_one_target[elsewhere]"]
 """
+
+#: Where the tests lie, without what is before the checkout.
+SOME = "python/test/unit/test_some.py"
 
 
 @pytest.fixture
@@ -109,13 +112,15 @@ def test_every_case_has_its_outcome(result, tmp_path):
         "test_left_on_one_target[elsewhere]": "passed",
     }  # fmt: skip
     assert some["left_out"] == {"test_some.py::test_left": "not wanted"}
-    left = json.loads((tmp_path / "out.json").read_text())["left_out"]
+    text = (tmp_path / "out.json").read_text()
+    assert str(tmp_path) not in text
+    left = json.loads(text)["left_out"]
     assert left.get("test_some.py::test_left_on_one_target[here]") == "not on this target" and len(left) == 2
     assert some["collected"]["test_some.py::test_many"] == 5
     marks = {case["name"].partition("[")[0]: case["marks"] for case in some["cases"]}
     assert marks["test_some.py::test_many"] == ["cpu"] and marks["test_some.py::test_wrong"] == []
     wrong = next(case for case in some["cases"] if case["name"].endswith("test_wrong"))
-    assert (wrong["error"], wrong["message"]) == ("ValueError", "as it should")
+    assert (wrong["error"], wrong["message"]) == ("ValueError", f"as it should in {SOME}")
 
     page = subprocess.run(
         [sys.executable, str(COMPAT / "tables.py"), str(tmp_path / "out.json")],
@@ -125,5 +130,5 @@ def test_every_case_has_its_outcome(result, tmp_path):
     ).stdout
     # 4 of 7 decided cases pass; by function the three picked ones stand for five, and one for two: 7 of 10.
     assert "| cpu | 7 | 57.1 % | 70.0 % | 100.0 % of 3 | 3 a function | 0 |" in page
-    assert "| ValueError: as it should | 1 | test_wrong |" in page
+    assert "| ValueError: as it should in " in page and " | 1 | test_wrong |" in page
     assert "**not wanted**: `test_some.py::test_left`" in page

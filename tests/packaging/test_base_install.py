@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from answering import AnsweringServer, send
 
 from deuteron.compiler.extras import EXTRAS
 from deuteron.profiler import Profile
@@ -57,19 +55,8 @@ def tuned(base) -> Path:
 def service() -> Iterator[str]:
     """The address of a service that has no jobs."""
 
-    class NoJobs(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"jobs": []}).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), NoJobs) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with AnsweringServer(lambda handler: send(handler, 200, b'{"jobs": []}')) as server:
+        yield server.url
 
 
 def test_the_requirements_are_met_and_nothing_optional_is_there(base):

@@ -1,0 +1,48 @@
+"""What is kept says nothing of the machine on which it was made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: A path of somebody's machine: what stands before it is not part of a longer name or address.
+_PATH = re.compile(r"(?<![\w.:/~-])/(?:work|tmp|home|root|Users|mnt)/[\w.-]+")
+_REGISTRY = re.compile(
+    r"\b(?:files\.pythonhosted\.org|pypi\.org/simple|registry\.npmjs\.org|[\w.-]*artifactory[\w.-]*)"
+)
+_TEXT = {".json", ".md", ".csv", ".txt", ".svg", ".toml", ".yaml", ".yml", ".html", ".cfg", ".ini"}
+
+
+def texts(*folders: str) -> list[Path]:
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.suffix in _TEXT]
+    return [path for path in found if path.is_file()]
+
+
+def test_results_name_no_path_of_a_machine():
+    results = texts("benchmarks/results")
+    assert len(results) > 80
+    said = {
+        str(path.relative_to(ROOT)): found.group()
+        for path in results
+        if (found := _PATH.search(path.read_text(encoding="utf-8", errors="replace")))
+    }
+    assert said == {}
+
+
+def test_no_file_names_a_registry():
+    kept = [*texts("benchmarks", "docker", "docs"), *(path for path in ROOT.glob("*") if path.suffix in _TEXT)]
+    said = [str(path.relative_to(ROOT)) for path in kept if _REGISTRY.search(path.read_text(errors="replace"))]
+    assert said == []
+
+
+@pytest.mark.parametrize("text", ["/work/x/y.py", '"/tmp/a"', "(/home/someone/file)", "File /root/k.py"])
+def test_a_path_is_found(text):
+    assert _PATH.search(text)
+
+
+@pytest.mark.parametrize("text", ["https://host/work/x", "a/tmp/b", "docs/home/x", "~/work/y", "./tmp/a"])
+def test_what_is_no_path_is_not(text):
+    assert _PATH.search(text) is None
