@@ -23,6 +23,9 @@ from .schemas import PiecesAnswer
 
 router = make_router("bundles", "/v1/bundles")
 
+KernelQuery = Annotated[str | None, Query(description="Kernel hash or name; all if left out.")]
+DeviceQuery = Annotated[str | None, Query(description="Device key or name; all if left out.")]
+
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
 _MEDIA_TYPE = "application/x-ndjson"
 _IMMUTABLE = "private, max-age=31536000, immutable"
@@ -35,11 +38,7 @@ _FILE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE)
 async def latest_bundle(
-    request: Request,
-    context: ContextDep,
-    _reader: Reader,
-    kernel: Annotated[str | None, Query(description="Kernel hash or name; all if left out.")] = None,
-    device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
+    request: Request, context: ContextDep, _reader: Reader, kernel: KernelQuery = None, device: DeviceQuery = None
 ) -> Response:
     """The ETag is the sha256 of the file, so `If-None-Match` costs nothing and a download can be checked; that of the
     gzip form, sent to who accepts it, ends in `-gzip`. `Content-Location` is an address where exactly this file
@@ -53,11 +52,7 @@ async def latest_bundle(
 
 @router.get("/latest/pieces", summary="List the pieces of the current bundle", response_model=PiecesAnswer)
 async def latest_pieces(
-    request: Request,
-    context: ContextDep,
-    _reader: Reader,
-    kernel: Annotated[str | None, Query(description="Kernel hash or name; all if left out.")] = None,
-    device: Annotated[str | None, Query(description="Device key or name; all if left out.")] = None,
+    request: Request, context: ContextDep, _reader: Reader, kernel: KernelQuery = None, device: DeviceQuery = None
 ) -> Response:
     """By these a client that has an older bundle fetches what it lacks, with `Range` on the bundle's own address."""
     bundle, _said = await _current(request, context, kernel, device)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
+from answering import AnsweringServer, send
 
 from deuteron.server import ServiceStore
 from deuteron.server.configs import put_record
@@ -36,34 +35,20 @@ def stocked(live_service: Callable[..., str], bundle: Path, tmp_path: Path) -> C
     return start
 
 
-class Tamperer:
+class Tamperer(AnsweringServer):
     """Stands between client and service: answers with ``body``, announced as it is."""
 
     def __init__(self) -> None:
-        outer = self
         self.body = b""
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("ETag", f'"{hashlib.sha256(outer.body).hexdigest()}"')
-                self.send_header("Content-Length", str(len(outer.body)))
-                self.end_headers()
-                self.wfile.write(outer.body)
-
-            def log_message(self, *_args: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__init__(
+            lambda handler: send(handler, 200, self.body, etag=f'"{hashlib.sha256(self.body).hexdigest()}"')
+        )
 
 
 @pytest.fixture
 def tamperer() -> Iterator[Tamperer]:
-    made = Tamperer()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with Tamperer() as made:
+        yield made
 
 
 def test_keys_are_made_shown_trusted_and_listed(run, home: Path):

@@ -6,12 +6,13 @@ import gzip
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from answering import AnsweringServer, send
 from fastapi.testclient import TestClient
 
 from deuteron.server import Client
@@ -24,30 +25,17 @@ JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials":
 Script = Callable[[BaseHTTPRequestHandler, int], None]
 
 
-class Scripted:
-    """A server whose answers a test writes by hand, byte by byte."""
+class Scripted(AnsweringServer):
+    """A server whose answers a test writes by hand, byte by byte: ``script`` is told the number of the request."""
 
     def __init__(self, script: Script) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
-        outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
-                script(self, len(outer.requests))
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            self.requests.append((handler.path, {k.lower(): v for k, v in handler.headers.items()}))
+            script(handler, len(self.requests))
 
-            do_POST = do_GET
-
-            def log_message(self, *_args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(answer)
 
 
 @pytest.fixture
@@ -61,14 +49,6 @@ def scripted() -> Iterator[Callable[[Script], Scripted]]:
     yield make
     for server in made:
         server.close()
-
-
-def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {"content_length": str(len(body)), **headers}.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(body)
 
 
 # -- jobs, against the service

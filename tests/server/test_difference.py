@@ -7,12 +7,12 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
+from answering import AnsweringServer, send
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,56 +132,39 @@ NEW = OLD.replace(b'"head": 1', b'"head": 2').replace(b'{"record": 1500}', b'{"r
 SHA256 = hashlib.sha256(NEW).hexdigest()
 
 
-class Liar:
-    """Has ``NEW``; ``pieces`` is what it lists, ``ranges`` how it answers where a range is asked for."""
+class Liar(AnsweringServer):
+    """Has ``NEW``; ``pieces`` is what it lists, ``ranges`` how it answers where a range is asked for. ``packed``: it
+    says that both are packed twice. ``whole`` counts the bytes that are sent otherwise."""
 
     def __init__(self) -> None:
-        outer = self
         self.pieces: bytes | None = json.dumps(listed(NEW).to_json()).encode()
         self.ranges: Callable[[bytes], bytes] = lambda part: part
         self.packed = False
         self.whole = 0
+        super().__init__(self.answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path.endswith("/pieces"):
-                    self.answer(404 if outer.pieces is None else 200, outer.pieces or b"{}")
-                elif self.path == f"/v1/bundles/{SHA256}":
-                    first, last = self.headers["Range"][6:].split("-")
-                    part = NEW[int(first) : int(last) + 1]
-                    self.answer(206, outer.ranges(part), length=len(part))
-                else:
-                    start = int(self.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
-                    outer.whole += len(NEW) - start
-                    if start >= len(NEW):
-                        self.answer(416, b"")
-                    else:
-                        self.answer(206 if start else 200, NEW[start:])
-
-            def answer(self, status: int, body: bytes, length: int | None = None) -> None:
-                self.send_response(status)
-                self.send_header("ETag", f'"{SHA256}"')
-                if outer.packed and self.path != "/v1/bundles/latest":
-                    self.send_header("Content-Encoding", "gzip, gzip")
-                self.send_header("Content-Length", str(len(body) if length is None else length))
-                self.end_headers()
-                self.wfile.write(body)
-                if length is not None and len(body) != length:
-                    self.connection.shutdown(2)
-
-            def log_message(self, *_arguments: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        Thread(target=self.server.serve_forever, daemon=True).start()
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        said = {"etag": f'"{SHA256}"', **({"content_encoding": "gzip, gzip"} if self.packed else {})}
+        if handler.path.endswith("/pieces"):
+            send(handler, 404 if self.pieces is None else 200, self.pieces or b"{}", **said)
+        elif handler.path == f"/v1/bundles/{SHA256}":
+            first, last = handler.headers["Range"][6:].split("-")
+            part = NEW[int(first) : int(last) + 1]
+            sent = self.ranges(part)
+            send(handler, 206, sent, content_length=str(len(part)), **said)
+            if len(sent) != len(part):
+                handler.connection.shutdown(2)
+        else:
+            start = int(handler.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
+            self.whole += len(NEW) - start
+            status = 416 if start >= len(NEW) else 206 if start else 200
+            send(handler, status, NEW[start:], etag=f'"{SHA256}"')
 
 
 @pytest.fixture
 def liar() -> Iterator[Liar]:
-    made = Liar()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with Liar() as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from answering import AnsweringServer, send
 from msgspec.structs import replace
 
 from deuteron.server import Client, ServiceStore, upstream
@@ -143,36 +143,20 @@ def test_services_in_a_loop_answer(start: Start, tmp_path: Path):
     assert counts(first)["loop"] == 1 and counts(second).get("unreachable") is None
 
 
-class Fake:
+class Fake(AnsweringServer):
     """An upstream written by hand, which counts requests."""
 
     def __init__(self) -> None:
-        outer = self
         self.body, self.status, self.seen = b"", 200, list[dict[str, str]]()
         self.state = "reached"
+        super().__init__(self.answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                outer.seen.append({name.lower(): value for name, value in self.headers.items()})
-                etag = f'"{hashlib.sha256(outer.body).hexdigest()}"'
-                same = outer.status == 200 and self.headers.get("If-None-Match") == etag
-                body = b"" if same else outer.body
-                self.send_response(304 if same else outer.status)
-                self.send_header("ETag", etag)
-                self.send_header("Deuteron-Upstream", outer.state)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_args: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        self.seen.append({name.lower(): value for name, value in handler.headers.items()})
+        etag = f'"{hashlib.sha256(self.body).hexdigest()}"'
+        same = self.status == 200 and handler.headers.get("If-None-Match") == etag
+        said = {"etag": etag, "deuteron_upstream": self.state}
+        send(handler, 304 if same else self.status, b"" if same else self.body, **said)
 
 
 @pytest.fixture

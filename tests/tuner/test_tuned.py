@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
 import pytest
+from answering import AnsweringServer, send
 
 from deuteron.compiler import KernelSource, knobs
 from deuteron.compiler.errors import LaunchError
@@ -39,26 +39,15 @@ class Service:
 def service() -> Iterator[Service]:
     state = Service()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            wanted = self.headers.get("If-None-Match")
-            code = 304 if state.status == 200 and wanted == state.etag else state.status
-            state.seen.append((code, wanted))
-            body = b"" if code == 304 else state.body
-            self.send_response(code)
-            self.send_header("ETag", state.etag)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        wanted = handler.headers.get("If-None-Match")
+        code = 304 if state.status == 200 and wanted == state.etag else state.status
+        state.seen.append((code, wanted))
+        send(handler, code, b"" if code == 304 else state.body, etag=state.etag)
 
-        def log_message(self, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    state.url = f"http://127.0.0.1:{server.server_port}/v1/bundles/all"
-    yield state
-    server.shutdown()
-    server.server_close()
+    with AnsweringServer(answer) as server:
+        state.url = f"{server.url}/v1/bundles/all"
+        yield state
 
 
 @pytest.fixture(autouse=True)
