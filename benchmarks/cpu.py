@@ -30,8 +30,8 @@ from deuteron.compiler.targets import cpu
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
-#: Seconds that OpenMP's threads go on spinning after a parallel region, with some margin.
-PAUSE = 0.01
+#: Seconds over which threads are watched, and after which one that still spins is taken as it is.
+WATCHED, MOST_REST = 0.02, 2.0
 
 #: Calls of one contestant in a round; the median counts.
 BURST = 3
@@ -157,7 +157,7 @@ def compare(name: str, ours: Call, peers: Mapping[str, Call], goal: float, round
 
 def one_turn(call: Call) -> float:
     """Milliseconds of one call."""
-    time.sleep(PAUSE)
+    rest()
     call()
     spent = []
     for _ in range(BURST):
@@ -165,6 +165,17 @@ def one_turn(call: Call) -> float:
         call()
         spent.append((time.perf_counter_ns() - start) / 1e6)
     return statistics.median(spent)
+
+
+def rest() -> None:
+    """Wait until no thread of this process runs: OpenBLAS's go on spinning for some 0.1 s after a product, OpenMP's for
+    some milliseconds, and either takes a core from whoever comes next."""
+    until = time.perf_counter() + MOST_REST
+    while time.perf_counter() < until:
+        before = time.process_time()
+        time.sleep(WATCHED)
+        if time.process_time() - before < 0.05 * WATCHED:
+            return
 
 
 def torch_tensor(array: Array) -> object:
