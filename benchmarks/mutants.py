@@ -149,8 +149,8 @@ class Copy:
 
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[None]:
-        """The copy with the mistake in it, for the length of the block."""
-        path = self.root / locate(mutant)
+        """The copy with the mistake in it, for the length of the block. The checkout may have changed since."""
+        path = self.root / locate(mutant, self.root)
         text = path.read_text()
         compiled = Path(importlib.util.cache_from_source(str(path)))
         try:
@@ -261,13 +261,13 @@ def main() -> int:
         for verdict in run_all(mutants, options.jobs, options.timeout):
             verdicts.append(verdict)
             print(_line(verdict), flush=True)
+            if options.json is not None:
+                options.json.write_text(json.dumps([asdict(v) for v in verdicts], indent=1) + "\n")
     except (StaleMutant, BrokenRun) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     survivors = [v for v in verdicts if not v.caught]
     print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} caught")
-    if options.json is not None:
-        options.json.write_text(json.dumps([asdict(v) for v in verdicts], indent=1) + "\n")
     return int(any(not v.equivalent for v in survivors))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -173,6 +173,13 @@ def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: py
         kernel[(1,)](x, x, 5, 64)
 
 
+class Pair(NamedTuple):
+    """A tuple with names, which kernels can read."""
+
+    first: int
+    second: int
+
+
 @pytest.mark.parametrize(
     ("old", "new", "same"),
     [
@@ -183,6 +190,11 @@ def test_changed_global_is_refused(recorder: Any, x: np.ndarray, monkeypatch: py
         ((1, 2), (1, True), False),
         (float("nan"), float("nan"), True),
         (0.1 + 0.2, 0.3, False),
+        (1.0, 1, False),
+        (1, 1.0, False),
+        (Pair(1, 2), Pair(1, 2), True),
+        (Pair(1, 2), (1, 2), False),
+        ((1, 2), Pair(1, 2), False),
     ],
 )
 def test_what_counts_as_another_global(

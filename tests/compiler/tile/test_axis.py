@@ -265,6 +265,15 @@ def test_dividends_that_may_be_negative_promise_nothing(k):
     assert k.facts(k.emit(e.Shr(shifted, k.number(2, 64)))).constancy == (4,)
 
 
+def test_what_is_subtracted_runs_backwards(k):
+    """Only the left side's run goes up, as far as the right side is constant."""
+    up, level = k.emit(s.Arange(0, 64)), k.number(64, 64)
+    assert k.facts(k.emit(e.Sub(level, up))).contiguity == (1,)
+    assert k.facts(k.emit(e.Sub(up, level))).contiguity == (64,)
+    assert k.facts(k.emit(e.Sub(up, k.emit(e.IntDiv(up, k.number(8, 64)))))).contiguity == (8,)
+    assert not k.facts(k.emit(e.Sub(up, level))).nonnegative
+
+
 def test_quotients_are_constant_in_groups(k):
     assert k.facts(k.emit(e.IntDiv(k.emit(s.Arange(0, 64)), k.number(8, 64)))).constancy == (8,)
 
@@ -307,6 +316,29 @@ def test_loop_carried_pointers(step, divisibility):
         assert facts[value].contiguity == (64,)
         assert facts[value].divisibility == (divisibility,)
     assert facts[loop.body.args[0]].divisibility == (64,)
+
+
+BRANCHES = """
+func @f(%c: i1) {
+  %r = arange {start = 0, end = 64} : tile<64xi32>
+  %n = constant {value = 4, type = tile<64xi32>} : tile<64xi32>
+  %g = rem %r %n : tile<64xi32>
+  %q = int_div %r %n : tile<64xi32>
+  %out %turned %level = if %c : tile<64xi32>, tile<64xi32>, tile<64xi32> then=() {
+    yield values=[%r, %g, %n]
+  } otherwise=() {
+    yield values=[%g, %r, %q]
+  }
+}
+"""
+
+
+def test_of_two_branches_what_holds_of_both():
+    function = parse_function(BRANCHES)
+    facts = analyze(function)
+    out, turned, level = (facts[value] for value in function.body.ops[-1].results)
+    assert out == turned and (out.contiguity, out.divisibility, out.constancy) == ((4,), (4,), (1,))
+    assert (level.constancy, level.contiguity, level.constant) == ((4,), (1,), None)
 
 
 def test_unanalysed_values_know_nothing():
