@@ -21,6 +21,7 @@ from .bundles import Bundles, signing_key
 from .context import ServiceContext
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
+from .feeds import Feeds
 from .head import HeadAsGet
 from .hosts import LoopbackOnly, WellFormed
 from .limits import BodyLimit, RateLimit
@@ -108,7 +109,7 @@ def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
     return ServiceContext(
         settings=settings,
         store=store,
-        signals=signals,
+        feeds=Feeds(store, signals),
         metrics=metrics,
         ingest=ingest,
         lookups=lookups if upstream is None else ReadThrough(lookups, store, upstream, metrics),

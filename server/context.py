@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import Depends, Request
 
+from .feeds import Feeds
 from .metrics import Metrics
 from .settings import Settings
-from .signals import JobSignals
 from .store import ServiceStore
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ServiceContext:
 
     settings: Settings
     store: ServiceStore
-    signals: JobSignals
+    feeds: Feeds
     metrics: Metrics
     ingest: Ingest
     lookups: Lookups | ReadThrough

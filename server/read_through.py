@@ -15,9 +15,11 @@ from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.records.lookup import lookup
 
 from . import upstream
-from .lookups import Group, Lookups, Question, known_devices, resolve_among, resolve_kernel
+from .groups import Group
+from .lookups import Lookups, Question
 from .metrics import Metrics
 from .problems import HttpProblem
+from .resolving import known_devices, resolve_among, resolve_kernel
 from .store import ServiceStore, Transaction
 from .upstream import Asked, Part, Upstream
 

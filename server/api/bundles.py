@@ -13,9 +13,9 @@ from fastapi.responses import FileResponse
 from ..auth import Reader
 from ..bundles import BundleFile
 from ..context import ContextDep, ServiceContext
-from ..lookups import resolve_device, resolve_kernel
 from ..problems import HttpProblem
 from ..read_through import known_kernel
+from ..resolving import resolve_device, resolve_kernel
 from ..store import ServiceStore, Transaction
 from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router

@@ -19,8 +19,9 @@ from deuteron.tuner.job import parse_shape
 
 from ..auth import Reader, Submitter
 from ..context import ContextDep
-from ..lookups import Question, resolve_kernel
+from ..lookups import Question
 from ..problems import HttpProblem
+from ..resolving import resolve_kernel
 from ..store import ConfigEntry, NotFound, StoredConfig
 from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
 from .routes import make_router

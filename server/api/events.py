@@ -12,15 +12,15 @@ from fastapi.responses import StreamingResponse
 
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
+from ..feeds import format_event, read_events
 from ..problems import HttpProblem
-from ..store import Job, StoredEvent
+from ..store import Job
 from .routes import make_router
 
 router = make_router("jobs", "/v1/jobs")
 
-# Another server process may write events without waking our streams.
-_POLL_S = 1.0
-_BATCH = 200
+# How soon a client that went away is noticed.
+_LOOK_S = 1.0
 #: Ids are 32-bit integers in the database.
 MOST_EVENTS = 2**31 - 1
 
@@ -67,40 +67,35 @@ def follow(
     if job.state.is_final and after >= job.last_event:
         return Response(status_code=204)
     return StreamingResponse(
-        _stream(request, context, job_id, after),
+        _stream(request, context, job, after),
         media_type="text/event-stream",
         # The last one tells nginx not to collect the stream before passing it on.
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(request: Request, context: ServiceContext, job_id: str, after: int) -> AsyncIterator[bytes]:
+async def _stream(request: Request, context: ServiceContext, job: Job, after: int) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
+    heartbeat = context.settings.heartbeat_seconds
     last_sent = time.monotonic()
-    while True:
-        job, events = await to_thread.run_sync(_read, context, job_id, after)
-        for event in events:
-            yield format_event(event)
-            after = event.id
-        if events:
-            last_sent = time.monotonic()
-        elif job.state.is_final and after >= job.last_event:
-            return
-        if not events:
-            await context.signals.wait(job_id, min(_POLL_S, context.settings.heartbeat_seconds))
+    async with context.feeds.follow(job) as feed:
+        while True:
+            if feed.failed is not None:
+                raise feed.failed
+            if after + 1 < feed.first:
+                _, events = await to_thread.run_sync(read_events, context.store, job.id, after)
+                sent, after = b"".join(map(format_event, events)), events[-1].id if events else feed.first - 1
+            else:
+                sent, after = feed.since(after), max(after, feed.last)
+            if sent:
+                yield sent
+                last_sent = time.monotonic()
+                continue
+            if feed.ended:
+                return
+            await feed.wait(min(_LOOK_S, heartbeat))
             if await request.is_disconnected():
                 return
-            if time.monotonic() - last_sent >= context.settings.heartbeat_seconds:
+            if time.monotonic() - last_sent >= heartbeat:
                 yield b": still here\n\n"
                 last_sent = time.monotonic()
-
-
-def _read(context: ServiceContext, job_id: str, after: int) -> tuple[Job, list[StoredEvent]]:
-    with context.store.read() as tx:
-        # The job first: if it is final here, then its last event is in what is read next.
-        return tx.jobs.get(job_id), tx.events.page(job_id, after=after, limit=_BATCH)
-
-
-def format_event(event: StoredEvent) -> bytes:
-    """One event in the stream format. ``body`` is JSON without line breaks."""
-    return f"id: {event.id}\nevent: {event.kind}\ndata: {event.body}\n\n".encode()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TypedDict
 
-from sqlalchemy import Connection, Row, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
 
 from ..models import ConfigRow, CounterRow
 from .errors import NotFound
@@ -112,17 +112,29 @@ class Configs:
         return self._counter(_counter_name(kernel_hash, device_key, dtype))
 
     def candidates(
-        self, kernel_hash: str, device_key: str, dtype: str, *, shape_key: str | None = None
+        self, kernel_hash: str, device_keys: Iterable[str], dtype: str, *, shape_keys: Collection[str] | None = None
     ) -> list[StoredConfig]:
-        """Everything a lookup for this kernel, device and dtype may answer with; of one shape, if given."""
-        query = select(_TABLE).where(
-            ConfigRow.kernel_hash == kernel_hash,
-            ConfigRow.device_key == device_key,
-            ConfigRow.dtype == dtype,
-        )
-        if shape_key is not None:
-            query = query.where(ConfigRow.shape_key == shape_key)
-        return [_config(row) for row in self.connection.execute(query)]
+        """Everything a lookup for this kernel, these devices and dtype may answer with, device by device; of these
+        shapes only, if they are given."""
+        found: list[StoredConfig] = []
+        for device_key in device_keys:
+            query = select(_TABLE).where(*_in_group(kernel_hash, [device_key], dtype))
+            if shape_keys is not None:
+                query = query.where(ConfigRow.shape_key.in_(shape_keys))
+            found += map(_config, self.connection.execute(query))
+        return found
+
+    def count_of(self, kernel_hash: str, device_keys: Collection[str], dtype: str) -> int:
+        """How many records :meth:`candidates` would return."""
+        query = select(func.count()).select_from(ConfigRow).where(*_in_group(kernel_hash, device_keys, dtype))
+        return int(self.connection.execute(query).scalar_one())
+
+    def keys_of(self, kernel_hash: str, device_keys: Collection[str], dtype: str) -> Iterator[tuple[str, str, str]]:
+        """Device key, toolchain key and shape key of what :meth:`candidates` would return."""
+        for device_key in device_keys:
+            where = _in_group(kernel_hash, [device_key], dtype)
+            for row in self.connection.execute(select(ConfigRow.toolchain_key, ConfigRow.shape_key).where(*where)):
+                yield device_key, row.toolchain_key, row.shape_key
 
     def places(self, kernel_hash: str) -> list[tuple[str, str]]:
         """Device keys and dtypes for which records of a kernel are stored."""
@@ -272,6 +284,10 @@ def _of_body(entry: ConfigEntry) -> _Body:
         "body": entry.body,
         "created_at": entry.at,
     }
+
+
+def _in_group(kernel_hash: str, device_keys: Collection[str], dtype: str) -> tuple[ColumnElement[bool], ...]:
+    return ConfigRow.kernel_hash == kernel_hash, ConfigRow.device_key.in_(device_keys), ConfigRow.dtype == dtype
 
 
 def _group(config: StoredConfig) -> str:

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from deuteron.cli.exports import FORMATS, ExportSource, TextFormat
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle, write_bundle
-from deuteron.tuner.records.lookup import lookup, shape_distance
+from deuteron.tuner.records.lookup import lookup
+from deuteron.tuner.records.nearest import shape_distance
 
 
 def test_show_lists_the_records(run, bundle: Path):

@@ -298,7 +298,7 @@ class StoreConformance:
             kept = tx.configs.put(new)
         assert kept == (new if wins else old)
         with store.read() as tx:
-            assert [c.id for c in tx.configs.candidates("a" * 64, "cpu:x", "f32")] == [kept.id]
+            assert [c.id for c in tx.configs.candidates("a" * 64, ["cpu:x"], "f32")] == [kept.id]
 
     def test_history_has_every_record_and_a_job_keeps_its_results(self, store: ServiceStore) -> None:
         first = new_config(id="first", job_id="job-1")
@@ -365,7 +365,7 @@ class StoreConformance:
         with store.write() as tx:
             tx.configs.add_many([mine, *others])
         with store.read() as tx:
-            assert tx.configs.candidates("a" * 64, "cpu:x", "f32") == [mine]
+            assert tx.configs.candidates("a" * 64, ["cpu:x"], "f32") == [mine]
             assert len(list(tx.configs.stream())) == 4
             assert len(list(tx.configs.stream(kernel_hash="a" * 64, device_key="cpu:x"))) == 2
 
@@ -377,7 +377,7 @@ class StoreConformance:
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(put, range(12)))
         with store.read() as tx:
-            (config,) = tx.configs.candidates("a" * 64, "cpu:x", "f32")
+            (config,) = tx.configs.candidates("a" * 64, ["cpu:x"], "f32")
             assert tx.configs.count() == 1
         assert config.low_ns == 78.0
 

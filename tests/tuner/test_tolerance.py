@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from deuteron.tuner.workloads import Tolerance
+from deuteron.tuner.workloads import Tolerance, lanes
 from deuteron.tuner.workloads.tolerance import EXACT, TOLERANCES, Comparison, Expected, typical
 from deuteron.tuner.workloads.widen import widened
 
@@ -99,8 +99,11 @@ def test_widening_keeps_every_value(dtype: type, count: int) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("cores", [1, 4])
 @pytest.mark.parametrize("place", [0, 131071, 131072, 400_000])
-def test_one_wrong_element_of_a_large_tensor_is_found(place: int) -> None:
+def test_one_wrong_element_of_a_large_tensor_is_found(monkeypatch: pytest.MonkeyPatch, place: int, cores: int) -> None:
+    monkeypatch.setattr(lanes.os, "sched_getaffinity", lambda _process: set(range(cores)))
+    monkeypatch.setattr(lanes, "LEAST_CHUNKS", 1)
     values = np.linspace(-1, 1, 400_001)
     got = values.astype(np.float32)
     got[place] += 0.01

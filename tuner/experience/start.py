@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..job import shape_key
-from ..records.lookup import shape_distance
+from ..records.nearest import shape_distance
 from ..space import Configuration, Space, config_key
 from ..strategies.base import Outcome
 from .search_log import KnownConfig, SearchLog

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..cover import TimeTable
 from ..job import shape_key
 from ..prediction import Accuracy, CrossValidation
-from ..records.lookup import shape_distance
+from ..records.nearest import shape_distance
 from ..space import Configuration, config_key
 from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, rank, rows_of_table
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..codec import Document, Finite, Scalar, canonical_json
 from ..errors import RecordNotFound, ShapeMismatch
 from ..job import shape_key
 from .fingerprint import DeviceFingerprint
+from .nearest import ShapeSet, shape_distance
 from .predictor import Predictor
 from .record import ConfigRecord
 from .toolchain import Difference, differences
 
-if TYPE_CHECKING:
-    import numpy as np
-
 Match: TypeAlias = Literal["exact", "predicted", "nearest_shape", "other_toolchain", "default"]
 
-#: Farthest shape_distance at which a record answers for another shape: one size 8 times larger or smaller, or two sizes
-#: 4.3 times each. A choice, not a measurement: what was tuned farther away is no better founded than the default.
+#: Farthest :func:`~.nearest.shape_distance` at which a record answers for another shape: one size 8 times larger or
+#: smaller, or two sizes 4.3 times each. A choice, not a measurement: what was tuned farther away is no better founded
+#: than the default.
 FARTHEST = 9.0
-
-# Below this many shapes a plain loop is faster than calling NumPy.
-_VECTOR_FROM = 64
 
 # Devices that an answer names before it only counts them.
 _PLACES_SHOWN = 3
@@ -55,53 +50,19 @@ class _Table:
 
     def __init__(self) -> None:
         self.by_key: dict[str, ConfigRecord] = {}
-        self._vectors: dict[tuple[str, ...], tuple[list[str], np.ndarray]] | None = None
+        self._shapes = ShapeSet()
 
     def add(self, record: ConfigRecord) -> None:
         old = self.by_key.get(record.shape_key)
+        if old is None:
+            self._shapes.add(record.shape_key, record.shape)
         if old is None or (old.created_at, old.id) <= (record.created_at, record.id):
             self.by_key[record.shape_key] = record
-            self._vectors = None
 
     def nearest(self, shape: Mapping[str, int]) -> ConfigRecord | None:
-        """The record of the shape with the same dims at the least :func:`shape_distance`; the smaller key wins a tie,
-        so every process answers alike."""
-        if len(self.by_key) >= _VECTOR_FROM:
-            return self._nearest_of_many(tuple(sorted(shape)), shape)
-        fitting = [record for record in self.by_key.values() if record.shape.keys() == shape.keys()]
-        return min(fitting, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)
-
-    def _nearest_of_many(self, dims: tuple[str, ...], shape: Mapping[str, int]) -> ConfigRecord | None:
-        import numpy as np
-
-        if self._vectors is None:
-            groups: dict[tuple[str, ...], list[str]] = {}
-            for key in sorted(self.by_key):
-                groups.setdefault(tuple(sorted(self.by_key[key].shape)), []).append(key)
-            self._vectors = {
-                names: (
-                    keys,
-                    np.array([_logs(self.by_key[k].shape, names) for k in keys]),
-                )
-                for names, keys in groups.items()
-            }
-        if dims not in self._vectors:
-            return None
-        keys, logs = self._vectors[dims]
-        wanted = np.array(_logs(shape, dims))
-        # Rounded, so that shapes at the same distance tie exactly and the order of the keys decides.
-        distances = np.round(np.square(logs - wanted).sum(axis=1), 12)
-        return self.by_key[keys[int(np.argmin(distances))]]
-
-
-def _logs(shape: Mapping[str, int], dims: Iterable[str]) -> list[float]:
-    """Of sizes of any length, which NumPy would not take."""
-    return [math.log2(max(1, shape[dim])) for dim in dims]
-
-
-def shape_distance(a: Mapping[str, int], b: Mapping[str, int]) -> float:
-    """Squared Euclidean distance of two shapes with the same dims in log2 of their sizes, rounded to 12 digits."""
-    return round(sum((math.log2(max(1, a[d])) - math.log2(max(1, b[d]))) ** 2 for d in a), 12)
+        """The record of the shape with the same dims at the least :func:`~.nearest.shape_distance`."""
+        key = self._shapes.nearest(shape)
+        return None if key is None else self.by_key[key]
 
 
 class RecordIndex:

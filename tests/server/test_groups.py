@@ -1,0 +1,128 @@
+"""Groups that are too large to be remembered whole answer as if they were."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deuteron.migrations import upgrade
+from deuteron.server import ServiceStore, groups
+from deuteron.server.configs import put_record
+from deuteron.server.groups import read
+from deuteron.server.lookups import Lookups, Question
+from deuteron.server.metrics import Metrics
+from deuteron.server.predictors import FILE_NAME, Predictors
+from deuteron.tuner import Answer, ConfigRecord, DeviceFingerprint, write_bundle
+from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
+from deuteron.tuner.records import Predictor
+
+HASH = "a" * 64
+#: The second and third are the same GPU with and without a power cap that is known: they match each other.
+DEVICES = [
+    DeviceFingerprint("cpu", "cpu"),
+    DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9, 0), None, 700.0),
+    DeviceFingerprint("cuda", "NVIDIA H200", "10de:2335", 132, 141 << 30, (9, 0), None, None),
+]
+CHAINS = ["1", "2", "3"]
+SIZES = [1, 2, 3, 64, 96, 100, 127, 128, 500, 4096, 1 << 40]
+
+MakeRecord = Callable[..., ConfigRecord]
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[ServiceStore]:
+    upgrade(sqlite_url)
+    made = ServiceStore.open(sqlite_url)
+    yield made
+    made.close()
+
+
+def fill(store: ServiceStore, make_record: MakeRecord, choose: random.Random, count: int) -> None:
+    with store.write() as tx:
+        for number in range(count):
+            shape = a_shape(choose, others=0.1)
+            record = make_record(shape, device=choose.choice(DEVICES), block=number + 1)
+            put_record(tx, replace(record, toolchain={**record.toolchain, "deuteron": choose.choice(CHAINS)}), None)
+
+
+def a_shape(choose: random.Random, others: float = 0.0, unknown: float = 0.0) -> dict[str, int]:
+    """Mostly over M and N; ``others`` of them over K, too, and ``unknown`` over dims that no record has."""
+    kind = choose.random()
+    names = ("M", "N", "K") if kind < others else ("M", "Z") if kind > 1 - unknown else ("M", "N")
+    return {name: choose.choice(SIZES) for name in names}
+
+
+def said(lookups: Lookups, question: Question, strict: bool) -> object:
+    """The answer, or the error with its words."""
+    try:
+        return lookups.answer(question, strict=strict)
+    except (RecordNotFound, ShapeMismatch) as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("predicted", [False, True])
+def test_the_shapes_that_decide_answer_as_all_records_do(
+    store: ServiceStore,
+    make_record: MakeRecord,
+    predictor: Callable[..., Predictor],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    predicted: bool,
+) -> None:
+    choose = random.Random(int(predicted))
+    fill(store, make_record, choose, 250)
+    if predicted:
+        made = predictor(kernel_hash=HASH, device=DEVICES[1], toolchain={"deuteron": "1"})
+        write_bundle(tmp_path / FILE_NAME, [], predictors=[made])
+    predictors = Predictors(tmp_path / FILE_NAME)
+    large, whole = (Lookups(store, Metrics(), predictors) for _ in range(2))
+    chain = make_record({"M": 1, "N": 1}).toolchain
+    matches = Counter[str]()
+    for _ in range(400):
+        asked = [None, *({**chain, "deuteron": version} for version in [*CHAINS, "9"])]
+        device = choose.choice(DEVICES).key
+        question = Question(HASH, device, a_shape(choose, 0.1, 0.1), "f32", choose.choice(asked))
+        strict = choose.random() < 0.2
+        monkeypatch.setattr(groups, "MOST_WHOLE", 0)
+        found = said(large, question, strict)
+        assert found == said(large, question, strict), "as remembered"
+        monkeypatch.setattr(groups, "MOST_WHOLE", 1 << 30)
+        assert found == said(whole, question, strict)
+        matches[found.match if isinstance(found, Answer) else "refused"] += 1
+    assert matches.keys() >= {"exact", "nearest_shape", "other_toolchain", "default", "refused"}
+    assert ("predicted" in matches) is predicted
+
+
+def test_a_large_group_is_not_decoded(
+    store: ServiceStore, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with store.write() as tx:
+        for n in range(1, 101):
+            put_record(tx, make_record({"M": n, "N": 64}, device=DEVICES[0], block=n), None)
+    monkeypatch.setattr(groups, "MOST_WHOLE", 99)
+    decoded: list[object] = []
+    monkeypatch.setattr(groups, "read", lambda *given: decoded.append(given[2]) or read(*given))
+    lookups = Lookups(store, Metrics(), Predictors(tmp_path / FILE_NAME))
+    for n in (300, 301, 302, 300):
+        answer = lookups.answer(Question(HASH, DEVICES[0].key, {"M": n, "N": 64}, "f32"))
+        assert answer.record is not None and answer.record.shape["M"] == 100
+    assert decoded == [keys for n in (300, 301, 302) for keys in ([f"M={n},N=64"], ["M=100,N=64"])]
+
+
+def test_a_change_of_a_large_group_is_seen(
+    store: ServiceStore, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(groups, "MOST_WHOLE", 1)
+    lookups = Lookups(store, Metrics(), Predictors(tmp_path / FILE_NAME))
+    question = Question(HASH, DEVICES[0].key, {"M": 100, "N": 64}, "f32")
+    for sizes, nearest in (((10, 20), 20), ((80,), 80), ((100,), 100)):
+        with store.write() as tx:
+            for n in sizes:
+                put_record(tx, make_record({"M": n, "N": 64}, device=DEVICES[0], block=n), None)
+        answer = lookups.answer(question)
+        assert answer.record is not None and answer.record.shape["M"] == nearest
