@@ -24,7 +24,8 @@ from deuteron.profiler.cli import viewer_main
 PAGE = Path(deuteron.profiler.viewer.__file__).parent / "page"
 NODE = shutil.which("node")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-RECORDED = Path(__file__).parents[2] / "benchmarks/results/2026-11-21-h200/demo-matmul.hatchet"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+RECORDED = RESULTS / "2026-11-21-h200/demo-matmul.hatchet"
 H100 = {"arch": "90", "bus_width": 5120, "clock_rate": 1755000, "memory_clock_rate": 2619000, "num_sms": 114}
 
 
@@ -390,5 +391,40 @@ def test_every_tab_shows_a_search_on_a_gpu(open_page: Callable, screenshot: Call
         assert "ROOT · time (ns) 10.22 ms, 100.0 %" in seen["icicle"] and seen["flame"] == seen["icicle"]
         assert seen["table"].splitlines()[0].startswith("self time (ns)") and "BLOCK_M=128" in seen["table"]
         assert len(browser.find_elements("css selector", "circle.point")) > 5 and "TFLOP/s" in seen["roofline"]
+    finally:
+        browser.set_window_size(before["width"], before["height"])
+
+
+def test_names_can_be_read_on_every_colour(open_page: Callable, profile: Profile) -> None:
+    """WCAG 2.2 asks for a contrast of 4.5 for text."""
+    browser = open_page(profile, profile, arguments=("-m", "time"))
+    drawn = """
+        const light = (text) => {
+          const linear = (c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+          const [r, g, b] = text.match(/\\d+/g).map((c) => linear(c / 255));
+          return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+        };
+        const worst = [];
+        for (const ramp of Object.values(RAMPS)) for (let i = -50; i <= 50; i++) {
+          for (const color of [heat(ramp, i / 50), change(ramp, i / 50)]) {
+            const [a, b] = [light(color), inkOn(color) === "#000" ? 0.05 : 1.05];
+            worst.push(Math.max(a, b) / Math.min(a, b));
+          }
+        }
+        return Math.min(...worst);
+    """
+    assert browser.execute_script(drawn) >= 4.5
+
+
+def test_a_difference_of_recorded_profiles(open_page: Callable, screenshot: Callable[[str], None]) -> None:
+    """The same layer before and after a change, which the documentation shows, too."""
+    recorded = RESULTS / "2026-11-23-diff-profiles"
+    browser = open_page(recorded / "after.hatchet", recorded / "before.hatchet", arguments=("-m", "time"))
+    before = browser.get_window_size()
+    browser.set_window_size(1000, 560)
+    try:
+        assert "ROOT · time (ns) -" in text(browser, "#details") and "slower" in text(browser, "#legend")
+        browser.execute_script("arguments[0].scrollIntoView()", browser.find_element("id", "tab-icicle"))
+        screenshot("viewer-diff")
     finally:
         browser.set_window_size(before["width"], before["height"])

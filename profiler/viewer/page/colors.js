@@ -30,3 +30,13 @@ function painter(tree, metric, ramp) {
   if (tree.difference) return (i) => change(ramp, (values[i] ?? 0) / scale);
   return (i) => heat(ramp, (values[i] ?? 0) / scale);
 }
+
+/** Black or white, whichever reads better on a colour that `mix` made: contrast as WCAG 2.2 defines it. */
+function inkOn(color) {
+  const [red, green, blue] = color.match(/\d+/g).map((part) => {
+    const light = part / 255;
+    return light <= 0.04045 ? light / 12.92 : ((light + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) ? "#000" : "#fff";
+}

@@ -62,12 +62,13 @@ class Picture {
   box(pen, i, left, wide) {
     const top = this.top(i), found = this.found?.active, match = found && this.found.matches[i];
     pen.globalAlpha = found && !match ? 0.35 : 1;
-    pen.fillStyle = this.color(i);
+    const color = this.color(i);
+    pen.fillStyle = color;
     pen.fillRect(left, top, wide > 3 ? wide - 1 : wide, ROW - 1);
     this.drawn++;
     if (wide > 24) {
       pen.globalAlpha = found && !match ? 0.75 : 1;
-      pen.fillStyle = this.ink;
+      pen.fillStyle = inkOn(color);
       const mark = this.tree.difference ? this.tell.sign(i) : "";
       pen.fillText(fitted(pen, (match ? "★ " : "") + mark + this.tree.nameOf(i), wide - 8), left + 4, top + ROW / 2);
     }
