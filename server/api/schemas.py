@@ -30,6 +30,16 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1), _JSON_NUMBER]
 # Documents that the tuner defines and validates; here they are passed on.
 Document = dict[str, Any]
 Text = Annotated[str, Field(max_length=200)]
+# What is before the slash is the worker's name, a segment of addresses: not empty, and neither "." nor "..".
+WorkerProcess = Annotated[
+    str,
+    Field(
+        max_length=200,
+        pattern=r"^[^/]*[^/.][^/]*(/[^/]*)?$",
+        description="`device@host/pid`.",
+        examples=["cuda:0@gpu-a/4711"],
+    ),
+]
 
 
 # A name, or what the tuner's WorkloadSpec reads: its schema is made from that class.
@@ -431,7 +441,7 @@ class TokenList(BaseModel):
 
 class ClaimBody(Body):
     claim_id: Annotated[str, Field(pattern=r"^[\w-]+\.[\w-]+$", max_length=80)]
-    worker: Text
+    worker: WorkerProcess
 
 
 class FinishedTrial(BaseModel):
@@ -475,7 +485,7 @@ class ReceiptAnswer(BaseModel):
 
 
 class AnnounceBody(Body):
-    worker: Text = Field(description="`device@host/pid`.", examples=["cuda:0@gpu-a/4711"])
+    worker: WorkerProcess
     devices: list[Document] = Field(max_length=64)
     toolchain: dict[Text, Text] | None = Field(None, max_length=64, description="What it compiles with.")
 

@@ -16,7 +16,8 @@ from .schemas import WorkerAnswer, WorkerList
 router = make_router("workers", "/v1/workers")
 
 WorkerName = Annotated[
-    str, Path(max_length=200, description="`device@host`, as in the list.", examples=["cuda:0@gpu-a"])
+    str,
+    Path(min_length=1, max_length=200, description="`device@host`, as in the list.", examples=["cuda:0@gpu-a"]),
 ]
 
 

@@ -243,3 +243,11 @@ def test_a_scheduler_that_says_nothing_changes_nothing_in_the_database(settings:
     with store.read() as tx:
         assert tx.workers.get("cpu@a").connected
     store.close()
+
+
+@pytest.mark.parametrize("process", ["", "/", "/7", ".", "..", "../7", "a/b/c", "cpu@a/7/"])
+def test_workers_have_names_that_addresses_can_have(client: TestClient, process: str) -> None:
+    """An empty one would be read at the address of the list."""
+    for path, more in (("devices", {"devices": []}), (f"jobs/{uuid.uuid4()}/claim", {"claim_id": "a.b"})):
+        answer = client.post(f"/v1/worker/{path}", json={"worker": process, **more})
+        assert answer.status_code == 422 and "worker" in answer.text
