@@ -27,7 +27,7 @@ from .processor import Processor, host_processor
 from .records import begin_track, emit_clock, end_track
 
 INFO_SYMBOL = "deuteron_info"
-#: Characters of LLVM text beyond which code is optimised briefly. A sorting network of 2.5 million took 13 s of CPU time
+#: Characters of LLVM text beyond which code is optimised briefly. A sorting network of 2.5 million took 13 s of a core
 #: with all passes, 3 s with brief ones, and ran as fast.
 LONG_TEXT = 1_000_000
 
