@@ -29,8 +29,9 @@ def cdiv(x: Operand, div: Operand) -> object:
 
 @builtin
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is not below ``n``."""
-    return 1 << max(0, int(n) - 1).bit_length()
+    """The smallest power of two that is not below ``n``; 0 where ``n`` is not above 0, as Triton has it."""
+    whole = int(n)
+    return 1 << (whole - 1).bit_length() if whole > 0 else 0
 
 
 @library

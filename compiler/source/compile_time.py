@@ -9,6 +9,7 @@ import types
 from dataclasses import replace
 
 from ..errors import CompilationError, KernelMismatch
+from ..language.builtin import is_builtin
 from ..language.inline import ConstexprFunction
 from .kernel import KernelSource, Sourced
 from .namespace import CompileTimeNamespace
@@ -63,10 +64,11 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
         self.__dict__["source"] = KernelSource.from_replaced_text(text, self.function)
 
 
-def constexpr_function(function: types.FunctionType) -> CompileTimeFunction:
+def constexpr_function(function: types.FunctionType) -> CompileTimeFunction | types.FunctionType:
     """Decorator for helpers that compute compile-time values, such as block sizes, from compile-time values.
 
     Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has. Plain
-    functions that it calls are read in the same way. ``@tl.constexpr`` does the same.
+    functions that it calls are read in the same way. ``@tl.constexpr`` does the same. A function of the language, such
+    as ``tl.core.get_int_dtype``, stays what it is: it takes compile-time values already.
     """
-    return CompileTimeFunction(function)
+    return function if is_builtin(function) else CompileTimeFunction(function)

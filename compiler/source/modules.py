@@ -1,4 +1,4 @@
-"""The modules of the language, under the names that programs import them by."""
+"""The modules of the language, and Python's ``math``, under the names that programs import them by."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..language.descriptors import tensor_descriptor
 from ..language.maths import PropagateNan
 from ..language.tensor import tensor
 from ..language.types import block_type, dtype, pointer_type
+from . import python_math
 
 _DESCRIPTORS = "use make_tensor_descriptor, load_tensor_descriptor and store_tensor_descriptor"
 
@@ -96,6 +97,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".profiler.language": scopes,
     }
     found = {root_name + path: m for root_name in _ROOTS for path, m in table.items()}
+    found["math"] = LanguageModule("math", python_math.MEMBERS)
     found["deuteron.compiler.language"] = core
     found["deuteron.compiler.language.libdevice"] = device
     return found

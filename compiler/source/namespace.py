@@ -22,7 +22,7 @@ from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import is_named_tuple, with_items
-from . import constants
+from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 
 
@@ -38,7 +38,8 @@ def admit(name: str, value: object) -> object:
     """A live global, or member of a live module, as kernels may use it; raises UnknownName for what does not belong in
     a kernel."""
     if isinstance(value, constexpr):
-        return compile_time(value.value) if isinstance(value.value, types.FunctionType) else value.value
+        held = value.value
+        return compile_time(held) if isinstance(held, types.FunctionType) and not is_builtin(held) else held
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
         return value
     if isinstance(value, types.ModuleType):
@@ -48,6 +49,11 @@ def admit(name: str, value: object) -> object:
             return value
         if isinstance(value, type) and any(map(_is_helper, vars(value).values())):
             return HelperModule(value)
+        if (
+            isinstance(value, types.BuiltinFunctionType)
+            and (home := language_module(value.__module__ or "")) is not None
+        ):
+            return home.member(value.__name__)  # of Python's math
         raise UnknownName(
             f"{name!r} is Python, not a function of the kernel language",
             hint="decorate it with @deuteron.jit to call it from a kernel",
@@ -67,6 +73,10 @@ def compile_time(function: types.FunctionType) -> Inlinable:
 
 
 _COMPILE_TIME: WeakKeyDictionary[types.FunctionType, Inlinable] = WeakKeyDictionary()
+
+
+#: What a module may hold without saying that it is known at compile time.
+_PLAIN = (bool, int, float, str, type(None))
 
 
 def _is_helper(member: object) -> bool:
@@ -93,7 +103,10 @@ class HelperModule:
         whole = f"{self.module.__name__}.{name}"
         if not hasattr(self.module, name):
             raise UnknownName(f"{self.module.__name__} has no {name!r}", hint=suggest(name, dir(self.module)))
-        return admit(whole, getattr(self.module, name))
+        value = getattr(self.module, name)
+        if isinstance(self.module, types.ModuleType) and type(value) in _PLAIN:
+            return value
+        return admit(whole, value)
 
 
 class LiveNamespace:
@@ -277,8 +290,11 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
             lhs, rhs = (evaluate_constant(side, namespace) for side in (left, right))
             return constants.binary(op, lhs, rhs)
         case ast.Call(func=function, args=[argument], keywords=[]):
-            if evaluate_constant(function, namespace) is constexpr:
-                return evaluate_constant(argument, namespace)
+            callee, value = (evaluate_constant(part, namespace) for part in (function, argument))
+            if callee is constexpr:
+                return value
+            if callee in python_math.FUNCTIONS.values():
+                return callee(value)  # type: ignore[operator]
         case _:
             pass
     raise UnsupportedSyntax(

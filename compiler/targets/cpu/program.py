@@ -27,6 +27,9 @@ from .processor import Processor, host_processor
 from .records import begin_track, emit_clock, end_track
 
 INFO_SYMBOL = "deuteron_info"
+#: Characters of LLVM text beyond which code is optimised briefly. A sorting network of 2.5 million took 13 s of a core
+#: with all passes, 3 s with brief ones, and ran as fast.
+LONG_TEXT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,18 @@ def lower_to_llvm(function: Function, schedule: Schedule, processor: Processor |
 
 def emit_object(program: CpuProgram) -> bytes:
     """Machine code for this computer, as an object file."""
-    return driver.compile_text(program.llvm, driver.host_machine(), "object")
+    return driver.compile_text(program.llvm, driver.host_machine(), "object", brief=_is_long(program))
 
 
 def emit_assembly(program: CpuProgram) -> str:
     """Assembly for this computer."""
-    return driver.compile_text(program.llvm, driver.host_machine(), "assembly").decode()
+    return driver.compile_text(program.llvm, driver.host_machine(), "assembly", brief=_is_long(program)).decode()
+
+
+def _is_long(program: CpuProgram) -> bool:
+    """Whether all of LLVM's passes would take longer than what they save: unrolled networks of millions of characters
+    are straight code, most of which runs once."""
+    return len(program.llvm) > LONG_TEXT
 
 
 def _emit_entry(low: CpuLowering, function: Function) -> None:
