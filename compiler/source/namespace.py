@@ -84,7 +84,8 @@ def admit_value(name: str, value: object) -> object:
 @dataclass(frozen=True, slots=True)
 class HelperModule:
     """A module of the running program that is not the language, or a class that holds constants as a module does:
-    kernels may use its jit functions and constants."""
+    kernels may use its jit functions and constants. As in Triton what a module calls a plain number, string or None is
+    a constant, too, such as ``math.pi``; a global of the kernel's own module is one only as ``tl.constexpr``."""
 
     module: types.ModuleType | type
 
@@ -93,7 +94,8 @@ class HelperModule:
         whole = f"{self.module.__name__}.{name}"
         if not hasattr(self.module, name):
             raise UnknownName(f"{self.module.__name__} has no {name!r}", hint=suggest(name, dir(self.module)))
-        return admit(whole, getattr(self.module, name))
+        value = getattr(self.module, name)
+        return admit_value(whole, value) if isinstance(self.module, types.ModuleType) else admit(whole, value)
 
 
 class LiveNamespace:
