@@ -75,10 +75,6 @@ def compile_time(function: types.FunctionType) -> Inlinable:
 _COMPILE_TIME: WeakKeyDictionary[types.FunctionType, Inlinable] = WeakKeyDictionary()
 
 
-#: What a module may hold without saying that it is known at compile time.
-_PLAIN = (bool, int, float, str, type(None))
-
-
 def _is_helper(member: object) -> bool:
     return isinstance(member, constexpr | Inlinable)
 
@@ -94,7 +90,8 @@ def admit_value(name: str, value: object) -> object:
 @dataclass(frozen=True, slots=True)
 class HelperModule:
     """A module of the running program that is not the language, or a class that holds constants as a module does:
-    kernels may use its jit functions and constants."""
+    kernels may use its jit functions and constants. As in Triton what a module calls a plain number, string or None is
+    a constant, too, such as ``math.pi``; a global of the kernel's own module is one only as ``tl.constexpr``."""
 
     module: types.ModuleType | type
 
@@ -104,9 +101,7 @@ class HelperModule:
         if not hasattr(self.module, name):
             raise UnknownName(f"{self.module.__name__} has no {name!r}", hint=suggest(name, dir(self.module)))
         value = getattr(self.module, name)
-        if isinstance(self.module, types.ModuleType) and type(value) in _PLAIN:
-            return value
-        return admit(whole, value)
+        return admit_value(whole, value) if isinstance(self.module, types.ModuleType) else admit(whole, value)
 
 
 class LiveNamespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import CompilationError, DeuteronError, KernelMismatch, LaunchError
+from deuteron.compiler.errors import CompilationError, DeuteronError, KernelMismatch, LaunchError, UnknownName
 from deuteron.compiler.runtime.launch.hooks import (
     LaunchEvent,
     add_launch_hook,
@@ -240,6 +241,42 @@ def test_changed_variables_of_enclosing_functions_and_modules_are_refused(
     monkeypatch.setattr(sizes, "HEIGHT", tl.constexpr(6))
     with pytest.raises(LaunchError, match="Global variable sizes.HEIGHT has"):
         local[(1,)](x)
+
+
+def test_plain_values_of_modules_are_constants(recorder: Any, x: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    @deuteron.jit
+    def local(x):
+        if tl.constexpr(sizes.vendor.version is not None):
+            tl.store(x, sizes.vendor.version)
+        else:
+            tl.store(x, sizes.HEIGHT + math.pi + sizes.PAIR[1])
+
+    sizes, vendor = types.ModuleType("sizes"), types.ModuleType("vendor")
+    vars(sizes).update(HEIGHT=5, PAIR=(1, 2), vendor=vendor, LIST=[3])
+    vars(vendor).update(version=None)
+    local[(1,)](x)
+    first = recorder.last.key
+    assert "sizes.vendor.version" in [name for name, _ in local.used_global_vals]
+    monkeypatch.setattr(vendor, "version", 7)
+    with pytest.raises(KernelMismatch, match=r"sizes.vendor.version has .* from None to 7"):
+        local[(1,)](x)
+
+    @deuteron.jit
+    def later(x):
+        if tl.constexpr(sizes.vendor.version is not None):
+            tl.store(x, sizes.vendor.version)
+        else:
+            tl.store(x, sizes.HEIGHT + math.pi + sizes.PAIR[1])
+
+    later[(1,)](x)
+    assert recorder.last.key != first
+
+    @deuteron.jit
+    def changeable(x):
+        tl.store(x, sizes.LIST[0])
+
+    with pytest.raises(UnknownName, match=r"Cannot access global variable 'sizes.LIST'"):
+        deuteron.compile(changeable, signature={"x": "*f32"}, target="cpu", stop_after="tile")
 
 
 def test_scoped_knobs_reach_the_schedule(recorder: Any, x: np.ndarray) -> None:
