@@ -18,6 +18,7 @@ from ..language.tensor import tensor
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.arguments import Argument
 from ..source.kernel import KernelSource, source_of
+from ..target import Target
 from ..tile.control import Yield
 from ..tile.passes.records import check_scopes
 from . import branches, comprehensions, expressions, loops, statements
@@ -40,19 +41,21 @@ def lower(
     *,
     debug: bool = False,
     sanitize_overflow: bool = False,
+    target: Target | None = None,
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
     ``signature`` maps run-time parameters to types (``*f32:16``, ``i32``, ``tensordesc<fp16[64, 64]>``); ``constexprs``
     maps every other parameter to its value (defaults fill in). Leaves of tuples are called ``args.0`` and so on. The
     function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it. ``debug``
-    keeps device assertions, ``sanitize_overflow`` asserts that the kernel's own integers do not overflow.
+    keeps device assertions, ``sanitize_overflow`` asserts that the kernel's own integers do not overflow; ``target`` is
+    what the kernel is told that it is compiled for (``tl.target_info``).
 
     Raises:
         CompilationError: with the place in the user's source.
     """
     function = Function(source.name)
-    compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source])
+    compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source], target)
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
@@ -127,11 +130,17 @@ class Compilation:
     """The context of one kernel that is being compiled (see language/context.py)."""
 
     def __init__(
-        self, builder: Builder, debug: bool, sanitize_overflow: bool = False, sources: Sequence[KernelSource] = ()
+        self,
+        builder: Builder,
+        debug: bool,
+        sanitize_overflow: bool = False,
+        sources: Sequence[KernelSource] = (),
+        target: Target | None = None,
     ) -> None:
         self.builder = builder
         self.debug = debug
         self.sanitize_overflow = sanitize_overflow
+        self.target = target
         #: The kernel's, and those of the functions that were inlined.
         self.sources = list(sources)
         self.depth = 0

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..errors import Location
     from ..ir.builder import OpT
     from ..ir.core import Block
+    from ..target import Target
 
 
 class OpEmitter(Protocol):
@@ -35,6 +36,7 @@ class Context(Protocol):
 
     debug: bool  # emit device assertions
     sanitize_overflow: bool  # and those that integers did not overflow (see overflow.py)
+    target: Target | None  # what is compiled for; None where nothing is
 
     @property
     def builder(self) -> OpEmitter:

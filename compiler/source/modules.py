@@ -11,7 +11,7 @@ from functools import cache
 from .. import language
 from ..errors import UnknownName
 from ..language import cuda as cuda_registers
-from ..language import libdevice, records
+from ..language import libdevice, records, target_info
 from ..language.compile_time import constexpr_type, tuple_type
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
@@ -65,10 +65,11 @@ def _modules() -> dict[str, LanguageModule]:
     gdc = LanguageModule("deuteron.language.extra.cuda.gdc", dependents)
     cuda = LanguageModule("deuteron.language.extra.cuda", {**_public(cuda_registers), "gdc": gdc, "libdevice": device})
     extra = LanguageModule("deuteron.language.extra", {"libdevice": device, "cuda": cuda})
+    where = LanguageModule("deuteron.language.target_info", _public(target_info))
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core}
+    inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core, "target_info": where}
     core = LanguageModule("deuteron.language", {**names, **inner})
     scopes = LanguageModule("deuteron.profiler.language", _public(records))
     profiler = LanguageModule("deuteron.profiler", {"language": scopes})
@@ -89,6 +90,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".language.random": math,
         ".language.standard": core,
         ".language.extra": extra,
+        ".language.target_info": where,
         ".language.extra.cuda": cuda,
         ".language.extra.cuda.gdc": gdc,
         ".language.extra.libdevice": device,

@@ -49,11 +49,9 @@ def admit(name: str, value: object) -> object:
             return value
         if isinstance(value, type) and any(map(_is_helper, vars(value).values())):
             return HelperModule(value)
-        if (
-            isinstance(value, types.BuiltinFunctionType)
-            and (home := language_module(value.__module__ or "")) is not None
-        ):
-            return home.member(value.__name__)  # of Python's math
+        home = language_module(getattr(value, "__module__", None) or "")
+        if home is not None and isinstance(value, types.BuiltinFunctionType | types.FunctionType):
+            return home.member(value.__name__)  # of Python's math, or what the language calls otherwise in a kernel
         raise UnknownName(
             f"{name!r} is Python, not a function of the kernel language",
             hint="decorate it with @deuteron.jit to call it from a kernel",

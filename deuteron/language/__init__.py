@@ -7,3 +7,4 @@ from deuteron.language import extra as extra
 from deuteron.language import math as math
 from deuteron.language import random as random
 from deuteron.language import standard as standard
+from deuteron.language import target_info as target_info

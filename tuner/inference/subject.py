@@ -70,7 +70,7 @@ class Subject:
         variant = self.variant(changes)
         types = {name: str(kind) for name, kind in variant.signature.items()}
         with silent():
-            return lower(variant.source, types, variant.constants)
+            return lower(variant.source, types, variant.constants, target=variant.target)
 
     def compiles(self, changes: Mapping[str, object]) -> DeuteronError | None:
         """Why the tile IR cannot be made; None if it can."""

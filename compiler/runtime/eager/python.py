@@ -26,6 +26,7 @@ from ...language.context import activate
 from ...language.inline import Inlinable
 from ...language.tensor import tensor
 from ...signature import ArgumentType, flattened, gathered, is_hidden
+from ...target import Target
 
 if TYPE_CHECKING:
     from ...targets.interpreter import Argument, EagerBuilder
@@ -192,6 +193,7 @@ class EagerContext:
         self._python = python
         self.debug = debug
         self.sanitize_overflow = sanitize_overflow
+        self.target: Target | None = None  # nothing is compiled
 
     @property
     def builder(self) -> EagerBuilder:

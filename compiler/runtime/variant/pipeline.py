@@ -140,6 +140,7 @@ def lowered(variant: Variant) -> Function:
         variant.constants,
         debug=variant.schedule.debug,
         sanitize_overflow=variant.schedule.sanitize_overflow,
+        target=variant.target,
     )
 
 

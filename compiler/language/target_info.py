@@ -1,0 +1,40 @@
+"""``tl.target_info`` in a kernel: what it is compiled for, as compile-time values."""
+
+from __future__ import annotations
+
+from .builtin import builtin
+from .context import current
+
+__all__ = ["cuda_capability_geq", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4"]
+
+
+@builtin
+def is_cuda() -> bool:
+    """Whether the kernel is compiled for a GPU of NVIDIA's."""
+    target = current().target
+    return target is not None and target.kind == "cuda"
+
+
+@builtin
+def cuda_capability_geq(major: int, minor: int = 0) -> bool:
+    """Whether the kernel is compiled for a GPU of NVIDIA's of at least this compute capability."""
+    target = current().target
+    return target is not None and target.kind == "cuda" and target.capability >= 10 * int(major) + int(minor)
+
+
+@builtin
+def is_hip() -> bool:
+    """False: there is no target for GPUs of AMD's."""
+    return False
+
+
+@builtin
+def is_hip_cdna3() -> bool:
+    """False, as :func:`is_hip`."""
+    return False
+
+
+@builtin
+def is_hip_cdna4() -> bool:
+    """False, as :func:`is_hip`."""
+    return False
