@@ -20,7 +20,7 @@ from .problems import HttpProblem
 from .store import Job, NewJob, StoredKernel, Transaction
 
 if TYPE_CHECKING:
-    from .api.schemas import JobBody
+    from .api.schemas.jobs import JobBody
     from .context import ServiceContext
 
 

@@ -19,7 +19,7 @@ from ..resolving import resolve_device, resolve_kernel
 from ..store import ServiceStore, Transaction
 from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router
-from .schemas import PiecesAnswer
+from .schemas.configs import PiecesAnswer
 
 router = make_router("bundles", "/v1/bundles")
 

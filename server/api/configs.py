@@ -25,7 +25,7 @@ from ..resolving import resolve_kernel
 from ..store import ConfigEntry, NotFound, StoredConfig
 from .paging import Cursor, Limit, decode_cursor, encode_cursor, link_next
 from .routes import make_router
-from .schemas import (
+from .schemas.configs import (
     ConfigAnswer,
     ConfigPage,
     HistoryAnswer,

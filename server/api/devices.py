@@ -8,7 +8,7 @@ from ..auth import Reader
 from ..context import ContextDep
 from ..store import StoredDevice
 from .routes import make_router
-from .schemas import DeviceAnswer, DeviceList
+from .schemas.fleet import DeviceAnswer, DeviceList
 
 router = make_router("devices", "/v1/devices")
 

@@ -20,7 +20,7 @@ from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
 from .routes import make_router
-from .schemas import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
+from .schemas.jobs import JobAnswer, JobBody, JobDetail, JobPage, Progress, TrialAnswer, TrialPage
 
 router = make_router("jobs", "/v1/jobs")
 

@@ -13,7 +13,7 @@ from ..context import ContextDep
 from ..store import StoredKernel
 from ..submission import store_kernel
 from .routes import make_router
-from .schemas import KernelAnswer, KernelBody
+from .schemas.jobs import KernelAnswer, KernelBody
 
 router = make_router("kernels", "/v1/kernels")
 

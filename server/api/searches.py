@@ -11,7 +11,7 @@ from deuteron.tuner.experience.search_log import MOST_LOGS
 from ..auth import Reader
 from ..context import ContextDep
 from ..searches import known_searches
-from .schemas import SearchesAnswer
+from .schemas.fleet import SearchesAnswer
 
 router = APIRouter(prefix="/v1/searches", tags=["searches"])
 

@@ -10,7 +10,7 @@ from ..auth import Admin
 from ..context import ContextDep
 from ..store import Token
 from .routes import make_router
-from .schemas import NewTokenAnswer, TokenAnswer, TokenBody, TokenList
+from .schemas.tokens import NewTokenAnswer, TokenAnswer, TokenBody, TokenList
 
 router = make_router("tokens", "/v1/tokens")
 

@@ -17,7 +17,7 @@ from ..auth import WorkerPrincipal
 from ..context import ContextDep
 from ..dispatch.ingest import Delivery, Receipt
 from .routes import make_router
-from .schemas import (
+from .schemas.fleet import (
     AnnounceAnswer,
     AnnounceBody,
     ClaimAnswer,

@@ -11,7 +11,7 @@ from ..auth import Admin, Reader
 from ..context import ContextDep
 from ..fleet import FleetWorker, fleet, fleet_worker
 from .routes import make_router
-from .schemas import WorkerAnswer, WorkerList
+from .schemas.fleet import WorkerAnswer, WorkerList
 
 router = make_router("workers", "/v1/workers")
 

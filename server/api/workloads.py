@@ -18,14 +18,8 @@ from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem, fault_list
 from ..submission import read_spec
 from .routes import make_router
-from .schemas import (
-    CompiledAnswer,
-    Document,
-    FaultAnswer,
-    ValidateAnswer,
-    ValidateBody,
-    WorkloadList,
-)
+from .schemas.common import Document
+from .schemas.jobs import CompiledAnswer, FaultAnswer, ValidateAnswer, ValidateBody, WorkloadList
 
 router = make_router("workloads", "/v1/workloads")
 

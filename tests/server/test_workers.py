@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from deuteron import migrations
 from deuteron.server import Settings
-from deuteron.server.api.schemas import WorkerAnswer
+from deuteron.server.api.schemas.fleet import WorkerAnswer
 from deuteron.server.app import make_context
 from deuteron.server.dispatch import ConnectedWorker
 from deuteron.server.dispatch.engine import Dispatched, Engine

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from deuteron.server import Settings
-from deuteron.server.api.schemas import SCALE_JOB
+from deuteron.server.api.schemas.jobs import SCALE_JOB
 from deuteron.tuner import BUILTINS, WorkloadSpec, builtin_workload
 from deuteron.tuner.workloads.schema import DESCRIPTIONS, workload_schema
 

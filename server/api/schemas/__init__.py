@@ -1,0 +1,1 @@
+"""Bodies of requests and answers, with what the OpenAPI page says about them."""
