@@ -278,7 +278,8 @@ def follow(browser: Any, element: Any) -> None:
 def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wait_until: Callable[..., None]) -> None:
     service = make_service()
     browser.get(service.url)
-    assert "No job yet" in browser.page_source
+    # The first page of a browser may be asked for its text before it has any.
+    wait_until(lambda: "No job yet" in browser.page_source, 15)
     job_id = service.submit(budget={"trials": 10, "seconds": 6.0}, shapes=[{"M": 8, "N": 8}, {"M": 16, "N": 8}])
     row = f'tr[data-job="{job_id}"]'
 
