@@ -244,7 +244,7 @@ def test_a_server_without_etags_is_not_trusted(scripted: Callable[[Script], Scri
         client.pull_bundle(tmp_path / "b")
 
 
-@pytest.mark.parametrize("body", [bytes(2000), gzip.compress(gzip.compress(bytes(1 << 20)))])
+@pytest.mark.parametrize("body", [bytes(2000), gzip.compress(gzip.compress(bytes(1 << 20)))], ids=["large", "packed"])
 def test_what_is_too_large_or_packed_is_not_downloaded(
     scripted: Callable[[Script], Scripted], tmp_path: Path, body: bytes
 ) -> None:
