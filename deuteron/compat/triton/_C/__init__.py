@@ -1,0 +1,1 @@
+"""The name under which programs look for Triton's compiled parts."""
