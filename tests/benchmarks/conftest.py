@@ -6,4 +6,5 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
+BENCHMARKS = HERE.parents[1] / "benchmarks"
+sys.path[:0] = [str(HERE), str(BENCHMARKS), str(BENCHMARKS / "compat")]
