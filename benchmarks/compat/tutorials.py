@@ -1,8 +1,9 @@
 """Triton's tutorials as they are, under Triton's name with deuteron behind it, and under Triton itself.
 
-python benchmarks/compat/tutorials.py FOLDER --out FILE.json [--sides deuteron triton] [--limit SECONDS] [FILE ...]
+python benchmarks/compat/tutorials.py FOLDER --out FILE.json [--sides deuteron triton] [--limit SECONDS]
+    [--only FILE ...]
 
-FOLDER holds the tutorials (python/tutorials of a checkout of Triton); FILE is one of them, left out: 01 to 11. Each
+FOLDER holds the tutorials (python/tutorials of a checkout of Triton), of which 01 to 11 run. Each
 runs in a process and a folder of its own, first here, then under Triton, alone on the GPU. What it prints is kept, and
 of each column of each table the geometric mean of our numbers over Triton's: those of the tutorial's kernels compare
 the two, those of PyTorch say how alike two runs are.
@@ -29,8 +30,8 @@ NUMBERED = tuple(f"{number:02}-" for number in range(1, 12))
 #: How a program is started on each side.
 SIDES = {"deuteron": ["-m", "deuteron.compat.triton"], "triton": []}
 
-#: A line of a table that pandas prints: the row's number, then numbers.
-ROW = re.compile(r"^\d+(\s+(-?[\d.]+(e[+-]?\d+)?|nan|inf))+$", re.IGNORECASE)
+#: A line of a table that pandas prints: numbers, the first one perhaps the row's.
+ROW = re.compile(r"^[\d.]+(\s+(-?[\d.]+(e[+-]?\d+)?|nan|inf))+$", re.IGNORECASE)
 
 #: A frame of proton-viewer's tree: its rate, its time, its name.
 FRAME = re.compile(r"^[├└│─ ]*([\d.]+) ([\d.]+) (.+)$")
@@ -91,9 +92,10 @@ def tables(text: str) -> list[Table]:
         if not ROW.match(line.strip()):
             continue
         if number == 0 or not ROW.match(lines[number - 1].strip()):
-            # Names of columns may have single spaces in them.
-            found.append(Table(re.split(r"\s{2,}", lines[max(number - 1, 0)].strip()), []))
-        found[-1].rows.append([float(cell) for cell in line.split()[1:]])
+            # Names of columns may have single spaces in them, and the unit behind them.
+            names = re.split(r"\s{2,}", lines[max(number - 1, 0)].strip())
+            found.append(Table([re.sub(r" \(\S+\)$", "", name) for name in names], []))
+        found[-1].rows.append([float(cell) for cell in line.split()][-len(found[-1].columns) :])
     frames = [match for line in lines if (match := FRAME.match(line.strip()))]
     if frames:
         found.append(Table([frame[3].strip() for frame in frames], [[float(frame[1]) for frame in frames]]))
@@ -122,13 +124,13 @@ def main() -> int:
     """Run the programs on both sides and write the result after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("files", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--only", nargs="+", metavar="FILE", help="of the folder's programs these")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one program on one side")
     options = parser.parse_args()
     folder = options.folder.resolve()
-    files = options.files or sorted(path.name for path in folder.glob("*.py") if path.name.startswith(NUMBERED))
+    files = options.only or sorted(path.name for path in folder.glob("*.py") if path.name.startswith(NUMBERED))
     if not files:
         print(f"error: {folder} holds no tutorials, such as 01-vector-add.py", file=sys.stderr)
         return 2

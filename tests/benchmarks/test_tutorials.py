@@ -12,7 +12,7 @@ from tutorials import Run, ratios, tables
 COMPAT = Path(__file__).resolve().parents[2] / "benchmarks/compat"
 PRINTED = """Running
 matmul-performance-fp16:
-         M        N  cuBLAS  Triton  Naive (torch)
+         M        N  cuBLAS  Triton  Naive (GB/s)
 0    256.0    256.0     2.0     4.0            nan
 ..     ...      ...     ...     ...            ...
 1    512.0    512.0     8.0     2.0            1.0
@@ -30,7 +30,7 @@ print("0  1.0  2.0")
 
 def test_tables_are_read_as_printed():
     benchmark, profile = tables(PRINTED)
-    assert benchmark.columns == ["M", "N", "cuBLAS", "Triton", "Naive (torch)"]
+    assert benchmark.columns == ["M", "N", "cuBLAS", "Triton", "Naive"]
     assert benchmark.column("Triton") == [4.0, 2.0]
     assert profile.columns == ["ROOT", "kernel [M=8192, N=8192]"]
     assert profile.rows == [[50.0, 25.0]]
