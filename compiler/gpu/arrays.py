@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.blocks import BlockLoad, BlockStore
@@ -27,6 +29,10 @@ class Arrays:
     def accessed(self, op: Access) -> Value | None:
         """The parameter whose array ``op`` accesses."""
         return self.of(op.base if isinstance(op, BlockLoad | BlockStore) else op.pointer)
+
+    def writes(self, op: Op) -> TypeGuard[Access]:
+        """Whether ``op`` changes an array."""
+        return isinstance(op, WRITES)
 
     def read(self, function: Function) -> set[Value | None]:
         """What ``function`` reads."""

@@ -78,6 +78,27 @@ class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
         return ()
 
 
+class FetchTile(Op, mnemonic="gpu.fetch_tile", effect=Effect.WRITE):
+    """Begin to copy elements into the acquired slot of ``ring``, by threads: each from where its pointer says, zeros
+    where the mask is false. ``vector`` neighbours along ``axis`` are copied at once; they share the mask's value."""
+
+    ring: Value
+    pipe: Value
+    pointer: Value
+    mask: Value | None
+    vector: int
+    axis: int
+
+    def infer(self) -> tuple[Tile, ...]:
+        """No results; TypeMismatch where pointers or mask do not fit the ring."""
+        elem, shape = self.pointer.type.elem, self.ring.type.shape
+        if not isinstance(elem, Pointer) or elem.pointee != self.ring.type.elem or self.pointer.type.shape != shape:
+            raise self.fail("the ring has other elements than the pointers")
+        if self.mask is not None and self.mask.type.shape != shape:
+            raise self.fail("the mask must have the pointers' shape")
+        return ()
+
+
 class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
     """All copies into the acquired slot are under way: the next one is the next to fill."""
 

@@ -9,6 +9,7 @@ from ..ir.core import Value
 from ..layout import LinearLayout, coalesced, contiguous_registers
 from ..tile.axis import AxisFacts
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from .asynchronous import FetchTile
 
 #: Widest access of one thread in bytes (ld.global.v4.b32).
 VECTOR_BYTES = 16
@@ -44,6 +45,11 @@ def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:
     if op.mask is not None:
         vector = min(vector, facts[op.mask].constancy[axis])
     return max(1, vector)
+
+
+def order_of_fetch(op: FetchTile) -> Access:
+    """The access pattern of copies by threads: what was found when they were made."""
+    return Access((op.axis, 1 - op.axis), op.vector)
 
 
 def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int, int]:

@@ -24,13 +24,14 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import Arange, Splat, Split
-from .coalesce import Access, access_of, default_layout, merge
+from .asynchronous import FetchTile
+from .coalesce import Access, access_of, default_layout, merge, order_of_fetch
 from .reduction import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, result_layout
 
 #: Integer and pointer arithmetic, and what costs one instruction: recomputing beats moving.
-_CHEAP: frozenset[type[Op]] = frozenset(
+ARITHMETIC: frozenset[type[Op]] = frozenset(
     {
         ew.Constant, Arange, Splat, ew.Neg, ew.Not, ew.Abs, ew.Add, ew.Sub, ew.Mul, ew.IntDiv, ew.Rem, ew.And,
         ew.Or, ew.Xor, ew.Shl, ew.Shr, ew.Min, ew.Max, ew.Compare, ew.Select, ew.Cast, ew.Bitcast, ew.AddPtr,
@@ -48,7 +49,7 @@ class Costs:
     def __init__(self, function: Function) -> None:
         self._cheap: dict[Value, int] = {}
         for op in function.walk():
-            if type(op) not in _CHEAP and type(op) not in VIEWS:
+            if type(op) not in ARITHMETIC and type(op) not in VIEWS:
                 continue
             tiles = [v for v in op.operands if v.type.rank]
             if all(v in self._cheap for v in tiles):
@@ -126,6 +127,10 @@ class Homes:
             case Load() if op.pointer.type.rank:
                 self._unite(op.result, op.pointer, op.mask)
                 self.family(op.result).accesses.append(access_of(op, self.facts))
+            case FetchTile():
+                self._unite(op.pointer, op.mask)
+                if self.costs.exists_once(op.pointer):
+                    self.family(op.pointer).accesses.append(order_of_fetch(op))
             case Store() if op.pointer.type.rank:
                 self._visit_store(op)
             case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:

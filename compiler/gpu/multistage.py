@@ -14,31 +14,30 @@ from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.memory import Barrier
+from .ahead import Ahead, run_ahead
 from .arrays import Arrays
 from .asynchronous import Advance, Commit, Receive, Release
 from .rings import StreamMemory
-from .streams import Stream, scalar_slice
+from .streams import Stream
 
 
 def expand_multistage(function: Function, streams: Sequence[Stream]) -> None:
-    """Rewrite every stream of ``function`` whose addresses follow from the loop's index, in place."""
+    """Rewrite every stream of ``function``, in place."""
     memory = StreamMemory(readers=0)
     arrays = Arrays(function)
-    written = arrays.written(function)
     for stream in streams:
-        operands = [v for load in stream.loads for v in load.operands]
-        needed = scalar_slice(stream.loop, operands, arrays, written)
-        if needed is not None:
-            _Expansion(function, stream, needed, memory).run()
+        ahead = run_ahead(stream.loop, [v for load in stream.loads for v in load.operands], arrays)
+        if ahead is not None:
+            _Expansion(function, stream, ahead, memory).run()
     function.body.ops[:0] = memory.ops
 
 
 class _Expansion:
-    def __init__(self, function: Function, stream: Stream, needed: list[Op], memory: StreamMemory) -> None:
+    def __init__(self, function: Function, stream: Stream, ahead: Ahead, memory: StreamMemory) -> None:
         self.function = function
         self.stream = stream
         self.loop = stream.loop
-        self.needed = needed
+        self.ahead = ahead
         self.slots = stream.slots
         self.rings = memory.of(stream)
 
@@ -47,36 +46,61 @@ class _Expansion:
         if self.slots == 1:
             self._compute(self._fetch_here())
             return
-        self._compute(self._fetch_ahead())
         block = _block_of(self.function.body, self.loop)
         at = block.ops.index(self.loop)
-        block.ops[at:at] = self._prologue()
+        before, first = self._prologue()
+        block.ops[at : at + 1] = [*before, self._with_fetches(first)]
 
-    def _prologue(self) -> list[Op]:
-        """Fetch the first ``slots - 1`` iterations, of those that there are."""
+    def _prologue(self) -> tuple[list[Op], For]:
+        """Fetch the first ``slots - 1`` iterations, of those that there are, in a loop of its own; its results are the
+        carried values of the iteration after them."""
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         end = ew.Add(self.loop.lower, distance.result)
         body = Block()
         index = body.add_argument(self.loop.lower.type, "ahead")
-        body.ops = [*self._guarded(index), Yield(())]
+        env = {value: body.add_argument(value.type, value.name) for value in self.ahead.carried}
+        body.ops = self._guarded(index, env)
+        body.ops.append(Yield(tuple(env[value] for value in self.ahead.carried)))
+        filling = For(self.loop.lower, end.result, self.loop.step, self.ahead.inits, 0, 1, body)
         # An outer loop may come round while slow threads still read what the last iterations left.
-        return [Barrier(), distance, end, For(self.loop.lower, end.result, self.loop.step, (), 0, 1, body)]
+        return [Barrier(), distance, end, filling], filling
+
+    def _with_fetches(self, first: For) -> For:
+        """The loop, each iteration of which begins a later fetch; what those are made of is carried besides."""
+        loop, body = self.loop, self.loop.body
+        env = {value: body.add_argument(value.type, value.name) for value in self.ahead.carried}
+        before = self._fetch_ahead(env)
+        (*ops, end) = body.ops
+        kept = end.values if isinstance(end, Yield) else ()
+        body.ops = [*ops, Yield((*kept, *(env[value] for value in self.ahead.carried)))]
+        made = For(loop.lower, loop.upper, loop.step, (*loop.inits, *first.results), loop.num_stages, loop.unroll, body)
+        self._compute(before)
+        made.location = loop.location
+        replaced = dict(zip(loop.results, made.results, strict=False))
+        for op in self.function.body.walk():
+            op.map_operands(lambda v: replaced.get(v, v))
+        return made
 
     @property
     def _step(self) -> int:
         made = self.loop.step.op
         return int(made.value) if isinstance(made, ew.Constant) else 1
 
-    def _guarded(self, index: Value) -> list[Op]:
-        """Fetch for iteration ``index`` if there is one. Copies by threads are counted, so each turn closes a group;
-        slots are not: of those that are filled all are read, and the next time round begins where this one ended."""
-        body = Block(ops=[*self._fetches({self.loop.body.args[0]: index}), Yield(())])
+    def _guarded(self, index: Value, env: dict[Value, Value]) -> list[Op]:
+        """Fetch for iteration ``index`` if there is one; ``env`` has its carried values, and the next one's afterwards.
+
+        Copies by threads are counted, so each turn closes a group; slots are not: of those that are filled all are
+        read, and the next time round begins where this one ended.
+        """
+        body = Block(ops=[*self._fetches({**env, self.loop.body.args[0]: index}), Yield(())])
         exists = ew.Compare(index, self.loop.upper, "lt")
-        return [exists, If(exists.result, body, Block(ops=[Yield(())])), *self._counted()]
+        guarded = If(exists.result, body, Block(ops=[Yield(())]))
+        env[self.loop.body.args[0]] = index
+        return [exists, guarded, *self._counted(), *self.ahead.advance(env)]
 
     def _fetches(self, env: dict[Value, Value]) -> list[Op]:
-        """Fetch for the iteration whose index is in ``env``."""
-        ops = [op.clone(env) for op in self.needed]
+        """Fetch for the iteration whose index and carried values are in ``env``."""
+        ops = [op.clone(env) for op in self.ahead.fetching]
         for rings in self.rings:
             ops += [*rings.fetch(env), Advance(rings.pipe.result)]
         return ops
@@ -84,12 +108,12 @@ class _Expansion:
     def _counted(self) -> list[Op]:
         return [Commit()] if any(rings.group.engine == "cp.async" for rings in self.rings) else []
 
-    def _fetch_ahead(self) -> list[Op]:
+    def _fetch_ahead(self, env: dict[Value, Value]) -> list[Op]:
         """Wait, and begin a later fetch."""
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(self.loop.body.args[0], distance.result)
         ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
-        return [*ops, Barrier(), distance, later, *self._guarded(later.result)]
+        return [*ops, Barrier(), distance, later, *self._guarded(later.result, env)]
 
     def _fetch_here(self) -> list[Op]:
         """Fetch when nobody reads the slot any more, and wait."""

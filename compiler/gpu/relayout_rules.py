@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
-from ..layout import LinearLayout, slice_layout, wgmma_accumulator
+from ..layout import LinearLayout, coalesced_vectors, contiguous_registers, slice_layout, wgmma_accumulator
 from ..tile.assembly import EffectfulAssembly, InlineAssembly
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
@@ -18,8 +18,8 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Gather
 from ..tile.reduction import Histogram, Reduce, Scan
-from .asynchronous import Fetch, Put, RingBuffer, Roles, Slot, Wgmma
-from .coalesce import access_of, default_layout, merge, vector_of
+from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
+from .coalesce import access_of, default_layout, merge, order_of_fetch, vector_of
 from .ops import Mma, VectorLoad, VectorStore
 from .reduction import scan_layout
 from .relayout import RULES, Relayout, Rule
@@ -217,6 +217,16 @@ def _slot(state: Relayout, op: Slot) -> None:
 @_rule(Fetch)
 def _fetch(state: Relayout, op: Fetch) -> None:
     state.emit(op.clone({v: state.demand(v, None) for v in op.operands}), op)
+
+
+@_rule(FetchTile)
+def _fetch_tile(state: Relayout, op: FetchTile) -> None:
+    layout = state.homes.layout(op.pointer) if state.costs.exists_once(op.pointer) else None
+    if layout is None or contiguous_registers(layout, op.axis) < op.vector:
+        layout = coalesced_vectors(op.pointer.type.shape, state.warps, op.vector, order_of_fetch(op).order)
+    env = {v: state.demand(v, layout if v.type.rank else None) for v in (op.pointer, op.mask) if v is not None}
+    env |= {v: state.demand(v, None) for v in (op.ring, op.pipe)}
+    state.emit(op.clone(env), op)
 
 
 @_rule(Put)

@@ -1,4 +1,4 @@
-"""The shared memory of streams. Loops that follow each other bring boxes of the same form through the same rings."""
+"""The shared memory of streams. Loops that follow each other bring tiles of the same form through the same rings."""
 
 from __future__ import annotations
 
@@ -6,37 +6,45 @@ from dataclasses import dataclass
 
 from ..ir.core import Op, Value
 from ..ir.types import Tile
-from .asynchronous import Acquire, Fetch, Pipe, RingBuffer, Slot
-from .streams import Group, Stream
+from .asynchronous import Acquire, Fetch, FetchTile, Pipe, RingBuffer, Slot
+from .streams import Group, Stream, Streamed, StreamedTile
 
 
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """The memory of one group of streamed boxes: a pipe, and a ring for each box."""
+    """The memory of one group of streamed tiles: a pipe, and a ring for each tile."""
 
     group: Group
     pipe: Pipe
     buffers: tuple[RingBuffer, ...]
 
     def fetch(self, env: dict[Value, Value]) -> list[Op]:
-        """Fill the next slot with boxes whose addresses are looked up in ``env``."""
+        """Fill the next slot with tiles whose addresses are looked up in ``env``."""
         made: list[Op] = []
         if self.group.engine == "tma":
             made.append(Acquire(self.pipe.result, self.group.bytes))
         for source, buffer in zip(self.group.sources, self.buffers, strict=True):
-            load = source.load
-            sizes, strides, offsets = (
-                tuple(env.get(v, v) for v in values) for values in (load.sizes, load.strides, load.offsets)
-            )
-            base = env.get(load.base, load.base)
-            ring, pipe = buffer.result, self.pipe.result
-            fetch = Fetch(ring, pipe, base, sizes, strides, offsets, load.checked, source.descriptor, source.width)
-            fetch.location = load.location
+            fetch = self._fetch(source, buffer.result, env)
+            fetch.location = source.load.location
             made.append(fetch)
         return made
 
+    def _fetch(self, source: Streamed, ring: Value, env: dict[Value, Value]) -> Fetch | FetchTile:
+        pipe = self.pipe.result
+        if isinstance(source, StreamedTile):
+            mask = source.load.mask
+            pointer = env.get(source.load.pointer, source.load.pointer)
+            vector = source.width // source.tile.elem.bytes
+            return FetchTile(ring, pipe, pointer, env.get(mask, mask) if mask else None, vector, source.axis)
+        box = source.load
+        sizes, strides, offsets = (
+            tuple(env.get(v, v) for v in values) for values in (box.sizes, box.strides, box.offsets)
+        )
+        base = env.get(box.base, box.base)
+        return Fetch(ring, pipe, base, sizes, strides, offsets, box.checked, source.descriptor, source.width)
+
     def slots(self, replaced: dict[Value, Value]) -> list[Op]:
-        """The received slot of each box, which takes the place of what was loaded."""
+        """The received slot of each tile, which takes the place of what was loaded."""
         made = [Slot(buffer.result, self.pipe.result) for buffer in self.buffers]
         for source, slot in zip(self.group.sources, made, strict=True):
             slot.location = source.load.location

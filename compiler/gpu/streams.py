@@ -1,8 +1,9 @@
 """Which loops bring tiles from memory to matrix products, and in what form: the plan that both expansions follow.
 
-A loop is streamed if its body reads boxes of arrays (``block_load``) that end in a product. Everything that decides
-where a box lies is scalar code, so it can run ahead of the products: in the same threads (:mod:`.multistage`) or in a
-warp group of its own (:mod:`.roles`).
+A loop is streamed if its body reads tiles that end in a product. What decides where they lie runs ahead of the products
+(:mod:`.ahead`): in the same threads (:mod:`.multistage`), or, where it is scalar code because all tiles are boxes of
+arrays (``block_load``), in a warp group of its own (:mod:`.roles`). Tiles that are no boxes, such as rows that a table
+chooses, are copied by threads, each from where its pointer says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..ir.core import Block, Effect, Function, Op, Value, uses
+from ..ir.core import Block, Function, Op, Value, uses
 from ..ir.types import Pointer, Scalar, Tile
 from ..layout import shared_tensor_core, widest_swizzle
 from ..target import Target
@@ -21,7 +22,9 @@ from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
 from ..tile.memory import Load
 from ..tile.shape import Permute
+from .ahead import may_precede, run_ahead
 from .arrays import Arrays
+from .coalesce import access_of
 from .descriptors import Descriptors
 
 #: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
@@ -49,31 +52,50 @@ class StreamedBox:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Boxes that one product waits for: they share a pipe. ``engine`` copies them all."""
+class StreamedTile:
+    """A streamed tile of elements wherever their pointers say. ``tile``: its place in a ring; ``axis``: along which
+    neighbours are neighbours in memory, ``width`` bytes at a time."""
 
-    sources: tuple[StreamedBox, ...]
+    load: Load
+    tile: Tile
+    axis: int
+    width: int
+
+    @property
+    def bytes(self) -> int:
+        """Size of one slot."""
+        return self.tile.size * self.tile.elem.bytes
+
+
+Streamed = StreamedBox | StreamedTile
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Tiles that one product waits for: they share a pipe. ``engine`` copies them all."""
+
+    sources: tuple[Streamed, ...]
     engine: str
 
     @property
     def bytes(self) -> int:
-        """Size of one slot of all boxes."""
+        """Size of one slot of all tiles."""
         return sum(source.bytes for source in self.sources)
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A loop and the boxes that are brought for it, through rings of ``slots`` slots."""
+    """A loop and the tiles that are brought for it, through rings of ``slots`` slots."""
 
     loop: For
     groups: tuple[Group, ...]
     slots: int
 
     @property
-    def loads(self) -> list[BlockLoad]:
+    def loads(self) -> list[BlockLoad | Load]:
         """All streamed loads in program order."""
-        found = {source.load for group in self.groups for source in group.sources}
-        return [op for op in self.loop.body.ops if isinstance(op, BlockLoad) and op in found]
+        found: dict[Op, BlockLoad | Load] = {s.load: s.load for group in self.groups for s in group.sources}
+        return [found[op] for op in self.loop.body.ops if op in found]
 
 
 def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
@@ -138,44 +160,81 @@ class Finder:
         slots = min(asked, self.limit)
         if asked < FEWEST_SLOTS or not slots or not isinstance(step, Constant) or step.value <= 0:
             return None
-        by_product: dict[Dot, list[StreamedBox]] = {}
+        by_product: dict[Dot, list[Streamed]] = {}
         for op in loop.body.ops:
-            if isinstance(op, BlockLoad) and (source := self._source(op, loop)) is not None:
+            source = self._source(op, loop) if isinstance(op, BlockLoad | Load) else None
+            if isinstance(op, BlockLoad | Load) and source is not None:
                 by_product.setdefault(products_of(op.result, self.used)[0], []).append(source)
         if not by_product:
             return None
         groups: list[Group] = []
         for sources in by_product.values():
             for engine in ("tma", "cp.async"):
-                same = tuple(s for s in sources if (s.descriptor >= 0) == (engine == "tma"))
+                same = tuple(s for s in sources if _by_engine(s) == (engine == "tma"))
                 if same:
                     groups.append(Group(same, engine))
         return Stream(loop, tuple(groups), slots)
 
-    def _source(self, load: BlockLoad, loop: For) -> StreamedBox | None:
-        axis = contiguous_axis(load)
-        elem = load.result.type.elem
-        inside = set(loop.body.ops)
+    def _source(self, load: BlockLoad | Load, loop: For) -> Streamed | None:
         products = products_of(load.result, self.used)
-        if axis is None or len(load.shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32):
+        inside = set(loop.body.ops)
+        if load.result.type.rank != 2 or not products or any(p not in inside for p in products):
             return None
-        # What the kernel itself writes may be read again later: a copy ahead of its time would miss it.
-        if None in self.written or self.arrays.accessed(load) in self.written | {None}:
+        # What the loop itself writes may be read again later: a copy ahead of its time would miss it.
+        array = self.arrays.accessed(load)
+        written = {self.arrays.accessed(op) for op in loop.body.walk() if self.arrays.writes(op)}
+        if not may_precede(array, written) or run_ahead(loop, load.operands, self.arrays) is None:
             return None
-        if load.padding != "zero" or not products or any(p not in inside for p in products):
+        return self._box(load, loop) if isinstance(load, BlockLoad) else self._tile(load)
+
+    def _box(self, load: BlockLoad, loop: For) -> StreamedBox | None:
+        axis = contiguous_axis(load)
+        tile = _ring_tile(load.result.type, axis) if axis is not None and len(load.shape) == 2 else None
+        if axis is None or tile is None or load.padding != "zero":
             return None
-        swizzle = widest_swizzle(load.shape[axis] * elem.bytes)
-        if not swizzle:
-            return None
-        shared = shared_tensor_core(load.shape, elem.bits, swizzle, (axis, 1 - axis))
-        tile = load.result.type.in_shared_memory(shared)
         descriptor = -1
-        if "tma" in self.target.features:
+        # A warp group that only copies is ahead of the whole loop, so of what other parts of the kernel write, too, and
+        # the copy engine has a view of memory of its own (PTX ISA, "Async proxy").
+        if "tma" in self.target.features and may_precede(self.arrays.accessed(load), self.written):
+            swizzle = widest_swizzle(load.shape[axis] * tile.elem.bytes)
             descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop))
         width = copy_bytes(load, axis, self.facts)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
         return StreamedBox(load, tile, descriptor, width)
+
+    def _tile(self, load: Load) -> StreamedTile | None:
+        access = access_of(load, self.facts)
+        tile = _ring_tile(load.result.type, access.axis)
+        if tile is None or load.volatile or load.cache not in ("", ".ca", ".cg") or not _pads_with_zeros(load):
+            return None
+        threads = 32 * (self.function.num_warps or 1)
+        width = min(access.vector, tile.size // threads) * tile.elem.bytes
+        if "cp.async" not in self.target.features or width < _SMALLEST_COPY:
+            return None
+        return StreamedTile(load, tile, access.axis, width)
+
+
+def _by_engine(source: Streamed) -> bool:
+    """Whether the copy engine brings it."""
+    return isinstance(source, StreamedBox) and source.descriptor >= 0
+
+
+def _ring_tile(loaded: Tile, axis: int) -> Tile | None:
+    """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read."""
+    elem = loaded.elem
+    if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32):
+        return None
+    swizzle = widest_swizzle(loaded.shape[axis] * elem.bytes)
+    if not swizzle:
+        return None
+    return loaded.in_shared_memory(shared_tensor_core(loaded.shape, elem.bits, swizzle, (axis, 1 - axis)))
+
+
+def _pads_with_zeros(load: Load) -> bool:
+    """Whether elements that are masked off are zeros, or may be."""
+    other = load.other.op if load.other is not None else None
+    return load.other is None or (isinstance(other, Constant) and other.value == 0 and str(other.value) != "-0.0")
 
 
 def _resting(load: BlockLoad, axis: int, loop: For) -> list[int]:
@@ -210,36 +269,3 @@ def _innermost(block: Block) -> Iterator[For]:
         yield from found
         if isinstance(op, For) and not found:
             yield op
-
-
-def scalar_slice(loop: For, wanted: list[Value], arrays: Arrays, written: set[Value | None]) -> list[Op] | None:
-    """The operations of the loop's body that ``wanted`` scalars are made of, in order.
-
-    None if they are more than scalar code of the loop's index: of values that the loop carries, of tiles, or of numbers
-    in memory that the function changes. Numbers in other arrays, such as a table of pages, are read ahead of time.
-    """
-    inside = set(loop.body.ops)
-    needed: set[Op] = set()
-    todo = list(wanted)
-    while todo:
-        value = todo.pop()
-        op = value.op
-        if op is None:
-            if value in loop.body.args[1:]:
-                return None
-        elif op in inside and op not in needed:
-            if (op.effect is not Effect.PURE and not _reads_steadily(op, arrays, written)) or op.blocks:
-                return None
-            if any(v.type.rank for v in (*op.operands, *op.results)):
-                return None
-            needed.add(op)
-            todo += op.operands
-    return [op for op in loop.body.ops if op in needed]
-
-
-def _reads_steadily(op: Op, arrays: Arrays, written: set[Value | None]) -> bool:
-    """Whether ``op`` reads what stays the same while the kernel runs, as far as the kernel itself writes it."""
-    if not isinstance(op, Load) or op.volatile or None in written:
-        return False
-    array = arrays.of(op.pointer)
-    return array not in written and (array is not None or not written)

@@ -14,6 +14,7 @@ from ..tile.map import MapElementwise
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Histogram, Reduce, Scan
+from .asynchronous import FetchTile
 from .views import is_view, operand_layout, result_layout
 
 FunctionT = TypeVar("FunctionT", bound=Function)
@@ -62,6 +63,8 @@ def _same(values: list[Value] | tuple[Value, ...]) -> bool:
 def _problem(op: Op) -> str:
     """What is wrong with the layouts of ``op``, or an empty text."""
     match op:
+        case FetchTile():
+            fits = op.mask is None or _same([op.pointer, op.mask])
         case Load() | Store() | AtomicRMW() | AtomicCAS():
             fits = _same([*op.operands, *op.results])
         case Reduce():

@@ -31,6 +31,7 @@ class Matmul(Loop):
             self.strides("b", self.b)
         else:
             self.b = self.operand("b", self.stored_b, self.k, self.n)
+        self.tables()
         self.constants |= {"BM": self.bm, "BN": self.bn, "BK": self.bk}
         self.arguments |= {"M": self.m, "N": self.n, "K": self.k}
         plain = self.even_k and self.exact and self.walk not in ("pairs", "nested")
@@ -88,6 +89,7 @@ class Matmul(Loop):
             t("ra = rm % M", "rb = rn % N")
         else:
             t("ra = rm", "rb = rn")
+        self.look_up()
         t("a_base = a_ptr", f"b_base = {'a_ptr' if self.gram else 'b_ptr'}", "c_base = c_ptr")
         if self.batches:
             wide = d.pick("", ".to(tl.int64)")

@@ -90,7 +90,11 @@ class Loop(Operands):
         """Load, prepare, multiply."""
         t = self.text
         self.load("a", "ra[:, None]", "(k0 + rk)[None, :]", "rm[:, None] < M", "(k0 + rk)[None, :] < K", moves)
-        self.load("b", "(k0 + rk)[:, None]", "rb[None, :]", "(k0 + rk)[:, None] < K", "rn[None, :] < N", moves)
+        row = "(k0 + rk)[:, None]"
+        if "k" in self.table:
+            t("rt = tl.load(table_k + k0 + rk, mask=k0 + rk < K, other=0)")
+            row = "rt[:, None]"
+        self.load("b", row, "rb[None, :]", "(k0 + rk)[:, None] < K", "rn[None, :] < N", moves)
         precision = f', input_precision="{self.precision}"' if self.precision else ""
         if self.second:
             t("d = tl.load(d_ptr + (k0 + rk)[:, None] * sd0 + tl.arange(0, BD)[None, :] * sd1)",

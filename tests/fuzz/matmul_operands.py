@@ -7,6 +7,8 @@ from product_cases import NAMES, Argument, Buffer, Draw, Expected, Text
 
 #: From this seed on blocks have fewer rows than tensor cores take.
 FEW_ROWS = 10_000_000
+#: From this seed on tables say which rows of an operand are read, and blocks have as many rows as before again.
+GATHERED = 20_000_000
 
 
 class Operands:
@@ -47,7 +49,7 @@ class Operands:
             self.bk = max(32, self.bk)
         if self.precision in ("ieee", "tf32x3") and not large:
             self.bm, self.bn, self.bk = min(64, self.bm), min(32, self.bn), 16
-        if self.seed >= FEW_ROWS:
+        if FEW_ROWS <= self.seed < GATHERED:
             self.bm, self.bn, self.bk = (
                 d.pick(1, 2, 4, 8),
                 d.pick(self.bn, self.bn, 2, 8),
@@ -92,6 +94,26 @@ class Operands:
         if batch:
             self.arguments[f"s{name}z"] = batch[0]
         self.arguments |= {f"s{name}0": first, f"s{name}1": second}
+
+    def tables(self) -> None:
+        """Which rows of A, columns of B and rows of B are read: by the program's place, or by tables in memory."""
+        d = self.draw
+        self.table: dict[str, Buffer] = {}
+        if self.seed < GATHERED:
+            return
+        wanted = d.pick("a", "a", "b", "ab", "k", "ak")
+        for side, size in (("a", self.m), ("b", self.n), ("k", self.k)):
+            if side in wanted and size and (side != "k" or not self.moves):
+                self.table[side] = self.arguments[f"table_{side}"] = made = d.buffer("i32", (size,))
+                made.flat[made.start + made.index] = d.numbers.integers(0, size, size)
+        self.tags += [f"table-{side}" for side in self.table]
+
+    def look_up(self) -> None:
+        """The rows of A and the columns of B that the program reads."""
+        for side, place, size in (("a", "rm", "M"), ("b", "rn", "N")):
+            if side in self.table:
+                mask = "" if self.wraps or self.even else f", mask={place} < {size}, other=0"
+                self.text(f"r{side} = tl.load(table_{side} + r{side}{mask})")
 
     def operand_forms(self) -> None:
         """What happens to each operand between its load and the product."""
@@ -148,10 +170,15 @@ class Operands:
     def side(self, side: str) -> np.ndarray:
         """An operand as the product sees it, [.., M, K] or [.., K, N], in f64."""
         values = getattr(self, side).values()
+        if side in self.table:
+            rows = self.table[side].values().astype(int)
+            values = values[..., rows, :] if side == "a" else values[..., rows]
+        if side == "b" and "k" in self.table:
+            values = values[..., self.table["k"].values().astype(int), :]
         along = np.arange(self.k).reshape((1, -1) if side == "a" else (-1, 1))
         match self.forms[side]:
             case "computed":
-                rows = np.arange(self.m)[:, None]
+                rows = (self.table["a"].values() if "a" in self.table else np.arange(self.m))[:, None]
                 values = np.broadcast_to(np.fmod(rows + 2 * along, 5) - 2.0, values.shape)
             case "neg":
                 values = -values

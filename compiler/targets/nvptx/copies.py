@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Drain, Fetch, GridSize, Put
+from ...gpu.asynchronous import Drain, Fetch, FetchTile, GridSize, Put
 from ...gpu.descriptors import box_order
 from ...ir.core import Value
 from ...ir.types import Tile
@@ -35,7 +35,35 @@ def _fetch(state: Lowering, op: Fetch) -> None:
         _thread_copies(state, op, place)
 
 
-def _acquired(state: Lowering, op: Fetch) -> str:
+@rule(FetchTile, RULES)
+def _fetch_tile(state: Lowering, op: FetchTile) -> None:
+    """Every thread copies vectors from where its pointers say; nothing is read where the mask is false."""
+    tile, layout = op.ring.type, op.pointer.type.layout
+    if tile.shared is None or layout is None:
+        raise UnsupportedOp("gpu.fetch_tile needs a layout and a ring in shared memory", location=op.location)
+    place = _acquired(state, op)
+    access = plan_shared_access(layout, tile.shared, tile.elem.bits)
+    to = addresses(state, access, place)
+    alone = state.only_thread(layout)
+    pointers, mask = state.values[op.pointer], state.values[op.mask] if op.mask is not None else None
+    width = op.vector * tile.elem.bytes
+    for number, group in enumerate(access.registers):
+        for part in range(0, len(group), op.vector):
+            valid = str(width)
+            if mask is not None:
+                valid = state.text.op(f"select i1 {mask[group[part]]}, i32 {width}, i32 0")
+            target = _shifted(state, to(number), part * tile.elem.bytes)
+            _copy(state, target, pointers[group[part]], valid, width, alone)
+
+
+def _shifted(state: Lowering, place: str, offset: int) -> str:
+    """The address in shared memory (i32) ``offset`` bytes behind ``place``."""
+    if offset:
+        place = state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {place}, i32 {offset}")
+    return state.text.op(f"ptrtoint ptr addrspace(3) {place} to i32")
+
+
+def _acquired(state: Lowering, op: Fetch | FetchTile) -> str:
     """The first byte of the slot to fill."""
     cursor = filling(state, op.pipe)
     offset = state.text.op(f"mul nuw nsw i32 {cursor.slot}, {op.ring.type.size * op.ring.type.elem.bytes}")
@@ -205,11 +233,7 @@ def _thread_copies(state: Lowering, op: Fetch, place: str) -> None:
     for number, group in enumerate(access.registers):
         for part in range(0, len(group), vector):
             source, valid = box(group[part], vector)
-            target = to(number)
-            if part:
-                target = state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {target}, i32 {part * size}")
-            address = state.text.op(f"ptrtoint ptr addrspace(3) {target} to i32")
-            _copy(state, address, source, valid, vector * size, alone)
+            _copy(state, _shifted(state, to(number), part * size), source, valid, vector * size, alone)
 
 
 def _copy(state: Lowering, to: str, source: str, valid: str, width: int, predicate: str | None) -> None:
