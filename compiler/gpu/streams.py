@@ -260,7 +260,7 @@ def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:
             aligned = min(aligned, facts[offset].divisibility[0] * size)
         else:
             aligned = min(aligned, facts[stride].divisibility[0] * size)
-    return min(16, aligned & -aligned, load.shape[axis] * size)
+    return min(16, max(load.alignment, aligned & -aligned), load.shape[axis] * size)
 
 
 def _innermost(block: Block) -> Iterator[For]:

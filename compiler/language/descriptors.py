@@ -9,12 +9,15 @@ from typing import ClassVar
 from ..errors import TypeMismatch
 from ..ir.types import I1, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
+from ..tile.elementwise import Bitcast
 from . import memory
 from .arithmetic import as_tensor, cast_to
 from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .cells import box, cells, rows
+from .debugging import multiple_of
 from .structure import Membered, Structure
+from .target_info import is_cuda
 from .tensor import Operand, shape_of, tensor
 
 #: Most dimensions of a descriptor, and fewest bytes of a block's last one: what the copy engines of GPUs take (CUDA
@@ -187,7 +190,23 @@ def make_tensor_descriptor(
         raise TypeMismatch(
             f"{what}: the last stride must be 1, got {shown}", hint="write 1, or swap the dimensions of the array"
         )
-    return tensor_descriptor(base, extents(shape, block.rank, f"shape of {what}"), steps, block, padding_option)
+    sizes = extents(shape, block.rank, f"shape of {what}")
+    return tensor_descriptor(*_as_promised(base, sizes, steps, block), block, padding_option)
+
+
+Extents = tuple[Operand, ...]
+
+
+def _as_promised(base: tensor, sizes: Extents, steps: Extents, block: Tile) -> tuple[tensor, Extents, Extents]:
+    """Base, sizes and strides, the alignment of an address that was a number noted for GPUs, which copy accordingly.
+
+    Of parameters and what is added to them a launch knows more than that.
+    """
+    if not is_cuda() or not isinstance(base.value.op, Bitcast):
+        return base, sizes, steps
+    elements = max(1, MIN_ROW_BYTES // block.elem.bytes)
+    aligned = tuple(multiple_of(step, elements) if isinstance(step, tensor) else step for step in steps)
+    return multiple_of(base, MIN_ROW_BYTES), sizes, aligned
 
 
 def check_block(block: Tile, padding: object, what: str) -> None:

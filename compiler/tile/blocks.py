@@ -30,7 +30,11 @@ def _check_box(op: BlockLoad | BlockStore, rank: int) -> Tile:
 
 
 class BlockLoad(Op, mnemonic="block_load", effect=Effect.READ):
-    """Read a box of ``shape``. Elements outside the array are zero, or NaN where ``padding`` says so."""
+    """Read a box of ``shape``. Elements outside the array are zero, or NaN where ``padding`` says so.
+
+    ``alignment``: bytes of which the address of every row of the box, along the axis with stride 1, is a multiple, if
+    the kernel's author promises more than follows from the operands.
+    """
 
     base: Value
     sizes: tuple[Value, ...]
@@ -41,6 +45,7 @@ class BlockLoad(Op, mnemonic="block_load", effect=Effect.READ):
     padding: str = "zero"
     cache: str = ""
     eviction: str = ""
+    alignment: int = 1
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: a tile of ``shape`` of what ``base`` points to; TypeMismatch for dimensions that do not fit."""

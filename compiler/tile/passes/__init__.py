@@ -17,13 +17,14 @@ from .expand_blocks import expand_blocks
 from .fold import fold
 from .induction import linearize_induction
 from .licm import licm
+from .promises import spread_promises
 from .records import check_scopes, drop_records, number_scopes
 from .unroll import unroll
 
 Pass = Callable[[Function], Function]
 
 #: What :func:`optimize` runs, in order. Unrolling comes after a fold that makes trip counts constant.
-PIPELINE: tuple[Pass, ...] = (fold, unroll, cse, licm, fold, cse, dce)
+PIPELINE: tuple[Pass, ...] = (spread_promises, fold, unroll, cse, licm, fold, cse, dce)
 
 
 def optimize(function: Function) -> Function:
@@ -46,6 +47,7 @@ __all__ = [
     "linearize_induction",
     "number_scopes",
     "optimize",
+    "spread_promises",
     "structure_accesses",
     "unroll",
 ]

@@ -90,9 +90,9 @@ class _Rewriter:
         made: BlockLoad | BlockStore
         if isinstance(op, Load):
             shape = op.pointer.type.shape
-            made = BlockLoad(
-                base, sizes, strides, offsets, shape, marks, padding if checked else "zero", op.cache, op.eviction
-            )
+            padded = padding if checked else "zero"
+            alignment = self._alignment(op, strides)
+            made = BlockLoad(base, sizes, strides, offsets, shape, marks, padded, op.cache, op.eviction, alignment)
             made.result.name = op.result.name
             if other is not None and self.others is not None:
                 self.others[made] = other
@@ -102,6 +102,14 @@ class _Rewriter:
         made.location = op.location
         self.rewritten[op] = [*emit.ops, made]
         self.guards.update(dict.fromkeys(sorted(box.guards, key=str)))
+
+    def _alignment(self, load: Load, strides: tuple[Value, ...]) -> int:
+        """What the pointers of a tile tell of the alignment of its rows."""
+        rank = load.pointer.type.rank
+        for axis, stride in enumerate(strides[len(strides) - rank :]):
+            if isinstance(stride.op, e.Constant) and stride.op.value == 1:
+                return self.forms.facts[load.pointer].aligned(axis) * load.pointer.type.pointee.bytes
+        return 1
 
     def _base(self, box: Box, emit: ScalarCode) -> Value:
         rest = self.forms.with_indices(box.rest)

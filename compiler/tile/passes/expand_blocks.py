@@ -96,6 +96,9 @@ class _Expansion:
             stride = self.cast(self.op.strides[self.leading + dim], I64)
             step = self.add(e.Mul(step, self.add(s.Splat(stride, step.type.shape))))
             pointers = self.add(e.AddPtr(pointers, self.add(s.Broadcast(step, self.shape))))
+        if isinstance(self.op, BlockLoad) and self.op.alignment > 1:
+            rows = tuple(self.op.alignment if _is_one(stride) else 1 for stride in self.op.strides[self.leading :])
+            pointers = self.add(e.Hint(pointers, rows))
         return pointers
 
     def mask(self) -> Value | None:
@@ -146,6 +149,10 @@ class _Expansion:
 
     def cast(self, value: Value, to: Scalar) -> Value:
         return value if value.type.elem == to else self.add(e.Cast(value, to))
+
+
+def _is_one(value: Value) -> bool:
+    return isinstance(value.op, e.Constant) and value.op.value == 1
 
 
 def _signed(scalar: Scalar) -> Scalar:
