@@ -170,7 +170,7 @@ _allocation.set_allocator(_allocation.NullAllocator())
 MISSING = {
     "from triton.experimental import gluon": "does not implement triton.experimental.gluon",
     "import triton.experimental.gluon.language": "does not implement triton.experimental.gluon",
-    "import triton._C.libtriton": "No module named 'triton._C'",
+    "from triton._C.libtriton import ir": "cannot import name 'ir'",
     "from triton.tools import experimental_descriptor": "cannot import name",
     "triton.knobs.runtime.add_stages_inspection_hook": "deuteron compile --emit",
     "triton.knobs.compilation.override = True": "from their source only",

@@ -79,6 +79,37 @@ def test_the_fastest_wins_and_is_kept_per_key() -> None:
     assert len(kernel.cache) == 3
 
 
+def test_a_launch_that_was_seen_is_told_from_others() -> None:
+    """Repeated launches take a shorter way to their key, and are told apart by all that the key goes by."""
+    watch = Stopwatch(lambda block: float(block))
+    kernel = tuned([Config({"BLOCK": b}) for b in (8, 16)], watch)
+    searches = []
+
+    def launch(x: Any, n: object, **more: object) -> None:
+        before = len(watch.blocks)
+        kernel[(4,)](x, n, **more)
+        searches.append(len(watch.blocks) > before)
+
+    x, y = np.zeros(8, np.float32), np.zeros(8, np.int32)
+    for _ in range(2):
+        launch(x, 1)
+        launch(y, 1)
+        launch(x, True)
+        launch(x, 7, ADD=2)
+        launch(x, 7)
+    assert searches == [True, True, False, True, False] + [False] * 5
+    kernel.cache.clear()
+    launch(x, 1)
+    assert searches[-1]
+    kernel.cache[kernel.tuning_key({"x": x, "n": 1})] = kernel.configs[1]
+    launch(x, 1)
+    assert kernel.best_config is kernel.configs[1]
+    with pytest.raises(LaunchError, match="BLOCK is given in the launch"):
+        launch(x, 1, BLOCK=8)
+    with pytest.raises(LaunchError, match="BLOCK is given in the launch"):
+        launch(x, 1, BLOCK=8)
+
+
 def test_without_do_bench_medians_decide() -> None:
     calls: list[int] = []
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from numbers import Number
+from types import NoneType
 from typing import Any
 
 from ... import knobs
@@ -27,6 +28,9 @@ from .search import BenchmarkFunction, Candidate, Search
 
 #: What a search is done once for.
 TuningKey = tuple[object, ...]
+#: Types of which equal values are the same for a kernel, and of arguments that no array is part of.
+_EXACT = frozenset({int, bool, str, NoneType})
+_PLAIN = _EXACT | {float}
 
 
 class Autotuner(Runner):
@@ -63,6 +67,8 @@ class Autotuner(Runner):
         self.configs = list(configs) or [Config({})]
         self.keys = list(key)
         self.cache: dict[TuningKey, Config] = {}
+        #: The tuning key of launches that have been seen, by :meth:`_glance`.
+        self._seen: dict[object, TuningKey] = {}
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, Timing] = {}
         self.failures: dict[Config, str] = {}
@@ -89,10 +95,10 @@ class Autotuner(Runner):
 
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Launch with the best configuration for these arguments, searching for it if it is not known."""
-        self._check_names()
         self.nargs = self.base_fn.named(args)
         arguments = {**self.nargs, **kwargs}
         if warmup:
+            self._check_names()
             return [
                 self.fn.run(*args, grid=grid, warmup=True, **kwargs, **config.all_kwargs())
                 for config in self.prune(args, kwargs)
@@ -105,7 +111,6 @@ class Autotuner(Runner):
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch does with the best configuration for these arguments, which is searched for if it is not known;
         the configuration's ``pre_hook`` is called now, as it may shape arguments, and at every launch."""
-        self._check_names()
         arguments = {**self.base_fn.named(args), **kwargs}
         config = self.best_config = self._choose(args, kwargs, grid, arguments)
         everything = {**arguments, **config.all_kwargs()}
@@ -128,10 +133,16 @@ class Autotuner(Runner):
         grid: Any,
         arguments: dict[str, object],
     ) -> Config:
+        seen = self._glance(arguments)
+        if seen in self._seen and (known := self.cache.get(self._seen[seen])) is not None:
+            return known
+        self._check_names()
         self._check_conflicts(kwargs)
         if len(self.configs) == 1:
             return self.configs[0]
         key = self.tuning_key(arguments)
+        if seen is not None:
+            self._seen[seen] = key
         if key not in self.cache:
             candidates = self.prune(args, kwargs)
             if self.base_fn.interpreted or len(candidates) == 1:
@@ -139,6 +150,24 @@ class Autotuner(Runner):
             else:
                 self.cache[key] = self._search(candidates, key, args, kwargs, grid, arguments)
         return self.cache[key]
+
+    def _glance(self, arguments: Mapping[str, object]) -> tuple[object, ...] | None:
+        """What tells launches with different tuning keys apart, in a tenth of that key's time: names, dtypes and
+        devices of arrays, values of ``key``. None where a glance does not do, as for tuples of arrays."""
+        parts: list[object] = [len(self.configs), *arguments]
+        for value in arguments.values():
+            if type(value) in _PLAIN:
+                continue
+            dtype, device = getattr(value, "dtype", None), getattr(value, "device", None)
+            if not isinstance(dtype, Hashable) or not isinstance(device, Hashable) or dtype is None or device is None:
+                return None
+            parts += (dtype, device)
+        for name in self.keys:
+            value = arguments.get(name)
+            if type(value) not in _EXACT:
+                return None
+            parts += (type(value), value)
+        return tuple(parts)
 
     def tuning_key(self, arguments: Mapping[str, object]) -> TuningKey:
         """What a search is done once for: the values of ``key`` and the dtypes of all arrays, which is Triton's key, so

@@ -34,11 +34,13 @@ class Sample:
     constexprs: Mapping[str, object]
     schedule: Schedule = Schedule()
 
-    def tile(self) -> Function:
-        return optimize(lower(self.source, self.signature, self.constexprs, debug=self.schedule.debug))
+    def tile(self, target: str | None = None) -> Function:
+        """``target``: for kernels that ask what they are compiled for."""
+        known = Target.parse(target) if target else None
+        return optimize(lower(self.source, self.signature, self.constexprs, debug=self.schedule.debug, target=known))
 
     def gpu(self, target: str = "cuda:90a") -> GpuFunction:
-        return verify_gpu(lower_to_gpu(self.tile(), Target.parse(target), self.schedule))
+        return verify_gpu(lower_to_gpu(self.tile(target), Target.parse(target), self.schedule))
 
     def program(self, target: str = "cuda:90a") -> PtxProgram:
         return lower_to_llvm(self.gpu(target), Target.parse(target), self.schedule)
@@ -174,8 +176,9 @@ def run_function() -> Callable[..., PtxProgram]:
         arguments: Sequence[Argument],
         warps: int = 4,
         target: str = "cuda:90a",
+        num_stages: int = Schedule().num_stages,
     ) -> PtxProgram:
-        schedule = Schedule(num_warps=warps)
+        schedule = Schedule(num_warps=warps, num_stages=num_stages)
 
         def compiled(denied: frozenset[Guard]) -> PtxProgram:
             made = verify_gpu(lower_to_gpu(function, Target.parse(target), schedule, denied))

@@ -1,0 +1,162 @@
+"""Tiles that are no boxes of arrays, or whose arrays are no parameters, are brought ahead of products by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, RingBuffer
+
+TARGETS = ("cuda:80", "cuda:90a")
+#: The rows of A that a table names, as experts of a mixture take theirs.
+ROWS = """
+def rows(a, table, b, c, seen, count, K, sa, B: tl.constexpr):
+    m, n, k = tl.arange(0, 32), tl.arange(0, 32), tl.arange(0, B)
+    row = tl.load(table + m)
+    kept = row < count
+    a_at = a + row[:, None] * sa + k[None, :]
+    b_at = b + k[:, None] * 32 + n[None, :]
+    acc = tl.zeros((32, 32), tl.float32)
+    for i in range(0, tl.cdiv(K, B)):
+        x = tl.load(a_at, mask=kept[:, None] & (k[None, :] < K - i * B){other})
+        y = tl.load(b_at, mask=k[:, None] < K - i * B, other=0.0)
+        acc += tl.dot(x, y)
+        a_at += {step}
+        b_at += B * 32
+        {more}
+    tl.store(c + m[:, None] * 32 + n[None, :], acc)
+"""
+SIGNATURE = {"a": "*fp16:16", "table": "*i32:16", "b": "*fp16:16", "c": "*fp32:16", "seen": "*i32:16"}
+SIGNATURE |= {"count": "i32", "K": "i32:16", "sa": "i32:16"}
+#: What masked-off elements are, how far the loop moves, what else it does, and whether rows are brought ahead.
+LOOPS = {
+    "plain": (", other=0.0", "B", "pass", True),
+    "without other": ("", "B", "pass", True),
+    "another array is stored": (", other=0.0", "B", "tl.store(seen + i, i)", True),
+    "ones beside": (", other=1.0", "B", "pass", False),
+    "a step in memory": (", other=0.0", "tl.multiple_of(tl.load(seen + 8), 32)", "pass", False),
+}
+
+
+def fetches(function: object) -> list[FetchTile]:
+    return [op for op in function.walk() if isinstance(op, FetchTile)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2, 7])
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_that_a_table_names(
+    from_text: Callable[..., object], run_function: Callable[..., object], target: str, name: str, blocks: int
+) -> None:
+    other, step, more, ahead = LOOPS[name]
+    made = from_text(ROWS.format(other=other, step=step, more=more), SIGNATURE, {"B": 32})
+    assert bool(fetches(made.gpu(target))) == ahead  # type: ignore[attr-defined]
+    rng = np.random.default_rng(blocks)
+    K = max(0, 32 * blocks - 16)
+    a = rng.integers(-3, 4, (48, 240)).astype(np.float16)
+    b = rng.integers(-3, 4, (max(K, 1), 32)).astype(np.float16)
+    table = rng.permutation(60).astype(np.int32)[:32]
+    seen = np.full(9, -1, np.int32)
+    seen[8] = 32
+    c = np.full((32, 32), 77, np.float32)
+    run_function(made.tile(), (1,), [a, table, b, c, seen, 48, K, 240], 4, target)  # type: ignore[attr-defined]
+    want = np.zeros((32, 32))
+    for place, row in enumerate(table):
+        held = a[row, :K].astype(np.float64) if row < 48 else np.full(K, 1.0 if "ones" in name else 0.0)
+        want[place] = held @ b[:K]
+    np.testing.assert_array_equal(c, want)
+    assert (seen[:blocks] == np.arange(blocks)).all() == ("stored" in name or not blocks)
+
+
+#: Products of arrays whose addresses are numbers in memory; each may be what the one before has stored.
+GROUPED = """
+def grouped(data, table, sizes, groups, B: tl.constexpr):
+    m, n, k = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :], tl.arange(0, B)
+    for g in range(0, groups):
+        a = tl.load(table + 3 * g).to(tl.pointer_type(tl.float16))
+        b = tl.load(table + 3 * g + 1).to(tl.pointer_type(tl.float16))
+        c = tl.load(table + 3 * g + 2).to(tl.pointer_type(tl.float16))
+        size = tl.load(sizes + 2 * g)
+        step = tl.load(sizes + 2 * g + 1)
+        a_at = a + m * step + k[None, :]
+        b_at = b + k[:, None] * 32 + n
+        acc = tl.zeros((32, 32), tl.float32)
+        for i in range(0, size // B):
+            tl.multiple_of(a_at, [16, 16])
+            tl.multiple_of(b_at, [16, 16])
+            acc += tl.dot(tl.load(a_at), tl.load(b_at))
+            a_at += B
+            b_at += B * 32
+        tl.store(c + m * 32 + n, acc.to(tl.float16))
+"""
+DESCRIBED = (
+    GROUPED.replace("a + m * step + k[None, :]", "tl.make_tensor_descriptor(a, [32, size], [step, 1], [32, B])")
+    .replace("b + k[:, None] * 32 + n", "tl.make_tensor_descriptor(b, [size, 32], [32, 1], [B, 32])")
+    .replace("tl.load(a_at), tl.load(b_at)", "a_at.load([0, i * B]), b_at.load([i * B, 0])")
+)
+DESCRIBED = "\n".join(line for line in DESCRIBED.splitlines() if "multiple_of" not in line and "_at +=" not in line)
+#: Where the simulator puts the first array.
+FIRST_ADDRESS = 1 << 20
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("text", [GROUPED, DESCRIBED], ids=["pointers", "descriptors"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_arrays_whose_addresses_are_in_memory(
+    from_text: Callable[..., object], run_function: Callable[..., object], target: str, text: str, stages: int
+) -> None:
+    signature = {"data": "*fp16:16", "table": "*i64:16", "sizes": "*i32:16", "groups": "i32"}
+    made = from_text(text, signature, {"B": 32}, num_stages=stages)
+    widths = [op.width for op in made.gpu(target).walk() if isinstance(op, Fetch)]  # type: ignore[attr-defined]
+    assert set(widths) == ({16} if stages > 1 else set())
+    rng = np.random.default_rng(stages)
+    # B of each group is a permutation, so that numbers stay small; the A of a group is the C of the one before.
+    first, b = rng.integers(-4, 5, (32, 96)).astype(np.float16), np.zeros((3, 96, 32), np.float16)
+    sizes = [(96, 96), (32, 32), (32, 32)]
+    for matrix, (size, _) in zip(b, sizes, strict=True):
+        matrix[rng.permutation(size)[:32], np.arange(32)] = 1
+    data = np.concatenate([first.ravel(), b.ravel(), np.full(3 * 1024, 77, np.float16)])
+    results = 32 * 96 + b.size
+    starts = [[0 if not g else results + 1024 * (g - 1), 32 * 96 + g * 3072, results + 1024 * g] for g in range(3)]
+    table = FIRST_ADDRESS + 2 * np.array(starts, np.int64)
+    run_function(made.tile(target), (1,), [data, table, np.array(sizes, np.int32), 3], 4, target, num_stages=stages)  # type: ignore[attr-defined]
+    want = first.astype(np.float64)
+    for g, (size, _) in enumerate(sizes):
+        want = want @ b[g, :size]
+        got = data[results + 1024 * g : results + 1024 * (g + 1)].reshape(32, 32)
+        np.testing.assert_array_equal(got, want, err_msg=f"group {g}")
+
+
+#: A loop over what the kernel itself has stored before.
+STAGED = """
+def staged(x, held, b, c, K, B: tl.constexpr):
+    m, n, k = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, B)
+    for i in range(0, K // B):
+        at = (K // B - 1 - i) * B + k[None, :]
+        tl.store(held + m[:, None] * K + at, tl.load(x + m[:, None] * K + at) * 2)
+    acc = tl.zeros((64, 64), tl.float32)
+    for i in range(0, K // B):
+        left = tl.load(held + m[:, None] * K + i * B + k[None, :])
+        right = tl.load(b + (i * B + k[:, None]) * 64 + n[None, :])
+        acc = tl.dot(left, right, acc)
+    tl.store(c + m[:, None] * 64 + n[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_the_kernel_stored_before_a_loop_is_streamed_by_threads(
+    from_text: Callable[..., object], run_function: Callable[..., object], target: str
+) -> None:
+    signature = dict.fromkeys(("x", "held", "b"), "*fp16:16") | {"c": "*fp32:16", "K": "i32:16"}
+    made = from_text(STAGED, signature, {"B": 32})
+    gpu = made.gpu(target)  # type: ignore[attr-defined]
+    assert sum(isinstance(op, RingBuffer) for op in gpu.walk()) == 2
+    # The copy engine may be ahead of the whole loop, and does not see what threads have just stored.
+    assert {op.base.name for op in gpu.walk() if isinstance(op, Fetch) and op.descriptor >= 0} <= {"b"}
+    rng = np.random.default_rng(0)
+    x, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 128), (128, 64)))
+    held, c = np.full_like(x, 77), np.full((64, 64), 77, np.float32)
+    run_function(made.tile(), (1,), [x, held, b, c, 128], 4, target)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(c, 2 * x.astype(np.float64) @ b)
