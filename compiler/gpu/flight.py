@@ -11,7 +11,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Block, Effect, Function, Op, Value, uses
-from .asynchronous import Await, Receive, Release, SharedView, Slot, Wgmma, slot_of
+from ..tile.control import If, Yield
+from .asynchronous import (
+    Advance,
+    Await,
+    Commit,
+    Fetch,
+    FetchTile,
+    Receive,
+    Release,
+    SharedView,
+    Slot,
+    Wgmma,
+    slot_of,
+)
 from .ops import ConvertLayout
 from .scratch import scratch_bytes
 
@@ -26,6 +39,10 @@ def let_fly(function: Function) -> None:
     for op in function.body.walk():
         if not isinstance(op, Await):
             op.map_operands(lambda v: replaced.get(v, v))
+
+
+#: What fills another slot of a ring than those that products read (:mod:`.multistage`).
+_FETCHING = (Fetch, FetchTile, Advance, Yield)
 
 
 @dataclass
@@ -63,8 +80,11 @@ class _Flight:
         return max((i + 1 for i, product in enumerate(self.flying) if product.op.result in read), default=0)
 
     def _writes_shared_memory(self, op: Op) -> bool:
-        if isinstance(op, Receive | Slot | SharedView | Wgmma):
+        if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit):
             return False
+        if isinstance(op, If):
+            inside = (inner for block in op.blocks for inner in block.walk())
+            return any(not isinstance(inner, _FETCHING) and self._writes_shared_memory(inner) for inner in inside)
         if isinstance(op, ConvertLayout) and op.to.shared is not None:
             return True
         return op.effect not in (Effect.PURE, Effect.READ) or bool(scratch_bytes(op, self.used))

@@ -4,16 +4,21 @@ With ``slots`` slots, ``slots - 1`` iterations are fetched ahead: a prologue fil
 begins the fetch for the iteration ``slots - 1`` later into the slot that the one before it has read. The barrier after
 waiting makes both safe: copies are visible to all threads, and nobody reads the slot that is filled next any more. With
 a single slot each iteration fetches for itself, between two barriers.
+
+Products of warp groups go on by themselves, so a later fetch is begun while the first one is computed. It fills another
+slot than those that are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..ir.core import Block, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
+from ..tile.matmul import Dot
 from ..tile.memory import Barrier
+from ..tile.shape import Permute
 from .ahead import Ahead, run_ahead
 from .arrays import Arrays
 from .asynchronous import Advance, Commit, Receive, Release
@@ -21,30 +26,33 @@ from .rings import StreamMemory
 from .streams import Stream
 
 
-def expand_multistage(function: Function, streams: Sequence[Stream]) -> None:
-    """Rewrite every stream of ``function``, in place."""
+def expand_multistage(function: Function, streams: Sequence[Stream], flies: Callable[[Dot], bool]) -> None:
+    """Rewrite every stream of ``function``, in place. ``flies``: which products go on while other work is done."""
     memory = StreamMemory(readers=0)
     arrays = Arrays(function)
     for stream in streams:
         ahead = run_ahead(stream.loop, [v for load in stream.loads for v in load.operands], arrays)
         if ahead is not None:
-            _Expansion(function, stream, ahead, memory).run()
+            _Expansion(function, stream, ahead, memory, flies).run()
     function.body.ops[:0] = memory.ops
 
 
 class _Expansion:
-    def __init__(self, function: Function, stream: Stream, ahead: Ahead, memory: StreamMemory) -> None:
+    def __init__(
+        self, function: Function, stream: Stream, ahead: Ahead, memory: StreamMemory, flies: Callable[[Dot], bool]
+    ) -> None:
         self.function = function
         self.stream = stream
         self.loop = stream.loop
         self.ahead = ahead
         self.slots = stream.slots
         self.rings = memory.of(stream)
+        self.flies = flies
 
     def run(self) -> None:
         """Rewrite the loop and what stands before it."""
         if self.slots == 1:
-            self._compute(self._fetch_here())
+            self._compute(self._fetch_here(), [])
             return
         block = _block_of(self.function.body, self.loop)
         at = block.ops.index(self.loop)
@@ -69,12 +77,12 @@ class _Expansion:
         """The loop, each iteration of which begins a later fetch; what those are made of is carried besides."""
         loop, body = self.loop, self.loop.body
         env = {value: body.add_argument(value.type, value.name) for value in self.ahead.carried}
-        before = self._fetch_ahead(env)
+        wait, fetch = self._fetch_ahead(env)
         (*ops, end) = body.ops
         kept = end.values if isinstance(end, Yield) else ()
         body.ops = [*ops, Yield((*kept, *(env[value] for value in self.ahead.carried)))]
         made = For(loop.lower, loop.upper, loop.step, (*loop.inits, *first.results), loop.num_stages, loop.unroll, body)
-        self._compute(before)
+        self._compute(wait, fetch)
         made.location = loop.location
         replaced = dict(zip(loop.results, made.results, strict=False))
         for op in self.function.body.walk():
@@ -108,31 +116,42 @@ class _Expansion:
     def _counted(self) -> list[Op]:
         return [Commit()] if any(rings.group.engine == "cp.async" for rings in self.rings) else []
 
-    def _fetch_ahead(self, env: dict[Value, Value]) -> list[Op]:
-        """Wait, and begin a later fetch."""
+    def _fetch_ahead(self, env: dict[Value, Value]) -> tuple[list[Op], list[Op]]:
+        """Wait; and begin a later fetch."""
         distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
         later = ew.Add(self.loop.body.args[0], distance.result)
         ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
-        return [*ops, Barrier(), distance, later, *self._guarded(later.result, env)]
+        return [*ops, Barrier()], [distance, later, *self._guarded(later.result, env)]
 
     def _fetch_here(self) -> list[Op]:
         """Fetch when nobody reads the slot any more, and wait."""
         ops = [Barrier(), *self._fetches({}), *self._counted()]
         return [*ops, *(Receive(rings.pipe.result) for rings in self.rings), Barrier()]
 
-    def _compute(self, before: list[Op]) -> None:
-        """What the loop did, ``before`` it the copies, with slots in place of what was loaded."""
+    def _compute(self, wait: list[Op], fetch: list[Op]) -> None:
+        """What the loop did after ``wait``, with slots in place of what was loaded. ``fetch`` is done while a product
+        is under way, if there is one that can begin at once, else before everything."""
         body = self.loop.body
-        ops = list(before)
+        slots: list[Op] = []
         replaced: dict[Value, Value] = {}
         for rings in self.rings:
-            ops += rings.slots(replaced)
+            slots += rings.slots(replaced)
         loads = set(self.stream.loads)
-        ops += [op for op in body.ops if op not in loads]
+        ops = [op for op in body.ops if op not in loads]
+        at = self._flying(ops, set(replaced))
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
-        body.ops = ops
+        body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]]
         for op in body.walk():  # branches read what was loaded as well
             op.map_operands(lambda v: replaced.get(v, v))
+
+    def _flying(self, ops: list[Op], loaded: set[Value]) -> int:
+        """The place behind the first product of ``ops``, if it flies and reads what was ``loaded`` as it is; else 0."""
+        for place, op in enumerate(ops):
+            if isinstance(op, Permute) and op.x in loaded:
+                loaded.add(op.result)
+            elif isinstance(op, Dot):
+                return place + 1 if self.flies(op) and op.a in loaded and op.b in loaded else 0
+        return 0
 
 
 def _block_of(block: Block, wanted: Op) -> Block:

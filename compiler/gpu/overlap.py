@@ -37,19 +37,28 @@ def persist(work: GpuWork) -> None:
     asked = work.schedule.persistent
     work.persistent = _pays(work) if asked is None else asked
     if work.persistent:
+        work.single = work.function.clone() if asked is None else None
         make_persistent(work.function)
 
 
 def find_streams(work: GpuWork) -> None:
     """Decide which loops are fed from rings. Without any, the function is again what it was without boxes."""
-    facts = analyze(work.function)
-    work.descriptors = Descriptors(work.function, facts, work.denied)
-    slots = work.schedule.num_stages
-    work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
+    _find(work)
+    if work.single is not None and any(group.engine != "tma" for stream in work.streams for group in stream.groups):
+        # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
+        work.function, work.persistent = work.single, False
+        _find(work)
     if not work.streams:
         work.persistent = bool(work.schedule.persistent)
         work.function = make_persistent(work.plain) if work.persistent else work.plain
         work.guards = ()
+
+
+def _find(work: GpuWork) -> None:
+    facts = analyze(work.function)
+    work.descriptors = Descriptors(work.function, facts, work.denied)
+    slots = work.schedule.num_stages
+    work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
 
 
 def write_back(work: GpuWork) -> None:
@@ -66,7 +75,7 @@ def fill_rings(work: GpuWork) -> None:
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
         work.producer_warps = expand_roles(work.function, work.streams, moves_registers)
     if not work.producer_warps:
-        expand_multistage(work.function, work.streams)
+        expand_multistage(work.function, work.streams, lambda dot: _of_warp_group(work, dot))
     work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
 
 
@@ -92,8 +101,12 @@ def _specialises(work: GpuWork) -> bool:
     """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
     block has room for that group."""
     warps = work.schedule.num_warps
-    groups = [choose_warp_group(dot, work.target, work.schedule) for dot in _dots(work)]
+    groups = [_of_warp_group(work, dot) for dot in _dots(work)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
+
+
+def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
+    return choose_warp_group(dot, work.target, work.schedule) is not None
 
 
 def _pays(work: GpuWork) -> bool:

@@ -18,9 +18,10 @@ class GpuWork:
     """``function`` is what the next step takes; steps change or replace it.
 
     ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limit``: slots that a
-    ring may have at most. ``plain``: the function without block accesses, for those that have no use of them.
-    ``streams`` and the ``descriptors`` of their boxes are found before they are expanded. ``placed``: the function once
-    its shared memory has places.
+    ring may have at most. ``plain``: the function without block accesses, for those that have no use of them;
+    ``single``: the function for one tile, where it was made persistent without being asked. ``streams`` and the
+    ``descriptors`` of their boxes are found before they are expanded. ``placed``: the function once its shared memory
+    has places.
     """
 
     function: Function
@@ -29,6 +30,7 @@ class GpuWork:
     denied: frozenset[Guard]
     limit: int
     plain: Function = field(init=False)
+    single: Function | None = None
     descriptors: Descriptors = field(init=False)
     placed: GpuFunction = field(init=False)
     streams: list[Stream] = field(default_factory=list)
