@@ -148,6 +148,12 @@ class CompiledKernel:
                 self._loaded[device.name] = found
         return found
 
+    def _init_handles(self) -> None:
+        """Load the kernel on the device that launches without arrays go to, or the first one that runs it. Triton's
+        name: programs call it before they ask for registers. Raises as :meth:`loaded`."""
+        device = default_device()
+        self.loaded(device if device.properties.kind == self.kind else get_device(self.kind))
+
     def _load(self, device: Device) -> Loaded:
         installed.tell(VariantLoad(self.metadata, device, done=False))
         made = load(self, device)
