@@ -37,13 +37,14 @@ def require_extras(*extras: str, by: str) -> None:
 
 def require_packages(*packages: str, by: str) -> None:
     """As :func:`require_extras` for single packages of :data:`EXTRAS`, by import name."""
-    missing = [package for package in packages if not _is_installed(package)]
+    missing = [package for package in packages if not is_installed(package)]
     if missing:
         extras = [extra for extra, names in EXTRAS.items() if not set(names).isdisjoint(missing)]
         raise MissingExtra(by, missing, extras)
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported."""
     spec = find_spec(package)
     # A folder without __init__.py is found too, and a data folder of that name in the working directory is no package.
     return spec is not None and spec.origin is not None

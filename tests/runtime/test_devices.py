@@ -200,6 +200,7 @@ def test_perf_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             line_names=["A", "B"],
             plot_name="speed",
             args={"m": 3},
+            ylabel="GB/s",
             x_log=True,
         )
     )
@@ -209,15 +210,38 @@ def test_perf_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
     measure.run(print_data=True, save_path=str(tmp_path / "out"))
     assert asked == [(4, "a", 3), (4, "b", 3), (8, "a", 3), (8, "b", 3)]
-    assert capsys.readouterr().out == "speed:\nn   A   B\n4   6  10\n8  12  20\n"
+    # As pandas prints Triton's.
+    printed = "speed:\n   n   A (GB/s)   B (GB/s)\n0  4   6.000000  10.000000\n1  8  12.000000  20.000000\n"
+    assert capsys.readouterr().out == printed
     saved = (tmp_path / "out" / "speed.csv").read_text().split()
-    assert saved == ["n,A,B", "4,6.0,10.0", "8,12.0,20.0"]
+    assert saved == ["n,A", "(GB/s),B", "(GB/s)", "4,6.000000,10.000000", "8,12.000000,20.000000"]
     frame = measure.run(return_df=True)
-    assert list(frame.columns) == ["n", "A", "B"]
-    assert frame["B"].tolist() == [10.0, 20.0]
+    assert list(frame.columns) == ["n", "A (GB/s)", "B (GB/s)"]
+    assert frame["B (GB/s)"].tolist() == [10.0, 20.0]
     if importlib.util.find_spec("matplotlib") is None:
         with pytest.raises(deuteron.DeuteronError, match="show_plots needs matplotlib"):
             measure.run(show_plots=True)
+
+
+def test_perf_report_of_differences(tmp_path: Path) -> None:
+    benchmark = deuteron.testing.Benchmark(["n"], [4, 8], "p", [1], ["A"], "speed", {}, ylabel="us")
+    report = deuteron.testing.perf_report([benchmark])(lambda n, p: n * 1.25)
+    report.run(save_path=str(tmp_path), diff_col=True, save_precision=2)
+    assert (tmp_path / "speed.csv").read_text().splitlines() == ["n,A (us),Diff", "4,5.00,1.00", "8,10.00,2.00"]
+    (frame,) = report.run(return_df=True)
+    assert list(frame.columns) == ["n", "A (us)"]
+
+
+def test_perf_report_draws_where_it_can(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib").use("Agg")
+    benchmark = deuteron.testing.Benchmark(
+        ["n"], [4, 8], "p", [1, 2], ["A", "B"], "speed", {}, styles=[("red", "-"), ("blue", "--")]
+    )
+    deuteron.testing.perf_report(benchmark)(lambda n, p: (n, n - 1, n + 1) if p == 1 else n).run(
+        save_path=str(tmp_path)
+    )
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    assert 'src="speed.png"' in (tmp_path / "results.html").read_text()
 
 
 def test_perf_report_checks_its_points() -> None:
