@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from deuteron.migrations import upgrade
 from deuteron.server import ServiceStore, groups
 from deuteron.server.configs import put_record
-from deuteron.server.groups import read
+from deuteron.server.groups import Groups, read
 from deuteron.server.lookups import Lookups, Question
 from deuteron.server.metrics import Metrics
 from deuteron.server.predictors import FILE_NAME, Predictors
@@ -126,3 +126,16 @@ def test_a_change_of_a_large_group_is_seen(
                 put_record(tx, make_record({"M": n, "N": 64}, device=DEVICES[0], block=n), None)
         answer = lookups.answer(question)
         assert answer.record is not None and answer.record.shape["M"] == nearest
+
+
+def test_groups_without_records_are_forgotten_in_time(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(groups, "_MOST_RECORDS", 10)
+    kept = Groups(Predictors(tmp_path / FILE_NAME))
+    unknown: list[groups.Group] = [(f"{number:064x}", (), "f32") for number in range(20)]
+    with store.read() as tx:
+        for group in unknown:
+            kept.load(tx, group, (0,), {"M": 1})
+    found = [kept.remembered(group, (0,), {"M": 1}) is not None for group in unknown]
+    assert found == [False] * 15 + [True] * 5
