@@ -118,6 +118,8 @@ class Groups:
         if not len(index):
             shapes = self._shapes_of(tx, group, versions)
             index = self._arrange(tx, group, shapes.deciding(shape))
+        if not len(index):  # all are withdrawn
+            _tell_what_is_known(tx, index, group[0])
         with self._lock:
             self._indexes.put((group, wanted), versions, index, len(index) + _INDEX_ITSELF)
         return index
