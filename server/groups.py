@@ -117,9 +117,9 @@ class Groups:
         index = self._arrange(tx, group, [wanted])
         if not len(index):
             shapes = self._shapes_of(tx, group, versions)
+            if not len(shapes):  # all are withdrawn
+                return self.whole(tx, group, versions)
             index = self._arrange(tx, group, shapes.deciding(shape))
-        if not len(index):  # all are withdrawn
-            _tell_what_is_known(tx, index, group[0])
         with self._lock:
             self._indexes.put((group, wanted), versions, index, len(index) + _INDEX_ITSELF)
         return index

@@ -157,3 +157,8 @@ def test_a_large_group_that_was_emptied_answers_as_one_that_never_had_records(
     found = [said(before, question, strict=False) for question in questions]
     assert found == [said(after, question, strict=False) for question in questions]
     assert isinstance(found[0], Answer) and "the kernel was tuned for" in found[0].reason
+    with store.write() as tx:
+        put_record(tx, make_record({"M": 30, "N": 64}, device=DEVICES[2]), None)
+    for size in (101, 100):  # of which the second was asked before
+        answer = before.answer(Question(HASH, DEVICES[0].key, {"M": size, "N": 64}, "f32"))
+        assert all(f"{device.key} (f32)" in answer.reason for device in DEVICES[1:])
