@@ -23,6 +23,8 @@ _GATHER_S = 0.05
 _BATCH = 200
 # Beyond these a stream reads by itself.
 _MOST_KEPT = 1000
+# Streams mostly stand at the same place; each that comes from elsewhere would add a copy of all that follows it.
+_MOST_JOINED = 8
 
 
 def read_events(store: ServiceStore, job_id: str, after: int) -> tuple[Job, list[StoredEvent]]:
@@ -58,6 +60,8 @@ class Feed:
     def since(self, after: int) -> bytes:
         """Everything that is kept above ``after``, which is ``first - 1`` at least."""
         if after not in self._joined:
+            if len(self._joined) >= _MOST_JOINED:
+                self._joined.clear()
             self._joined[after] = b"".join(self._kept[after - self.first + 1 :])
         return self._joined[after]
 

@@ -26,7 +26,7 @@ from .store import Transaction
 MOST_WHOLE = 1000
 # Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
 _MOST_RECORDS = 100_000
-# What an index takes beside its records, in records.
+# What an index takes beside its records, in records: anybody can ask for any number of groups that have none.
 _INDEX_ITSELF = 2
 # Groups that are known to be large.
 _MOST_LARGE = 10_000
@@ -117,6 +117,8 @@ class Groups:
         index = self._arrange(tx, group, [wanted])
         if not len(index):
             shapes = self._shapes_of(tx, group, versions)
+            if not len(shapes):  # all are withdrawn
+                return self.whole(tx, group, versions)
             index = self._arrange(tx, group, shapes.deciding(shape))
         with self._lock:
             self._indexes.put((group, wanted), versions, index, len(index) + _INDEX_ITSELF)
@@ -157,7 +159,7 @@ class Groups:
         if not len(index):
             _tell_what_is_known(tx, index, group[0])
         with self._lock:
-            self._indexes.put((group, None), versions, index, len(index))
+            self._indexes.put((group, None), versions, index, len(index) + _INDEX_ITSELF)
         return index
 
     def _arrange(self, tx: Transaction, group: Group, shapes: list[str] | None) -> RecordIndex:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ import pytest
 
 from deuteron.server import feeds
 from deuteron.server.api import events
-from deuteron.server.feeds import Feeds
+from deuteron.server.feeds import Feed, Feeds
 from deuteron.server.signals import JobSignals
 from deuteron.server.store import JobState, StoredEvent
 
@@ -146,3 +147,15 @@ def test_who_asks_for_events_to_come_waits_for_the_end(log: Log) -> None:
         assert await asyncio.wait_for(stream, 5) == [6, 7]
 
     asyncio.run(scene())
+
+
+def test_streams_from_many_places_do_not_add_up() -> None:
+    feed = Feed(1)
+    feed.add([StoredEvent("j", n, "e", "x" * 1000, datetime.now(UTC)) for n in range(1, 101)])
+    tracemalloc.start()
+    try:
+        for after in [*range(100), *range(1000, 1100)]:
+            assert feed.since(after).count(b"id: ") == max(0, 100 - after)
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()

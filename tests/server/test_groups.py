@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from deuteron.migrations import upgrade
 from deuteron.server import ServiceStore, groups
 from deuteron.server.configs import put_record
-from deuteron.server.groups import read
+from deuteron.server.groups import Groups, read
 from deuteron.server.lookups import Lookups, Question
 from deuteron.server.metrics import Metrics
 from deuteron.server.predictors import FILE_NAME, Predictors
@@ -126,3 +126,39 @@ def test_a_change_of_a_large_group_is_seen(
                 put_record(tx, make_record({"M": n, "N": 64}, device=DEVICES[0], block=n), None)
         answer = lookups.answer(question)
         assert answer.record is not None and answer.record.shape["M"] == nearest
+
+
+def test_groups_without_records_are_forgotten_in_time(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(groups, "_MOST_RECORDS", 10)
+    kept = Groups(Predictors(tmp_path / FILE_NAME))
+    unknown: list[groups.Group] = [(f"{number:064x}", (), "f32") for number in range(20)]
+    with store.read() as tx:
+        for group in unknown:
+            kept.load(tx, group, (0,), {"M": 1})
+    found = [kept.remembered(group, (0,), {"M": 1}) is not None for group in unknown]
+    assert found == [False] * 15 + [True] * 5
+
+
+def test_a_large_group_that_was_emptied_answers_as_one_that_never_had_records(
+    store: ServiceStore, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with store.write() as tx:
+        for device, n in ((DEVICES[0], 10), (DEVICES[0], 20), (DEVICES[1], 30)):
+            put_record(tx, make_record({"M": n, "N": 64}, device=device), None)
+    monkeypatch.setattr(groups, "MOST_WHOLE", 1)
+    before, after = (Lookups(store, Metrics(), Predictors(tmp_path / FILE_NAME)) for _ in range(2))
+    questions = [Question(HASH, DEVICES[0].key, {"M": 100, dim: 64}, "f32") for dim in ("N", "Z")]
+    assert before.answer(questions[0]).match == "nearest_shape"
+    with store.write() as tx:
+        for config in tx.configs.candidates(HASH, [DEVICES[0].key], "f32"):
+            tx.configs.withdraw(config.id, who="me", reason="wrong")
+    found = [said(before, question, strict=False) for question in questions]
+    assert found == [said(after, question, strict=False) for question in questions]
+    assert isinstance(found[0], Answer) and "the kernel was tuned for" in found[0].reason
+    with store.write() as tx:
+        put_record(tx, make_record({"M": 30, "N": 64}, device=DEVICES[2]), None)
+    for size in (101, 100):  # of which the second was asked before
+        answer = before.answer(Question(HASH, DEVICES[0].key, {"M": size, "N": 64}, "f32"))
+        assert all(f"{device.key} (f32)" in answer.reason for device in DEVICES[1:])
