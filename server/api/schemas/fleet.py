@@ -9,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .common import JSON_NUMBER, Body, Document, Text
 
-# What is before the slash is the worker's name, a segment of addresses: not empty, and neither "." nor "..".
+# What is before the slash is the worker's name, a segment of addresses: not empty, neither "." nor "..", and on
+# one line of a log.
 WorkerProcess = Annotated[
     str,
     Field(
         max_length=200,
-        pattern=r"^[^/]*[^/.][^/]*(/[^/]*)?$",
+        pattern=r"^[^/\x00-\x1f]*[^/.\x00-\x1f][^/\x00-\x1f]*(/[^/\x00-\x1f]*)?$",
         description="`device@host/pid`.",
         examples=["cuda:0@gpu-a/4711"],
     ),
