@@ -35,7 +35,9 @@ def structure(work: GpuWork) -> None:
 def persist(work: GpuWork) -> None:
     """A loop over the programs of the grid, where the schedule asks for it or, if it says nothing, where that pays."""
     asked = work.schedule.persistent
-    work.persistent = _pays(work) if asked is None else asked
+    if asked is None:
+        asked = _pays(work) and not work.schedule.launch_cooperative_grid
+    work.persistent = asked
     if work.persistent:
         make_persistent(work.function)
 

@@ -19,7 +19,7 @@ from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
 from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
-from ..tile.memory import Load
+from ..tile.memory import GridWait, Load
 from ..tile.shape import Permute
 from .arrays import Arrays
 from .descriptors import Descriptors
@@ -137,6 +137,8 @@ class Finder:
         asked = loop.num_stages or self.slots
         slots = min(asked, self.limit)
         if asked < FEWEST_SLOTS or not slots or not isinstance(step, Constant) or step.value <= 0:
+            return None
+        if any(isinstance(op, GridWait) for op in loop.body.walk()):  # later iterations' boxes may not be there yet
             return None
         by_product: dict[Dot, list[StreamedBox]] = {}
         for op in loop.body.ops:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.core import Value
+from ...ir.core import Op, Value
 from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
@@ -199,6 +199,11 @@ def load(low: CpuLowering, op: memory.Load) -> None:
 @statements(memory.Barrier)
 def barrier(low: CpuLowering, op: memory.Barrier) -> None:
     """A program is one thread here: nothing to wait for."""
+
+
+@statements(memory.GridWait, memory.LaunchDependents)
+def ordered(low: CpuLowering, op: Op) -> None:
+    """Launches are synchronous here: what came before has ended."""
 
 
 @statements(memory.AtomicRMW)

@@ -167,6 +167,6 @@ def _one_by_one(
     return (out.reshape(shape),)
 
 
-@evaluates(m.Barrier)
-def barrier(op: m.Barrier, program: Program) -> Sequence[Array]:
+@evaluates(m.Barrier, m.GridWait, m.LaunchDependents)
+def barrier(op: Op, program: Program) -> Sequence[Array]:
     return ()
