@@ -81,9 +81,9 @@ _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-#: Schedule options that change how programs begin instead of their code, by the kind of target. Variants differ in them,
-#: as their recipes do, and no search tries them: a kernel that waits for other programs is wrong without the first one,
-#: and one that does not gains nothing from it; the second one depends on what runs before.
+#: Schedule options that change how programs begin, by the kind of target. Variants differ in them, as their recipes do,
+#: and no search tries them: a kernel that waits for other programs is wrong without the first one, and another gains
+#: nothing from it; what the second one brings depends on what runs before.
 LAUNCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "cpu": ("launch_cooperative_grid",),
     "cuda": ("launch_cooperative_grid", "launch_pdl"),

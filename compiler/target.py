@@ -45,8 +45,9 @@ class Target:
 
 
 #: ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine with mbarriers; ``wgmma``: products of warp
-#: groups; ``setmaxnreg``: registers that move between warp groups; ``fp8``: 8-bit floats in mma.sync; ``griddepcontrol``:
-#: kernels that begin before the one before them has ended (PTX ISA, "Target ISA Notes" of each instruction).
+#: groups; ``setmaxnreg``: registers that move between warp groups; ``fp8``: 8-bit floats in mma.sync;
+#: ``griddepcontrol``: kernels that begin before the one before them has ended (PTX ISA, "Target ISA Notes" of each
+#: instruction).
 FEATURES: dict[str, frozenset[str]] = {
     "80": frozenset({"cp.async"}),
     "86": frozenset({"cp.async"}),

@@ -25,8 +25,9 @@ def gdc_wait() -> None:
 
 @builtin
 def gdc_launch_dependents() -> None:
-    """Where a kernel lets the next one begin, if that was launched with ``launch_pdl`` ("griddepcontrol.launch_dependents").
-    That one sees what this kernel writes only behind its ``gdc_wait``, which waits until this kernel has ended."""
+    """Where a kernel lets the next one begin, if that was launched with ``launch_pdl`` (PTX ISA,
+    "griddepcontrol.launch_dependents"). The next one sees what this one writes only behind its ``gdc_wait``, which
+    waits until this one has ended."""
     current().builder.emit(LaunchDependents())
 
 

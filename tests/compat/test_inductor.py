@@ -70,9 +70,16 @@ def test_targets_are_those_of_the_devices(capability: int, arch: str):
     assert kernel.metadata.num_warps == 4
 
 
+def test_cooperative_reductions_ask_for_a_grid_that_runs_at_once():
+    asked = {**CUDA_OPTIONS, "launch_cooperative_grid": True}
+    for target in (("cuda", 90), ("cpu", "")):
+        assert compile_configuration(scaled, described(*target), asked).metadata.recipe.cooperative
+        assert not compile_configuration(scaled, described(*target), CUDA_OPTIONS).metadata.recipe.cooperative
+
+
 def test_options_that_do_not_exist_are_refused():
-    with pytest.raises(SignatureError, match="launch_cooperative_grid"):
-        compile_configuration(scaled, described("cuda", 90), {**CUDA_OPTIONS, "launch_cooperative_grid": True})
+    with pytest.raises(SignatureError, match="ir_override"):
+        compile_configuration(scaled, described("cuda", 90), {**CUDA_OPTIONS, "ir_override": "kernel.ttir"})
 
 
 @pytest.mark.parametrize(

@@ -220,15 +220,13 @@ class LoadedOnCuda:
     def _too_large(self, grid: GridShape) -> LaunchError:
         """Why a cooperative launch was refused, with the number of programs for which the device has room."""
         recipe, device = self._recipe, self.device
-        fit = cuda.integer(
-            "cuOccupancyMaxActiveBlocksPerMultiprocessor", self._function, recipe.threads, self._shared
-        )
+        fit = cuda.integer("cuOccupancyMaxActiveBlocksPerMultiprocessor", self._function, recipe.threads, self._shared)
         most = fit * (device.properties.sm_count or 1)
         return LaunchError(
             f"{self._name}: launch_cooperative_grid=True runs all programs at the same time, the grid {grid} has"
             f" {prod(grid)}, and {device.name} has room for {most}: {fit} on each multiprocessor",
-            hint=f"launch {most} programs or fewer, which take several pieces of the work each, or make programs smaller"
-            " (fewer warps, registers or shared memory) so that more of them fit",
+            hint=f"launch {most} programs or fewer, which take several pieces of the work each; more of them fit with"
+            " fewer warps, registers or bytes of shared memory",
         )
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:

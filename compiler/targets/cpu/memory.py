@@ -54,12 +54,14 @@ def pointer_base(pointer: Chunk) -> Typed:
     return pointer.base if isinstance(pointer, Affine) else pointer.value
 
 
-def load_scalar(low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
-    """One element, or ``other`` (zero without it) where the mask is false."""
+def load_scalar(
+    low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None, *, volatile: bool = False
+) -> Typed:
+    """One element, or ``other`` (zero without it) where the mask is false. ``volatile``: read each time anew."""
     e, element = low.e, memory_element(elem)
 
     def read() -> Typed:
-        made = e.load(element, pointer, elem.bytes)
+        made = e.load(element, pointer, elem.bytes, volatile=volatile)
         if llvm_element(elem) == "i1":
             return e.compare("ne", made, constant("i8", 0))
         return made
@@ -193,7 +195,7 @@ def load(low: CpuLowering, op: memory.Load) -> None:
     mask = low.scalar(op.mask).value if op.mask is not None else None
     other = low.scalar(op.other).value if op.other is not None else None
     pointer = low.scalar(op.pointer).value
-    low.set_scalar(op.result, load_scalar(low, pointer, op.result.type.elem, mask, other))
+    low.set_scalar(op.result, load_scalar(low, pointer, op.result.type.elem, mask, other, volatile=op.volatile))
 
 
 @statements(memory.Barrier)

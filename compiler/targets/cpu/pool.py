@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from ...errors import LaunchError
+from ..together import check_together, too_few_threads
 
 #: Pieces of a grid for each thread: enough to balance uneven programs, few enough to cost nothing.
 PIECES_PER_THREAD = 8
@@ -19,9 +19,6 @@ PROBE_SHARE = 256
 
 #: Estimated time below which a grid stays on the calling thread.
 WORTH_WAKING_NS = 50_000
-
-#: Programs that run at the same time, at most: each has a thread, of which most wait for others on a machine's few cores.
-MOST_AT_ONCE = 1024
 
 #: Runs programs first..last-1; returns False if the launch must stop.
 Run = Callable[[int, int], bool]
@@ -84,15 +81,10 @@ class ThreadPool:
         """Run programs 0..total-1, each on a thread of its own, so that they may wait for each other; what one
         returns stops no other.
 
-        Raises LaunchError, before any of them begins, for more than :data:`MOST_AT_ONCE` and where the system gives
-        the process no more threads.
+        Raises LaunchError, before any of them begins, for more than :data:`~..together.MOST_AT_ONCE` and where the
+        system gives the process no more threads.
         """
-        if total > MOST_AT_ONCE:
-            raise LaunchError(
-                f"launch_cooperative_grid=True runs all programs at the same time, the grid has {total}, and the CPU has"
-                f" threads for {MOST_AT_ONCE}",
-                hint=f"launch {MOST_AT_ONCE} programs or fewer, which take several pieces of the work each",
-            )
+        check_together(total, "the CPU")
         job = GridRun(0, total, total, lambda first, last: run(first, last) or True)
         # A thread stays in its program until that ends, so with as many threads as programs each of them begins.
         self._share(job, total - 1)
@@ -120,10 +112,7 @@ class ThreadPool:
         except RuntimeError as error:  # what Python raises where the system has no more
             with self._lock:
                 self._helpers += taken
-            raise LaunchError(
-                f"a launch on the CPU needs {count + 1} threads, and the system gives this process {len(taken) + 1}",
-                hint="launch fewer programs, or raise the limit of threads (ulimit -u, pids.max)",
-            ) from error
+            raise too_few_threads(count + 1, len(taken) + 1) from error
         return taken
 
 
