@@ -15,8 +15,7 @@ from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import emit_ptx
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.memory import GridWait, LaunchDependents
-from simulator import simulate_launch
-from simulator.synchronisation import MAKERS
+from simulator import assembly, simulate_launch
 
 PRODUCT = """
 def product(a, b, out, K, BLOCK: tl.constexpr):
@@ -72,21 +71,34 @@ def kinds(ops: Sequence[Op], *wanted: type[Op]) -> list[type[Op]]:
     return [type(op) for op in ops if isinstance(op, wanted)]
 
 
-def on_wait(monkeypatch: pytest.MonkeyPatch, appear: Callable[[], None]) -> None:
-    """Let ``appear`` happen at every griddepcontrol.wait that a simulated warp comes to."""
-
-    def maker(statement: Any, assembly: Any) -> Any:
-        waits = "launch_dependents" not in str(statement)
-        return lambda warp, lanes: appear() if waits else None
-
-    monkeypatch.setitem(MAKERS, "griddepcontrol.", maker)
+#: Arrays of a simulated launch with what they hold from the first griddepcontrol.wait on.
+Arriving = list[tuple[np.ndarray, np.ndarray]]
 
 
-@pytest.mark.parametrize("target", ["cuda:90a", "cuda:90", "cuda:120"])
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("persistent", [None, True])
+@pytest.fixture
+def arriving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Arriving]:
+    made: Arriving = []
+
+    def maker(statement: Any, parsed: Any) -> Any:
+        def run(warp: Any, lanes: Any) -> None:
+            for array, ready in made:
+                start = warp.memory.start(array)
+                warp.memory.bytes[start : start + array.nbytes] = ready.view(np.uint8).reshape(-1)
+
+        return run
+
+    monkeypatch.setattr(assembly, "_MAKERS", {"griddepcontrol.wait": maker, **assembly._MAKERS})
+    yield made
+    made.clear()
+
+
+CASES = [*((kernel, "cuda:90a", None) for kernel in KERNELS), ("first", "cuda:90", None), ("loop", "cuda:120", None)]
+CASES += [("weights", "cuda:120", None), ("weights", "cuda:90a", True)]
+
+
+@pytest.mark.parametrize(("kernel", "target", "persistent"), CASES)
 def test_what_the_kernel_before_writes_is_read_behind_the_wait(
-    from_text, monkeypatch: pytest.MonkeyPatch, kernel: str, target: str, persistent: bool | None
+    from_text, arriving: Arriving, kernel: str, target: str, persistent: bool | None
 ) -> None:
     """``a`` is NaN until somebody waits. Warps run in rising and in falling order, so that a producer that does not
     wait is the first to read."""
@@ -97,20 +109,12 @@ def test_what_the_kernel_before_writes_is_read_behind_the_wait(
     expected = ready.astype(np.float64) @ b.astype(np.float64)
     if kernel == "weights":
         expected = expected + sum(part @ part for part in np.split(b.astype(np.float64), 4))
-    waits = []
+    program = made.program(target)
     for order in (range, lambda count: range(count - 1, -1, -1)):
         a, out = np.full_like(ready, np.nan), np.zeros((2, BLOCK, BLOCK), np.float32)
-
-        def appear(a: np.ndarray = a) -> None:
-            waits.append(1)
-            a[...] = ready
-
-        on_wait(monkeypatch, appear)
-        program = made.program(target)
-        assert not program.recipe.programmatic
-        simulate_launch(lambda denied, program=program: program, (2,), [a, b, out, 4 * BLOCK], order=order)
+        arriving[:] = [(a, ready)]
+        simulate_launch(lambda denied: program, (2,), [a, b, out, 4 * BLOCK], order=order)
         np.testing.assert_array_equal(out, [expected] * 2)
-    assert waits
 
 
 def test_the_producer_waits_as_well(from_text) -> None:
