@@ -196,3 +196,24 @@ x, y = R(999), R(999)
 found = torch.compile(lambda x, y: op(x.sin(), y) * 3, fullgraph=True)(x, y)
 torch.testing.assert_close(found, (x.sin() + y) * 3)
 """)
+
+
+@with_torch
+def test_cooperative_reductions(inductor):
+    """Kernels whose programs wait for each other, forward only: with them PyTorch 2.13 fails to write some backward
+    graphs."""
+    inductor("""
+from deuteron.compiler.targets.cpu.pool import ThreadPool
+together, execute = [], ThreadPool.execute_together
+ThreadPool.execute_together = lambda self, total, run: together.append(total) or execute(self, total, run)
+config.triton.force_cooperative_reductions = True
+for function, shape in (
+    (lambda x: F.softmax(x, -1) * x.std(1, keepdim=True), (1, 50000)),
+    (lambda x: x.sum(1) + x.amax(1), (3, 20000)),
+):
+    torch._dynamo.reset()
+    x = R(shape)
+    found = torch.compile(function, fullgraph=True)(x)
+    torch.testing.assert_close(found.double(), function(x.double()), atol=1e-5, rtol=2e-6)
+assert len(together) >= 2
+""")
