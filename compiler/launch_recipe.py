@@ -64,9 +64,10 @@ class LaunchRecipe:
     ``threads``: of one program, helper warps included. ``descriptors`` follow the kernel's own parameters, 128 bytes
     each, aligned to 64. ``persistent``: the grid is at most one program a processor (times ``occupancy``), and the
     sizes of the grid that the user asked for follow as three i32 parameters. ``cluster``: programs of one cluster,
-    along the first grid axis, whose size must be a multiple of it. ``scopes``: of an instrumented kernel the paths of
-    its scopes, by their numbers in records; it takes the address of a buffer (:mod:`.record_buffer`) after its own
-    parameters.
+    along the first grid axis, whose size must be a multiple of it. ``cooperative``: all programs run at the same time,
+    or the launch is an error. ``programmatic``: they may begin before the kernel before them on the stream has ended,
+    and wait for it themselves. ``scopes``: of an instrumented kernel the paths of its scopes, by their numbers in
+    records; it takes the address of a buffer (:mod:`.record_buffer`) after its own parameters.
     """
 
     threads: int
@@ -75,6 +76,8 @@ class LaunchRecipe:
     persistent: bool = False
     occupancy: int = 1
     cluster: int = 1
+    cooperative: bool = False
+    programmatic: bool = False
     scopes: tuple[tuple[str, ...], ...] = ()
 
     def to_json(self) -> dict[str, object]:

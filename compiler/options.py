@@ -20,6 +20,11 @@ class Schedule:
     otherwise, and others never. ``num_ctas`` (programs per cluster, 1 only) is taken so that kernels written for Triton
     run. :func:`effective_options` says what changes code where.
 
+    The last two say how programs begin, and are part of what a kernel means (:data:`LAUNCH_OPTIONS`).
+    ``launch_cooperative_grid``: all programs of the grid run at the same time, so that they may wait for each other; a
+    grid that the device has no room for is an error. ``launch_pdl``: a kernel that says where it needs the results of
+    the one before it on its stream (``gdc_wait``) may begin while that one still runs.
+
     Raises:
         DeuteronError: a value is outside its range.
     """
@@ -32,6 +37,8 @@ class Schedule:
     enable_fp_fusion: bool = True
     debug: bool = False
     sanitize_overflow: bool = False
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
 
     def __post_init__(self) -> None:
         if self.num_warps not in (1, 2, 4, 8, 16, 32):
@@ -50,11 +57,8 @@ class Schedule:
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 
 #: Options of Triton's launches that are no schedule options here, with the values in which they ask for nothing, which
-#: are taken. ``launch_pdl`` lets a kernel begin while the one before it ends: not doing so is right, too. Libraries of
-#: :func:`asks_for_nothing` are ours in any case.
+#: are taken. Libraries of :func:`asks_for_nothing` are ours in any case.
 NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
-    "launch_pdl": (False, True),
-    "launch_cooperative_grid": (False,),
     "ir_override": (None,),
     "extern_libs": (None,),
 }
@@ -77,7 +81,15 @@ _EFFECTIVE: Mapping[str, tuple[str, ...]] = {
 }
 
 
-#: Of these, the ones that change only what feeds matrix products.
+#: Schedule options that change how programs begin, by the kind of target. Variants differ in them, as their recipes do,
+#: and no search tries them: a kernel that waits for other programs is wrong without the first one, and another gains
+#: nothing from it; what the second one brings depends on what runs before.
+LAUNCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("launch_cooperative_grid",),
+    "cuda": ("launch_cooperative_grid", "launch_pdl"),
+}
+
+#: Of the options that change code, the ones that change only what feeds matrix products.
 _OF_PRODUCTS = ("num_stages",)
 
 

@@ -40,6 +40,12 @@ def has_room_for(schedule: Schedule, warps: int) -> bool:
 
 def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
     """A program that works on many tiles does so one after the other: another one must not wait for it."""
+    if schedule.persistent and schedule.launch_cooperative_grid:
+        return IllegalSchedule(
+            "persistent = True is not possible with launch_cooperative_grid = True: all programs of the grid are to run"
+            " at the same time, and a persistent program runs many of them in turn",
+            hint="use persistent = False; a grid of as many programs as fit on the device can loop over the work",
+        )
     if not schedule.persistent or not traits.atomics:
         return None
     return IllegalSchedule(

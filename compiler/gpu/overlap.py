@@ -35,7 +35,7 @@ def structure(work: GpuWork) -> None:
 def persist(work: GpuWork) -> None:
     """A loop over the programs of the grid, where the schedule asks for it or, if it says nothing, where that pays."""
     asked = work.schedule.persistent
-    work.persistent = _pays(work) if asked is None else asked
+    work.persistent = asked if asked is not None else not work.schedule.launch_cooperative_grid and _pays(work)
     if work.persistent:
         work.single = work.function.clone() if asked is None else None
         make_persistent(work.function)

@@ -10,6 +10,7 @@ from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
+from ..tile.memory import GridWait
 from . import relayout_rules
 from .barriers import insert_barriers
 from .fences import fence_releases
@@ -53,8 +54,22 @@ def place(work: GpuWork) -> None:
     allocation = allocate(made, work.target)
     threads = 32 * (work.schedule.num_warps + work.producer_warps)
     maps = tuple(work.descriptors.maps) if work.streams else ()
-    recipe = LaunchRecipe(threads, work.guards, maps, work.persistent)
+    recipe = LaunchRecipe(
+        threads,
+        work.guards,
+        maps,
+        work.persistent,
+        cooperative=work.schedule.launch_cooperative_grid,
+        programmatic=_may_begin_early(work),
+    )
     work.function = work.placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
+
+
+def _may_begin_early(work: GpuWork) -> bool:
+    """Whether launches overlap with the kernel before: where they are asked to, and the kernel says by itself where it
+    needs that one's results. One that does not would read what is not written yet."""
+    waits = any(isinstance(op, GridWait) for op in work.function.walk())
+    return work.schedule.launch_pdl and waits and "griddepcontrol" in work.target.features
 
 
 def order(work: GpuWork) -> None:

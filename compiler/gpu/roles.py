@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
 from ..options import Schedule
-from ..tile.memory import Barrier
+from ..tile.memory import Barrier, GridWait
 from ..tile.passes import dce
 from ..tile.records import Record
 from ..tile.shape import Permute
@@ -26,8 +26,9 @@ GROUP_WARPS = 4
 PRODUCER_REGISTERS = 24
 #: What a producer that records has besides: addresses, masks and the clock.
 RECORD_REGISTERS = 16
-#: What a producer does.
-COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance)
+#: What a producer does. What it brings may be the result of the kernel before, for which consumers wait in vain if it
+#: does not.
+COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance, GridWait)
 #: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 _MOST_REGISTERS = 255
 

@@ -20,7 +20,7 @@ from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
 from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
-from ..tile.memory import Load
+from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, GridWait, Load
 from ..tile.shape import Permute
 from .ahead import may_precede, run_ahead
 from .arrays import Arrays
@@ -160,6 +160,8 @@ class Finder:
         slots = min(asked, self.limit)
         if asked < FEWEST_SLOTS or not slots or not isinstance(step, Constant) or step.value <= 0:
             return None
+        if any(isinstance(op, GridWait) for op in loop.body.walk()):  # later iterations' tiles may not be there yet
+            return None
         by_product: dict[Dot, list[Streamed]] = {}
         for op in loop.body.ops:
             source = self._source(op, loop) if isinstance(op, BlockLoad | Load) else None
@@ -184,6 +186,9 @@ class Finder:
         array = self.arrays.accessed(load)
         written = {self.arrays.accessed(op) for op in loop.body.walk() if self.arrays.writes(op)}
         if not may_precede(array, written) or run_ahead(loop, load.operands, self.arrays) is None:
+            return None
+        # What the kernel writes elsewhere may come from other programs, for which the loop waits.
+        if not may_precede(array, self.written) and any(map(_synchronises, loop.body.walk())):
             return None
         return self._box(load, loop) if isinstance(load, BlockLoad) else self._tile(load)
 
@@ -213,6 +218,11 @@ class Finder:
         if "cp.async" not in self.target.features or width < _SMALLEST_COPY:
             return None
         return StreamedTile(load, tile, access.axis, width)
+
+
+def _synchronises(op: Op) -> bool:
+    """Whether ``op`` may order this program's reads behind another one's writes."""
+    return isinstance(op, AtomicRMW | AtomicCAS | Barrier) or (isinstance(op, Load) and op.volatile)
 
 
 def _by_engine(source: Streamed) -> bool:

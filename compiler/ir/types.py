@@ -232,7 +232,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
 def _product(shape: tuple[int, ...]) -> int:
     total = 1
     for n in shape:
-        total *= n
+        total *= int(n)  # a kernel that runs as Python has integers of a class of its own, and this outlives it
     return total
 
 

@@ -1,12 +1,15 @@
-"""``tl.extra.cuda``: registers of NVIDIA GPUs that say where and when a program runs. Other targets refuse them."""
+"""``tl.extra.cuda``: registers of NVIDIA GPUs that say where and when a program runs, which other targets refuse, and
+kernels that overlap with those around them, which other targets have no need of."""
 
 from __future__ import annotations
 
 from typing import cast
 
 from ..ir.types import I32, I64
+from ..tile.memory import GridWait, LaunchDependents
 from .assembly import inline_asm_elementwise
 from .builtin import builtin
+from .context import current
 from .tensor import tensor
 
 __all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "smid"]
@@ -14,13 +17,18 @@ __all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "smid"]
 
 @builtin
 def gdc_wait() -> None:
-    """Where a kernel would wait for those before it whose results it needs ("griddepcontrol.wait"). Nothing has to be
-    done on any target: a kernel begins when the one before it on its stream has ended."""
+    """Where a kernel waits for those before it on its stream whose results it needs (PTX ISA, "griddepcontrol.wait").
+    Nothing that reads or writes memory moves across it. Without ``launch_pdl``, below sm_90 and on the CPU a kernel
+    begins when the one before it has ended: there is nothing to wait for."""
+    current().builder.emit(GridWait())
 
 
 @builtin
 def gdc_launch_dependents() -> None:
-    """Where a kernel would let the next one begin ("griddepcontrol.launch_dependents"): a hint, which is not taken."""
+    """Where a kernel lets the next one begin, if that was launched with ``launch_pdl`` (PTX ISA,
+    "griddepcontrol.launch_dependents"). The next one sees what this one writes only behind its ``gdc_wait``, which
+    waits until this one has ended."""
+    current().builder.emit(LaunchDependents())
 
 
 @builtin

@@ -41,8 +41,8 @@ class Shape(tuple[int, ...]):
 
 @lru_cache(maxsize=4096)
 def shape_of(sizes: tuple[int, ...]) -> Shape:
-    """``sizes`` as a Shape."""
-    return Shape(sizes)
+    """``sizes`` as a Shape of plain integers: kernels that run as Python have some of a class of their own."""
+    return Shape(map(int, sizes))
 
 
 class tensor:  # noqa: N801 -- the language's own name

@@ -11,7 +11,7 @@ from ..tile import elementwise as e
 from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For, If, Yield
 from ..tile.matmul import Dot
-from ..tile.memory import Load, Store
+from ..tile.memory import GridWait, LaunchDependents, Load, Store
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.dce import dce
 from ..tile.program import NumPrograms, ProgramId
@@ -119,6 +119,8 @@ class _Lowering:
                 store_element(out, op)
             case Load() | Store():
                 raise unsupported(op, "its addresses are no box of an array, linear in the tile's coordinates")
+            case GridWait() | LaunchDependents():
+                pass  # of launches, which other compilers' functions know nothing of
             case _ if op.elementwise and op.result.type.rank:
                 self._generic(op)
             case _ if op.elementwise:

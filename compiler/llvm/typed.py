@@ -169,9 +169,10 @@ class Emitter:
         type = vector_type("ptr", max(pointer.lanes, count.lanes))
         return Typed(type, self.function.op(text))
 
-    def load(self, type: str, pointer: Typed, align: int) -> Typed:
+    def load(self, type: str, pointer: Typed, align: int, *, volatile: bool = False) -> Typed:
         """A value of LLVM type ``type`` from ``pointer``; ``align`` is in bytes."""
-        return Typed(type, self.function.op(f"load {type}, {pointer}, align {align}"))
+        read = "load volatile" if volatile else "load"
+        return Typed(type, self.function.op(f"{read} {type}, {pointer}, align {align}"))
 
     def store(self, value: Typed, pointer: Typed, align: int) -> None:
         """Write ``value`` to ``pointer``; ``align`` is in bytes."""

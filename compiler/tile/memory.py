@@ -144,3 +144,12 @@ class AtomicCAS(Op, mnemonic="atomic_cas", effect=Effect.WRITE):
 
 class Barrier(Op, mnemonic="barrier", effect=Effect.WRITE):
     """All threads of the program wait for each other (tl.debug_barrier)."""
+
+
+class GridWait(Op, mnemonic="grid_wait", effect=Effect.WRITE):
+    """Wait for the kernels before this one on its stream, and see what they wrote (tl.extra.cuda.gdc_wait). Nothing
+    that reads or writes memory may be moved across it."""
+
+
+class LaunchDependents(Op, mnemonic="launch_dependents", effect=Effect.WRITE):
+    """Kernels after this one that wait for it themselves may begin (tl.extra.cuda.gdc_launch_dependents)."""

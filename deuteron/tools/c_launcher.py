@@ -103,9 +103,10 @@ class CLauncher:
         grid = "launch_programs, 1, 1" if recipe.persistent else "launch_x, launch_y, launch_z"
         lines += ["  if (launch_code != CUDA_SUCCESS) return launch_code;"]
         lines += [f"  void *launch_arguments[] = {{{', '.join([*passed, 'NULL'])}}};"]
+        call, more = ("cuLaunchCooperativeKernel", "") if recipe.cooperative else ("cuLaunchKernel", ", NULL")
         launched = f"launch_variants[{number}].function, {grid}, {recipe.threads}, 1, 1"
         lines += [
-            f"  return cuLaunchKernel({launched}, {kernel.metadata.shared}, launch_stream, launch_arguments, NULL);",
+            f"  return {call}({launched}, {kernel.metadata.shared}, launch_stream, launch_arguments{more});",
             "}",
             "",
         ]

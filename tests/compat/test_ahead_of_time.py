@@ -34,7 +34,7 @@ a100 = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarge
 assert ".target sm_80" in a100.asm["ptx"]
 here = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarget("cpu", 0, 1))
 assert here.kind == "cpu"
-for options in ({"num_warps": 3}, {"no_such": 1}, {"launch_cooperative_grid": True}):
+for options in ({"num_warps": 3}, {"no_such": 1}, {"launch_cooperative_grid": 1}):
     try:
         triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=H100, options=options)
     except triton.TritonError as error:

@@ -70,9 +70,16 @@ def test_targets_are_those_of_the_devices(capability: int, arch: str):
     assert kernel.metadata.num_warps == 4
 
 
+def test_cooperative_reductions_ask_for_a_grid_that_runs_at_once():
+    asked = {**CUDA_OPTIONS, "launch_cooperative_grid": True}
+    for target in (("cuda", 90), ("cpu", "")):
+        assert compile_configuration(scaled, described(*target), asked).metadata.recipe.cooperative
+        assert not compile_configuration(scaled, described(*target), CUDA_OPTIONS).metadata.recipe.cooperative
+
+
 def test_options_that_do_not_exist_are_refused():
-    with pytest.raises(SignatureError, match="launch_cooperative_grid"):
-        compile_configuration(scaled, described("cuda", 90), {**CUDA_OPTIONS, "launch_cooperative_grid": True})
+    with pytest.raises(SignatureError, match="ir_override"):
+        compile_configuration(scaled, described("cuda", 90), {**CUDA_OPTIONS, "ir_override": "kernel.ttir"})
 
 
 @pytest.mark.parametrize(
@@ -188,4 +195,25 @@ def op(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 x, y = R(999), R(999)
 found = torch.compile(lambda x, y: op(x.sin(), y) * 3, fullgraph=True)(x, y)
 torch.testing.assert_close(found, (x.sin() + y) * 3)
+""")
+
+
+@with_torch
+def test_cooperative_reductions(inductor):
+    """Kernels whose programs wait for each other, forward only: with them PyTorch 2.13 fails to write some backward
+    graphs."""
+    inductor("""
+from deuteron.compiler.targets.cpu.pool import ThreadPool
+together, execute = [], ThreadPool.execute_together
+ThreadPool.execute_together = lambda self, total, run: together.append(total) or execute(self, total, run)
+config.triton.force_cooperative_reductions = True
+for function, shape in (
+    (lambda x: F.softmax(x, -1) * x.std(1, keepdim=True), (1, 50000)),
+    (lambda x: x.sum(1) + x.amax(1), (3, 20000)),
+):
+    torch._dynamo.reset()
+    x = R(shape)
+    found = torch.compile(function, fullgraph=True)(x)
+    torch.testing.assert_close(found.double(), function(x.double()), atol=1e-5, rtol=2e-6)
+assert len(together) >= 2
 """)

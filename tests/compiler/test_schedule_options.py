@@ -14,7 +14,7 @@ from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.language.control import HINTS_WITHOUT_EFFECT
 from deuteron.compiler.language.control import range as loop_range
-from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule, effective_options
+from deuteron.compiler.options import LAUNCH_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets import Target
 
@@ -70,6 +70,8 @@ OTHERS: Mapping[str, tuple[object, ...]] = {
     "enable_fp_fusion": (False,),
     "debug": (True,),
     "sanitize_overflow": (False,),
+    "launch_cooperative_grid": (True,),
+    "launch_pdl": (True,),
 }
 
 #: What an option needs beside it to change anything.
@@ -154,7 +156,8 @@ def test_the_page_for_kernel_authors_says_the_same() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| ([GPUC, -]+) \|", page.partition("## Schedule options")[2], re.MULTILINE))
     places = {"GPU": "cuda", "CPU": "cpu"}
     said = {name: {places[place] for place in text.split(", ") if place != "-"} for name, text in rows.items()}
-    assert said == {name: {k for k in places.values() if name in effective_options(k)} for name in SCHEDULE_OPTIONS}
+    matters = {kind: {*effective_options(kind), *LAUNCH_OPTIONS[kind]} for kind in places.values()}
+    assert said == {name: {kind for kind in matters if name in matters[kind]} for name in SCHEDULE_OPTIONS}
 
 
 def test_options_that_accept_one_value_are_offered_nowhere() -> None:
@@ -166,7 +169,8 @@ def test_options_that_accept_one_value_are_offered_nowhere() -> None:
 @pytest.mark.parametrize("option", [name for name, values in OTHERS.items() if values])
 def test_the_key_of_a_variant_follows_the_table(target: str, option: str) -> None:
     sample = SAMPLES[0]
-    offered = option in effective_options(Target.parse(target).kind)
+    kind = Target.parse(target).kind
+    offered = option in (*effective_options(kind), *LAUNCH_OPTIONS[kind])
     beside = BESIDE.get(option, {})
     keys = {sample.key(target, **beside), *(sample.key(target, **beside, **{option: v}) for v in OTHERS[option])}
     assert len(keys) == (1 + len(OTHERS[option]) if offered else 1)

@@ -24,6 +24,9 @@ from deuteron.compiler.signature import ArgumentType, parse_argument_type
 #: project makes, the launch itself, choosing the context, and making descriptors, which the device does not see.
 LEGAL_UNDER_CAPTURE = {"cuLaunchKernelEx", "cuCtxSetCurrent", "cuTensorMapEncodeTiled"}
 
+#: cuda.h, CUlaunchAttributeID; tests compare them with the bindings'.
+COOPERATIVE, CLUSTER_DIMENSION, PROGRAMMATIC = 2, 4, 6
+
 
 @dataclass
 class Launched:
@@ -33,9 +36,14 @@ class Launched:
     block: tuple[int, ...]
     shared: int
     stream: int
-    cluster: tuple[int, ...] | None
+    attributes: dict[int, tuple[int, ...]]  # by the numbers of CUlaunchAttributeID
     arguments: int  # address of the array of pointers to parameters
     parameters: list[bytes]
+
+    @property
+    def cluster(self) -> tuple[int, ...] | None:
+        """Sizes of a cluster."""
+        return self.attributes.get(CLUSTER_DIMENSION)
 
 
 @dataclass
@@ -67,6 +75,7 @@ class FakeDriver:
     code: int = 0  # what cuTensorMapEncodeTiled returns
     stream: int = 0  # the current one
     handle: int = 0x10000
+    room: int = 264  # programs for which the device has room: two on each multiprocessor
 
     def install(self, monkeypatch: pytest.MonkeyPatch, gpus: int = 1) -> CudaDevice:
         """Take the driver's place; the GPU that it has."""
@@ -82,6 +91,8 @@ class FakeDriver:
 
     def call(self, name: str, *arguments: object) -> object:
         self.calls.append(name)
+        if name == "cuOccupancyMaxActiveBlocksPerMultiprocessor":
+            return self.room // 132
         self.handle += 0x1000
         return self.handle
 
@@ -93,18 +104,19 @@ class FakeDriver:
     def cuLaunchKernelEx(self, config: Any, function: Any, arguments: Any, extra: Any) -> int:  # noqa: N802
         self.calls.append("cuLaunchKernelEx")
         *sizes, stream, attributes, count = struct.unpack("7I4xQQI4x", ctypes.string_at(_address(config), 56))
-        assert count in (0, 1)
-        cluster = None
-        if count:
-            kind, *cluster = struct.unpack("I4x3I52x", ctypes.string_at(attributes, 72))
-            assert kind == 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        assert bool(attributes) == bool(count)
+        held = ctypes.string_at(attributes, 72 * count) if count else b""
+        given = {kind: tuple(numbers) for kind, *numbers in struct.iter_unpack("I4x3I52x", held)}
+        assert len(given) == count
         pointers = (ctypes.c_void_p * max(len(self.sizes), 1)).from_address(_address(arguments))
         read = [ctypes.string_at(p, n) for p, n in zip(pointers, self.sizes, strict=False)]
         for pointer, size in zip(pointers, self.sizes, strict=False):
             assert pointer % (64 if size == 128 else size) == 0
-        made = Launched(tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], stream, None, _address(arguments), read)
-        made.cluster = tuple(cluster) if cluster else None
-        self.launches.append(made)
+        self.launches.append(
+            Launched(tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], stream, given, _address(arguments), read)
+        )
+        if COOPERATIVE in given and sizes[0] * sizes[1] * sizes[2] > self.room:
+            return 720  # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
         return 0
 
     def cuTensorMapEncodeTiled(self, *a: Any) -> int:  # noqa: N802

@@ -17,6 +17,8 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import CompilationError, KernelAssertionError
+from deuteron.compiler.ir import types as ir_types
+from deuteron.compiler.language.tensor import shape_of
 from deuteron.language.extra import libdevice
 
 SEEN: list[Any] = []
@@ -176,3 +178,18 @@ def test_a_kernel_without_source_text_runs() -> None:
     with knobs.interpret.scope(False), pytest.raises(CompilationError, match="source of made is not available"):
         exec(text + "    tl.store(x + at, n)\n", namespace)  # noqa: S102
         namespace["made"][(1,)](x, 7)
+
+
+def test_numbers_of_kernels_that_run_as_python_stay_in_them():
+    """Sizes are remembered by shapes, and guards that are made of them go into the text of functions."""
+
+    @deuteron.jit
+    def filled(out):
+        tl.store(out + tl.arange(0, 32)[:, None] * 2048 + tl.arange(0, 2048)[None, :], tl.full((32, 2048), 1, tl.int32))
+
+    ir_types._product.cache_clear()
+    shape_of.cache_clear()
+    with knobs.interpret.scope(True):
+        filled[(1,)](np.zeros((32, 2048), np.int32))
+    assert type(ir_types.Tile(ir_types.I32, (32, 2048)).size) is int
+    assert {type(n) for n in shape_of((32, 2048))} == {int}

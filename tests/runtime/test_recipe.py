@@ -37,6 +37,8 @@ RECIPE = LaunchRecipe(
     persistent=True,
     occupancy=2,
     cluster=4,
+    cooperative=True,
+    programmatic=True,
 )
 
 

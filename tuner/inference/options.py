@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.gpu.legality import objection, traits_of
-from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule, effective_options
+from deuteron.compiler.options import LAUNCH_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_schedule
 
@@ -47,6 +47,10 @@ def options_of(subject: Subject, bases: Sequence[Mapping[str, object]], most_war
         if name in subject.chosen:
             chosen = subject.chosen[name]
             yield InferredParameter(name, "schedule", chosen, chosen[0], "given")
+        elif name in LAUNCH_OPTIONS[subject.kind]:
+            yield InferredParameter(
+                name, "schedule", (), default, "how programs begin belongs to what the kernel means"
+            )
         elif name not in effective:
             yield InferredParameter(name, "schedule", (), default, f"no code for {subject.kind} depends on it")
         elif name in _LEFT:

@@ -22,6 +22,7 @@ INVALID_CONTEXT = 201
 INVALID_HANDLE = 400
 LAUNCH_OUT_OF_RESOURCES = 701
 ASSERT = 710
+COOPERATIVE_LAUNCH_TOO_LARGE = 720
 # Errors after which the context, and so the process's use of the device, is lost.
 _STICKY = {700: "a kernel touched memory that is not its own", 702: "a kernel ran too long"} | {
     714: "a hardware stack error",

@@ -38,7 +38,7 @@ from .packing import (
     attribute_bytes,
     bf16_bits,
     block_bytes,
-    cluster_attribute,
+    launch_attributes,
     packing,
 )
 
@@ -104,7 +104,7 @@ class LoadedOnCuda:
         self._struct, self._offsets = packing(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
         self._bf16 = {name for name, kind in types.items() if not kind.pointer and kind.dtype == "bf16"}
         self._maps = EncodedMaps(kernel.name, recipe.descriptors, list(types)) if recipe.descriptors else None
-        self._attribute = cluster_attribute(recipe.cluster) if recipe.cluster > 1 else None
+        self._attributes = launch_attributes(recipe)
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
@@ -137,7 +137,7 @@ class LoadedOnCuda:
             "packs": self._packs,
             "new_pack": lambda: ArgumentPack(size, offsets),
             "block": block_bytes(recipe.threads, self._shared),
-            "attributes": attribute_bytes(self._attribute),
+            "attributes": attribute_bytes(self._attributes),
             "cluster": recipe.cluster,
             "maps": self._maps,
             "most": _programs_at_once(recipe, self.device) if recipe.persistent else None,
@@ -212,8 +212,22 @@ class LoadedOnCuda:
         if code in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             cuda.make_current(self.device.index)
             code = self._launch(pack.config, self._handle, pack.arguments, None)
+        if code == cuda.COOPERATIVE_LAUNCH_TOO_LARGE:
+            raise self._too_large(grid)
         if code:
             cuda.raise_error(code, f"launching {self._name} on a grid of {grid}")
+
+    def _too_large(self, grid: GridShape) -> LaunchError:
+        """Why a cooperative launch was refused, with the number of programs for which the device has room."""
+        recipe, device = self._recipe, self.device
+        fit = cuda.integer("cuOccupancyMaxActiveBlocksPerMultiprocessor", self._function, recipe.threads, self._shared)
+        most = fit * (device.properties.sm_count or 1)
+        return LaunchError(
+            f"{self._name}: launch_cooperative_grid=True runs all programs at the same time, the grid {grid} has"
+            f" {prod(grid)}, and {device.name} has room for {most}: {fit} on each multiprocessor",
+            hint=f"launch {most} programs or fewer, which take several pieces of the work each; more of them fit with"
+            " fewer warps, registers or bytes of shared memory",
+        )
 
     def timed_launch(self, event: LaunchEvent, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch; the event's times stay None, as the host cannot know them."""

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from ...launch_recipe import LaunchRecipe
 from ...signature import ArgumentType
 
 # struct's letters for kernel parameters; i1 travels as a byte, bf16 and f8 as bits.
@@ -32,9 +33,11 @@ _ATTRIBUTES = struct.Struct("QI4x")
 # cuda.h, CUtensorMap: 128 bytes at multiples of 64.
 DESCRIPTOR_BYTES = 128
 DESCRIPTOR_ALIGNMENT = 64
-# cuda.h, CUlaunchAttribute: its id, then a union of 64 bytes at offset 8, here three cluster sizes.
-_CLUSTER_ATTRIBUTE = struct.Struct("I4x3I52x")
+# cuda.h, CUlaunchAttribute: its id, then a union of 64 bytes at offset 8, here up to three numbers.
+_ATTRIBUTE = struct.Struct("I4x3I52x")
+_COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
 class ArgumentPack:
@@ -86,15 +89,23 @@ def block_bytes(threads: int, shared: int) -> bytes:
     return _BLOCK.pack(threads, 1, 1, shared)
 
 
-def attribute_bytes(attribute: ctypes.Array[ctypes.c_char] | None) -> bytes:
-    """What a configuration says of launch attributes: where the only one is, if there is one."""
-    return _ATTRIBUTES.pack(0, 0) if attribute is None else _ATTRIBUTES.pack(ctypes.addressof(attribute), 1)
+def attribute_bytes(attributes: ctypes.Array[ctypes.c_char] | None) -> bytes:
+    """What a configuration says of launch attributes: where they are, if there are any."""
+    if attributes is None:
+        return _ATTRIBUTES.pack(0, 0)
+    return _ATTRIBUTES.pack(ctypes.addressof(attributes), len(attributes) // _ATTRIBUTE.size)
 
 
-def cluster_attribute(size: int) -> ctypes.Array[ctypes.c_char]:
-    """The launch attribute for clusters of ``size`` programs along the first grid axis."""
-    packed = _CLUSTER_ATTRIBUTE.pack(_CLUSTER_DIMENSION, size, 1, 1)
-    return ctypes.create_string_buffer(packed, len(packed))
+def launch_attributes(recipe: LaunchRecipe) -> ctypes.Array[ctypes.c_char] | None:
+    """The attributes that a recipe's launches have, one after the other; None without any."""
+    packed = b""
+    if recipe.cluster > 1:  # programs along the first grid axis
+        packed += _ATTRIBUTE.pack(_CLUSTER_DIMENSION, recipe.cluster, 1, 1)
+    if recipe.cooperative:
+        packed += _ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0)
+    if recipe.programmatic:
+        packed += _ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)
+    return ctypes.create_string_buffer(packed, len(packed)) if packed else None
 
 
 def bf16_bits(value: float) -> int:

@@ -50,7 +50,8 @@ class InterpretedLaunch:
         if function is None:  # text that is not ours to execute: its IR is interpreted
             from ...targets.interpreter import run as run_ir  # lazy: NumPy, for those who interpret
 
-            run_ir(make_tile(Build(variant)), shape, list(passed.values()))
+            cooperative = variant.schedule.launch_cooperative_grid
+            run_ir(make_tile(Build(variant)), shape, list(passed.values()), cooperative=cooperative)
             return
         from .python import run  # lazy: the frontend, for those who interpret
 
@@ -63,6 +64,7 @@ class InterpretedLaunch:
             variant.constants,
             debug=schedule.debug,
             sanitize_overflow=schedule.sanitize_overflow,
+            cooperative=schedule.launch_cooperative_grid,
         )
 
     def _observe(self, shape: tuple[int, int, int], given: dict[str, object], run: Callable[[], None]) -> None:

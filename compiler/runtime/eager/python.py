@@ -7,7 +7,6 @@ inside it. Every function of the language evaluates at once, by the interpreter'
 from __future__ import annotations
 
 import inspect
-import itertools
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from ...signature import ArgumentType, flattened, gathered, is_hidden
 from ...target import Target
 
 if TYPE_CHECKING:
-    from ...targets.interpreter import Argument, EagerBuilder
+    from ...targets.interpreter import Argument, EagerBuilder, Turn
 
 
 def run(
@@ -41,26 +40,32 @@ def run(
     *,
     debug: bool = False,
     sanitize_overflow: bool = False,
+    cooperative: bool = False,
 ) -> None:
-    """Call ``function`` once for every program of ``grid``.
+    """Call ``function`` once for every program of ``grid``, one after the other; ``cooperative``: they take turns, so
+    that they may wait for each other.
 
     ``signature`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers; of a tensor descriptor
     also the hidden ones, of a tuple its leaves), ``constexprs`` all others.
 
     Raises:
+        LaunchError: a cooperative grid has too many programs.
         MemoryAccessError: a program touched memory outside its arrays.
         KernelAssertionError: a tl.device_assert failed and ``debug`` is set, or an integer overflowed under
             ``sanitize_overflow``.
         Whatever the kernel's own Python code raises.
     """
-    from ...targets.interpreter import EagerBuilder, Memory  # lazy: NumPy, for those who interpret
+    from ...targets.interpreter import EagerBuilder, Memory, run_in_turns  # lazy: NumPy, for those who interpret
 
     memory = Memory()
     python = Python()
     kernel = python[function]
-    axes = (range(n) for n in reversed(grid))
-    for z, y, x in itertools.product(*axes):
-        builder = EagerBuilder(memory, (x, y, z), grid)
+    width, height, depth = grid
+
+    def run_program(number: int, turn: Turn | None) -> None:
+        place = number % width, number // width % height, number // (width * height)
+        builder = EagerBuilder(memory, place, grid)
+        builder.program.turn = turn
         context = EagerContext(builder, function.__code__.co_filename, debug, sanitize_overflow, python)
         held = {n: tensor(builder.argument(n, signature[n].tile, arguments[n])) for n in arguments}
         values = {
@@ -70,6 +75,13 @@ def run(
         }
         with activate(context), _located(function.__code__.co_filename):
             _call(kernel, gathered({**values, **{name: _known(value) for name, value in constexprs.items()}}))
+
+    total = width * height * depth
+    if cooperative:
+        run_in_turns(total, run_program)
+        return
+    for number in range(total):
+        run_program(number, None)
 
 
 @contextmanager

@@ -48,6 +48,7 @@ class LoadedOnCpu:
         self.device = device
         self._kernel = cpu.load(kernel.code(), kernel.metadata.name)
         self._types = [kind.tile for kind in kernel.signature.values()]
+        self._cooperative = kernel.metadata.recipe.cooperative
         if kernel.metadata.recipe.scopes:
             self._types.append(RECORDS_TYPE)
             self._anchor = time.perf_counter_ns(), self._kernel.clock()
@@ -58,7 +59,7 @@ class LoadedOnCpu:
         """Run all programs on the CPU's threads and return when they have ended; ``stream`` means nothing here."""
         if self._epoch != knobs.epoch.value:
             self._threads, self._epoch = grid_threads(), knobs.epoch.value
-        self._kernel.launch(grid, values, self._types, self._threads)
+        self._kernel.launch(grid, values, self._types, self._threads, self._cooperative)
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values."""

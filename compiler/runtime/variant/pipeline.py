@@ -13,6 +13,7 @@ from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, Ta
 from ...ir.core import Function
 from ...ir.printer import print_function
 from ...launch_recipe import LaunchRecipe
+from ...options import Schedule
 from .metadata import KernelMetadata
 from .variant import Variant
 
@@ -65,13 +66,18 @@ class Build:
             num_warps=schedule.num_warps,
             num_stages=schedule.num_stages,
             num_ctas=schedule.num_ctas,
-            recipe=replace(self.recipe or LaunchRecipe(32 * schedule.num_warps), scopes=self.scopes),
+            recipe=replace(self.recipe or _plain_recipe(schedule), scopes=self.scopes),
             maxnreg=schedule.maxnreg,
             total_ms=sum(self.stage_ms.values()),
             gpu_steps=self.gpu_steps,
             **{f"{stage}_ms": ms for stage, ms in self.stage_ms.items()},  # type: ignore[arg-type]
             **self.facts,  # type: ignore[arg-type]
         )
+
+
+def _plain_recipe(schedule: Schedule) -> LaunchRecipe:
+    """How a kernel is launched of which no stage has said it."""
+    return LaunchRecipe(32 * schedule.num_warps, cooperative=schedule.launch_cooperative_grid)
 
 
 def build(variant: Variant, stop_after: str | None = None, step: str | None = None) -> Build:

@@ -14,7 +14,14 @@ from ...errors import IRError, LaunchError, SignatureError
 from ...language.constexpr import unwrap
 from ...language.inline import Inlinable
 from ...launch_recipe import Guard
-from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS, Schedule, asks_for_nothing, effective_options
+from ...options import (
+    LAUNCH_OPTIONS,
+    NEUTRAL_OPTIONS,
+    SCHEDULE_OPTIONS,
+    Schedule,
+    asks_for_nothing,
+    effective_options,
+)
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
 from ...source.arguments import Argument
 from ...source.kernel import KernelSource, source_of
@@ -47,6 +54,7 @@ class Variant:
             *(f"{name}: {type}" for name, type in self.signature.items()),
             *(f"{name} = {constant_text(value)}" for name, value in self.constants.items()),
             *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
+            *(name for name in LAUNCH_OPTIONS[self.target.kind] if getattr(self.schedule, name)),
             *(f"not {guard}" for guard in self.denied),
             *(["instrumented"] if self.instrumented else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
@@ -170,7 +178,7 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     for name, value in chosen.items():
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
-        wanted = bool if name in ("enable_fp_fusion", "debug", "sanitize_overflow", "persistent") else int
+        wanted = bool if name == "persistent" or isinstance(getattr(base, name), bool) else int
         optional = name in ("maxnreg", "persistent") and value is None
         if not optional and type(value) is not wanted:
             raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...ir.core import Block, Value
 from ...llvm.typed import Typed, constant
 from ...tile import control
+from ...tile.memory import AtomicCAS, AtomicRMW, Load
 from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
 from .loops import BasicBlock
@@ -220,6 +221,12 @@ def lower_if(low: CpuLowering, op: control.If) -> None:
     slots.finish(low, op.results)
 
 
+def _only_waits(op: control.While) -> bool:
+    """Whether a loop does nothing but look at memory until another program has changed it."""
+    looks = any(isinstance(o, AtomicRMW | AtomicCAS) or (isinstance(o, Load) and o.volatile) for o in op.before.walk())
+    return looks and len(op.body.ops) == 1
+
+
 @statements(control.While)
 def lower_while(low: CpuLowering, op: control.While) -> None:
     """The first region is the header: it runs before every test, the body after a true one."""
@@ -244,6 +251,8 @@ def lower_while(low: CpuLowering, op: control.While) -> None:
     handed = Slots([p if v is None else v for p, v in zip(slots.values, passed, strict=True)])
     handed.bind(low, op.body.args)
     following = _region(low, op.body, slots)
+    if _only_waits(op):  # for a program that may need this processor
+        low.function.call("i32", "sched_yield", [])
     blocks.jump(header)
     last = blocks.here
     _phis(low, header, slots, [(inits, before), (following, last)])

@@ -72,14 +72,18 @@ class LoadedKernel:
         arguments: Sequence[int | float],
         parameter_types: Sequence[Tile],
         threads: int | None = None,
+        cooperative: bool = False,
     ) -> None:
         """Run all programs and return when they are done.
 
-        ``arguments``: addresses for pointers, numbers for scalars. ``threads``: None for one per core.
+        ``arguments``: addresses for pointers, numbers for scalars. ``threads``: None for one per core;
+        ``cooperative``: one for each program, so that they may wait for each other.
 
         Raises:
-            LaunchError: the arguments do not fit their types, or the grid is not three sizes from 0 to 2**31 - 1.
-            KernelAssertionError: a ``tl.device_assert`` failed; programs that had not begun were not run.
+            LaunchError: the arguments do not fit their types, the grid is not three sizes from 0 to 2**31 - 1, or a
+                cooperative one has more programs than there are threads.
+            KernelAssertionError: a ``tl.device_assert`` failed; programs that had not begun were not run, unless the
+                launch is cooperative.
         """
         if len(grid) != 3 or any(not 0 <= n < 1 << 31 for n in grid):
             raise LaunchError(f"grid {grid}", hint="give three sizes from 0 to 2**31 - 1")
@@ -99,7 +103,9 @@ class LoadedKernel:
                 return False
             return True
 
-        if total:
+        if total and cooperative:
+            thread_pool().execute_together(total, run)
+        elif total:
             thread_pool().execute(total, threads or os.cpu_count() or 1, run)
         if failures:
             raise self._assertion(grid, *min(failures))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.core import Value
+from ...ir.core import Op, Value
 from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
@@ -54,12 +54,14 @@ def pointer_base(pointer: Chunk) -> Typed:
     return pointer.base if isinstance(pointer, Affine) else pointer.value
 
 
-def load_scalar(low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None) -> Typed:
-    """One element, or ``other`` (zero without it) where the mask is false."""
+def load_scalar(
+    low: CpuLowering, pointer: Typed, elem: Element, mask: Typed | None, other: Typed | None, *, volatile: bool = False
+) -> Typed:
+    """One element, or ``other`` (zero without it) where the mask is false. ``volatile``: read each time anew."""
     e, element = low.e, memory_element(elem)
 
     def read() -> Typed:
-        made = e.load(element, pointer, elem.bytes)
+        made = e.load(element, pointer, elem.bytes, volatile=volatile)
         if llvm_element(elem) == "i1":
             return e.compare("ne", made, constant("i8", 0))
         return made
@@ -193,12 +195,17 @@ def load(low: CpuLowering, op: memory.Load) -> None:
     mask = low.scalar(op.mask).value if op.mask is not None else None
     other = low.scalar(op.other).value if op.other is not None else None
     pointer = low.scalar(op.pointer).value
-    low.set_scalar(op.result, load_scalar(low, pointer, op.result.type.elem, mask, other))
+    low.set_scalar(op.result, load_scalar(low, pointer, op.result.type.elem, mask, other, volatile=op.volatile))
 
 
 @statements(memory.Barrier)
 def barrier(low: CpuLowering, op: memory.Barrier) -> None:
     """A program is one thread here: nothing to wait for."""
+
+
+@statements(memory.GridWait, memory.LaunchDependents)
+def ordered(low: CpuLowering, op: Op) -> None:
+    """Launches are synchronous here: what came before has ended."""
 
 
 @statements(memory.AtomicRMW)

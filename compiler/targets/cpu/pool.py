@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from functools import cache
 
+from ..together import check_together, too_few_threads
+
 #: Pieces of a grid for each thread: enough to balance uneven programs, few enough to cost nothing.
 PIECES_PER_THREAD = 8
 
@@ -75,6 +77,18 @@ class ThreadPool:
             return
         self._share(GridRun(probe, total, threads, run), min(threads, total - probe) - 1)
 
+    def execute_together(self, total: int, run: Run) -> None:
+        """Run programs 0..total-1, each on a thread of its own, so that they may wait for each other; what one
+        returns stops no other.
+
+        Raises LaunchError, before any of them begins, for more than :data:`~..together.MOST_AT_ONCE` and where the
+        system gives the process no more threads.
+        """
+        check_together(total, "the CPU")
+        job = GridRun(0, total, total, lambda first, last: run(first, last) or True)
+        # A thread stays in its program until that ends, so with as many threads as programs each of them begins.
+        self._share(job, total - 1)
+
     def _share(self, job: GridRun, count: int) -> None:
         helpers = self._borrow(count)
         for helper in helpers:
@@ -92,7 +106,14 @@ class ThreadPool:
         with self._lock:
             taken = self._helpers[:count] if count > 0 else []
             self._helpers = self._helpers[len(taken) :]
-        return taken + [_Helper() for _ in range(count - len(taken))]
+        try:
+            while len(taken) < count:
+                taken.append(_Helper())
+        except RuntimeError as error:  # what Python raises where the system has no more
+            with self._lock:
+                self._helpers += taken
+            raise too_few_threads(count + 1, len(taken) + 1) from error
+        return taken
 
 
 class _Helper:

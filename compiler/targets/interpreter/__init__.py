@@ -5,6 +5,7 @@ from .eager import EagerBuilder
 from .launch import Argument, run
 from .memory import ArrayBuffer, Memory
 from .program import Held, Program, evaluates
+from .turns import Turn, run_in_turns
 
 #: The modules whose import fills ``evaluates``.
 RULE_MODULES = (elementwise, shapes, accesses, combines, controls)
@@ -16,6 +17,8 @@ __all__ = [
     "Held",
     "Memory",
     "Program",
+    "Turn",
     "evaluates",
     "run",
+    "run_in_turns",
 ]

@@ -21,6 +21,12 @@ def _active(mask: Value | None, shape: tuple[int, ...], program: Program) -> Arr
     return np.arange(size) if mask is None else np.flatnonzero(program.get(mask))
 
 
+def _let_others_run(program: Program) -> None:
+    """Before an access by which programs learn of each other."""
+    if program.turn is not None:
+        program.turn()
+
+
 def _explain(error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], program: Program) -> MemoryAccessError:
     index = np.unravel_index(int(lanes[error.lane]), shape) if shape else ()
     where = f" at {op.location}" if op.location else ""
@@ -35,6 +41,8 @@ def _explain(error: BadAddress, op: Op, lanes: Array, shape: tuple[int, ...], pr
 def load(op: m.Load, program: Program) -> Sequence[Array]:
     pointer, shape = program.held[op.pointer], op.pointer.type.shape
     dtype = dtype_of(op.result.type.elem)
+    if op.volatile:
+        _let_others_run(program)
     addresses = pointer.array.reshape(-1)
     lanes = program.admitted(op, addresses, _active(op.mask, shape, program))
     if op.other is not None:
@@ -153,6 +161,7 @@ def _one_by_one(
     program: Program,
 ) -> Sequence[Array]:
     """Read, combine and write lane after lane, so lanes with one address see each other."""
+    _let_others_run(program)
     pointer, shape = program.held[op.pointer], op.pointer.type.shape
     out = program.undefined(shape, op.results[0]).reshape(-1)
     addresses = pointer.array.reshape(-1)
@@ -167,6 +176,6 @@ def _one_by_one(
     return (out.reshape(shape),)
 
 
-@evaluates(m.Barrier)
-def barrier(op: m.Barrier, program: Program) -> Sequence[Array]:
+@evaluates(m.Barrier, m.GridWait, m.LaunchDependents)
+def barrier(op: Op, program: Program) -> Sequence[Array]:
     return ()

@@ -12,6 +12,7 @@ from ...ir.types import Pointer
 from .memory import Memory
 from .numbers import Array, dtype_of
 from .program import Held, Program
+from .turns import Turn, run_in_turns
 
 Argument = Array | int | float | bool
 
@@ -24,15 +25,17 @@ def run(
     on_print: Callable[[str], object] = print,
     poison: bool = False,
     buffers: Sequence[Array] = (),
+    cooperative: bool = False,
 ) -> None:
     """Run every program of ``grid`` (one to three sizes), x fastest, on arrays that are changed in place.
 
     ``arguments``: one per parameter: arrays (or raw addresses) for pointers, numbers for the rest. ``buffers``: further
     arrays that pointers in memory may point to. ``on_print`` takes the printed lines. ``poison`` fills what masked
-    loads leave undefined with NaN or 0xAA bytes instead of zeros.
+    loads leave undefined with NaN or 0xAA bytes instead of zeros. ``cooperative``: programs take turns instead of
+    running one after the other, so that they may wait for each other.
 
     Raises:
-        LaunchError: arguments or grid do not fit the function.
+        LaunchError: arguments or grid do not fit the function, or a cooperative grid has too many programs.
         MemoryAccessError: an access outside the arrays, naming program, source location, array and index.
         KernelAssertionError: a device assertion or an assumption is false.
     """
@@ -47,9 +50,18 @@ def run(
     held = [bind(p, a, memory) for p, a in zip(function.parameters, arguments, strict=True)]
     for buffer in buffers:
         memory.register(buffer)
-    for place in np.ndindex(z, y, x):
-        program = Program(memory, (place[2], place[1], place[0]), sizes, on_print, poison=poison)
+
+    def run_program(number: int, turn: Turn | None) -> None:
+        place = number % x, number // x % y, number // (x * y)
+        program = Program(memory, place, sizes, on_print, poison=poison)
+        program.turn = turn
         program.block(function.body, held)
+
+    if cooperative:
+        run_in_turns(x * y * z, run_program)
+        return
+    for number in range(x * y * z):
+        run_program(number, None)
 
 
 def bind(parameter: FunctionParameter, argument: Argument, memory: Memory) -> Held:

@@ -13,6 +13,7 @@ from ...tile.control import Condition, Yield
 from ..rules import RuleSet
 from .memory import ArrayBuffer, Memory
 from .numbers import Array, dtype_of
+from .turns import Turn
 
 
 class Held(NamedTuple):
@@ -36,7 +37,8 @@ class Program:
     """Evaluates operations for the program at ``program_id`` of ``grid``.
 
     ``on_print`` takes the lines that the kernel prints. ``poison`` fills undefined elements (masked off, no ``other``)
-    with NaN or 0xAA bytes instead of zeros.
+    with NaN or 0xAA bytes instead of zeros. ``turn``, where programs take turns: lets others run, before this one looks
+    at memory that they change.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Program:
         self.grid = grid
         self.on_print = on_print
         self.poison = poison
+        self.turn: Turn | None = None
         self.held: dict[Value, Held] = {}
 
     def get(self, value: Value) -> Array:

@@ -13,7 +13,7 @@ from ...llvm.lines import SourceLines
 from ...options import Schedule
 from ...target import Target
 from .. import simt
-from . import assembly, copies, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
+from . import assembly, copies, dependents, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
 #: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler

@@ -6,12 +6,14 @@ from typing import TypeVar
 
 from ...ir.core import Block, Effect, Function, Op, Value
 from ..control import Condition, For, If, While, Yield
+from ..memory import Load
 
 T = TypeVar("T")
 
 
 def dce(function: Function) -> Function:
-    """Remove operations, loop-carried values and branch results that nothing needs; reads count as removable."""
+    """Remove operations, loop-carried values and branch results that nothing needs; reads count as removable, but
+    for volatile ones."""
     live = _Liveness(function)
     _sweep(function.body, live)
     return function
@@ -36,7 +38,7 @@ class _Liveness:
             self.around[op] = block
             for nested in op.blocks:
                 self.index(nested, op)
-            if op.effect is Effect.WRITE or (op.effect is Effect.TERMINATOR and parent is None):
+            if _acts(op) or (op.effect is Effect.TERMINATOR and parent is None):
                 self.need(op)
 
     def want(self, *values: Value) -> None:
@@ -92,6 +94,12 @@ class _Liveness:
             self.want(loop.body.args[index + 1])
         else:
             self.want(_ends(loop.before)[index], loop.before.args[index], loop.body.args[index])
+
+
+def _acts(op: Op) -> bool:
+    """Whether ``op`` does something although nobody reads its results. A loop may look at memory, by volatile loads,
+    until another program has changed it, and hand out nothing."""
+    return op.effect is Effect.WRITE or (isinstance(op, Load) and op.volatile)
 
 
 def _ends(block: Block) -> tuple[Value, ...]:

@@ -20,4 +20,6 @@ def compile_configuration(fn: JITFunction, meta: Mapping[str, Any], options: Map
     target = GPUTarget(kind, meta["cc"] if kind == "cuda" else 0, 32 if kind == "cuda" else 1)
     source = ASTSource(fn, meta["signature"], meta["constants"], meta["configs"][0])
     known = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
+    if meta.get("launch_cooperative_grid"):  # which Inductor makes an option for GPUs only
+        known["launch_cooperative_grid"] = True
     return compile(source, target, known)

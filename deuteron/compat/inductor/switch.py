@@ -13,6 +13,7 @@ from typing import Any
 from deuteron.compiler import CompiledKernel
 
 from .compilation import compile_configuration
+from .helpers import replace_helpers
 from .launcher import runner
 
 
@@ -29,6 +30,7 @@ def switch() -> None:
 
     heuristics.CachingAutotuner._precompile_config = precompile
     settings.compile_threads = 1
+    replace_helpers(importlib.import_module("torch._inductor.runtime.triton_helpers"))
 
 
 def compile_result(base: type[Any]) -> type[Any]:

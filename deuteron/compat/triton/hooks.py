@@ -174,7 +174,7 @@ def _request_facts(event: VariantRequest) -> dict[str, object]:
         "num_ctas": schedule.num_ctas,
         "num_stages": schedule.num_stages,
         "enable_fp_fusion": schedule.enable_fp_fusion,
-        "launch_cooperative_grid": False,
+        "launch_cooperative_grid": schedule.launch_cooperative_grid,
     }
     shown = ", ".join(f"{option}={value}" for option, value in options.items())
     return {

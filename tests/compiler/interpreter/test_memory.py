@@ -310,9 +310,10 @@ func @f(%x: *T, %e: T, %v: T, %old: *T) {
         assert (x[0], old[0]) == (left, 7)
 
 
-def test_barrier_does_nothing(apply):
+@pytest.mark.parametrize("kind", [m.Barrier, m.GridWait, m.LaunchDependents])
+def test_nobody_waits_where_all_is_in_order(apply, kind):
     def make(build, x):
-        build.emit(m.Barrier())
+        build.emit(kind())
         return x
 
     assert apply(make, np.array([1, 2]))[0].tolist() == [1, 2]
@@ -333,5 +334,5 @@ def test_other_fills_masked_lanes():
 
 
 def test_every_memory_operation_is_tested_here():
-    tested = {m.Load, m.Store, m.AtomicRMW, m.AtomicCAS, m.Barrier}
+    tested = {m.Load, m.Store, m.AtomicRMW, m.AtomicCAS, m.Barrier, m.GridWait, m.LaunchDependents}
     assert tested == {op for op in REGISTRY.values() if op.__module__ == m.__name__}

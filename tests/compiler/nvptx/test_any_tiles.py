@@ -189,3 +189,35 @@ def test_a_branch_that_writes_shared_memory_waits_for_products(from_text: Callab
     kinds = [type(op) for op in ops]
     product = kinds.index(Wgmma)
     assert ops[product].waits or Await in kinds[product : kinds.index(If)]
+
+
+#: A product of what other programs of the kernel have stored, block by block, each behind a flag.
+FLAGGED = """
+def flagged(x, held, flags, b, c, K, B: tl.constexpr):
+    m, n, k = tl.arange(0, 64), tl.arange(0, 64), tl.arange(0, B)
+    if tl.program_id(0) == 1:
+        for i in range(0, K // B):
+            at = i * B + k[None, :]
+            tl.store(held + m[:, None] * K + at, tl.load(x + m[:, None] * K + at))
+            tl.atomic_xchg(flags + i, 1, sem="release")
+    else:
+        acc = tl.zeros((64, 64), tl.float32)
+        for i in range(0, K // B):
+            {wait}
+            left = tl.load(held + m[:, None] * K + i * B + k[None, :])
+            right = tl.load(b + (i * B + k[:, None]) * 64 + n[None, :])
+            acc = tl.dot(left, right, acc)
+        tl.store(c + m[:, None] * 64 + n[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize(
+    "wait", ["while tl.atomic_add(flags + i, 0, sem='acquire') == 0: pass", "tl.load(flags + i, volatile=True)"]
+)
+def test_what_a_loop_waits_for_is_not_fetched_ahead(from_text: Callable[..., object], wait: str) -> None:
+    signature = dict.fromkeys(("x", "held", "b"), "*fp16:16") | {"flags": "*i32:16", "c": "*fp32:16", "K": "i32:16"}
+    gpu = from_text(FLAGGED.format(wait=wait), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
+    fetched = [op for op in gpu.walk() if isinstance(op, Fetch)]
+    assert {op.base.name for op in fetched} == {"b"}
+    without = from_text(FLAGGED.format(wait="pass"), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
+    assert len({op.base.name for op in without.walk() if isinstance(op, Fetch)}) == 2

@@ -28,7 +28,7 @@ def test_shared_rules_name_no_instruction_set(path: Path):
 
 def test_a_target_adds_rules_without_giving_them_to_others():
     own = set(RULES.rules) - set(simt.RULES.rules)
-    assert {op.__module__.rpartition(".")[2] for op in own} == {"ops", "asynchronous", "assembly"}
+    assert {op.__module__.rpartition(".")[2] for op in own} == {"ops", "asynchronous", "assembly", "memory"}
     assert "gpu.mma" in {op.mnemonic for op in own}
     assert set(simt.RULES.rules) <= set(RULES.rules)
 
