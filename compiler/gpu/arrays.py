@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.blocks import BlockLoad, BlockStore
-from ..tile.control import For, While
+from ..tile.control import Condition, For, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 
 READS = (Load, BlockLoad, AtomicRMW, AtomicCAS)
@@ -44,24 +45,45 @@ class Arrays:
 
     def _trace(self, block: Block) -> None:
         for op in block.ops:
-            match op:
-                case For():
-                    self._carry(op.inits, op.body.args[1:], op.results)
-                case While():
-                    self._carry(op.inits, op.before.args, op.body.args, op.results)
-                case _:
-                    self._derive(op)
+            if isinstance(op, For | While):
+                self._repeat(op)
+                continue
+            self._derive(op)
             for inner in op.blocks:
                 self._trace(inner)
 
     def _derive(self, op: Op) -> None:
-        bases = {self._known.get(v) for v in op.operands if v.type.is_pointer}
+        # A pointer that was read from memory does not point where it was read.
+        bases = {self._known.get(v) for v in op.operands if v.type.is_pointer and not isinstance(op, READS)}
         for result in op.results:
             if isinstance(result.type.elem, Pointer):
                 self._known[result] = next(iter(bases)) if len(bases) == 1 else None
 
-    def _carry(self, inits: tuple[Value, ...], *groups: list[Value] | tuple[Value, ...]) -> None:
-        for group in groups:
-            for init, value in zip(inits, group, strict=True):
-                if value.type.is_pointer:
-                    self._known[value] = self._known.get(init)
+    def _repeat(self, loop: For | While) -> None:
+        """A carried pointer has an array if every iteration hands it on in the one where the loop begins."""
+        entry: Sequence[Value] = loop.before.args if isinstance(loop, While) else loop.body.args[1:]
+        settled = False
+        self._pass(loop.inits, entry)
+        while not settled:
+            leaving = entry
+            if isinstance(loop, While):
+                self._trace(loop.before)
+                leaving = _handed_on(loop.before)
+                self._pass(leaving, loop.body.args)
+            self._trace(loop.body)
+            self._pass(leaving, loop.results)
+            settled = True
+            for value, following in zip(entry, _handed_on(loop.body), strict=True):
+                array = self._known.get(value)
+                if array is not None and array is not self._known.get(following):
+                    self._known[value], settled = None, False
+
+    def _pass(self, given: Sequence[Value], taken: Sequence[Value]) -> None:
+        for value, other in zip(given, taken, strict=True):
+            if other.type.is_pointer:
+                self._known[other] = self._known.get(value)
+
+
+def _handed_on(block: Block) -> Sequence[Value]:
+    end = block.terminator
+    return end.values if isinstance(end, Yield | Condition) else ()

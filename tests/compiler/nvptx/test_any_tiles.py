@@ -221,3 +221,41 @@ def test_what_a_loop_waits_for_is_not_fetched_ahead(from_text: Callable[..., obj
     assert {op.base.name for op in fetched} == {"b"}
     without = from_text(FLAGGED.format(wait="pass"), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
     assert len({op.base.name for op in without.walk() if isinstance(op, Fetch)}) == 2
+
+
+#: Each product is stored where the next one's rows are read: by a pointer that changes places with the one that reads,
+#: or by one whose array only memory knows.
+IN_TURN = """
+def in_turn(x, y, b, table, count):
+    m, n = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
+    reads = x + m * 32 + n
+    writes = y + m * 32 + n
+    for i in range(0, count):
+        tl.store({to}, tl.dot(tl.load(reads), tl.load(b + m * 32 + n)).to(tl.float16))
+        tl.debug_barrier()
+        {step}
+"""
+
+
+@pytest.mark.parametrize(
+    ("to", "step"),
+    [
+        ("writes", "reads, writes = writes, reads"),
+        ("tl.load(table.to(tl.pointer_type(tl.pointer_type(tl.float16)))) + i * 1024 + m * 32 + n", "reads += 1024"),
+    ],
+    ids=["change places", "in memory"],
+)
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_the_loop_may_have_stored_is_not_fetched_ahead(
+    from_text: Callable[..., object], run_function: Callable[..., object], target: str, to: str, step: str
+) -> None:
+    signature = dict.fromkeys(("x", "y", "b"), "*fp16:16") | {"table": "*i64:16", "count": "i32"}
+    made = from_text(IN_TURN.format(to=to, step=step), signature)
+    rng = np.random.default_rng(0)
+    start = rng.integers(-3, 4, (32, 32)).astype(np.float16)
+    x, y, b = np.zeros((6, 32, 32), np.float16), np.zeros((32, 32), np.float16), np.eye(32, dtype=np.float16)
+    b, x[0] = b[rng.permutation(32)], start
+    table = np.array([FIRST_ADDRESS + x[0].nbytes])  # the second matrix of x
+    run_function(made.tile(target), (1,), [x, y, b, table, 5], 4, target)  # type: ignore[attr-defined]
+    want = start.astype(np.float64) @ np.linalg.matrix_power(b.astype(np.float64), 5)
+    np.testing.assert_array_equal(y if "writes" in to else x[5], want)
