@@ -115,6 +115,14 @@ KERNELS = [
         {"SPLIT_K": 8, "BLOCK": 1024},
     ),
     Kernel(
+        "experts",
+        "experts_kernel",
+        dict.fromkeys(("x_ptr", "w_ptr", "out_ptr"), BF16)
+        | dict.fromkeys(("slots_ptr", "experts_ptr"), "*i32:16")
+        | {"used": "i32", "tiles": "i32", "N": INT, "K": INT},
+        {"TOP_K": 8, "BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8},
+    ),
+    Kernel(
         "attention",
         "row_products",
         {"Out": F16, "DOut": F16, "Delta": F32, "N": "i32"},
@@ -214,7 +222,7 @@ def test_example_runs_on_the_gpu(script: str):
     assert run(script, "--device", "cuda:0")
 
 
-@pytest.mark.parametrize("script", ["vector_add", "heuristics", "split_k"])
+@pytest.mark.parametrize("script", ["vector_add", "heuristics", "split_k", "experts"])
 def test_example_runs_under_the_interpreter(script: str):
     assert run(script, TRITON_INTERPRET="1")
 

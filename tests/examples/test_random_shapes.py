@@ -32,7 +32,7 @@ def load(name: str) -> ModuleType:
 
 HARNESS = load("harness")
 ADD, SOFTMAX, NORM, MATMUL, DROPOUT = (load(n) for n in ("vector_add", "softmax", "layer_norm", "matmul", "dropout"))
-ATTENTION, RMS, SPLIT_K = (load(n) for n in ("attention", "rms_norm", "split_k"))
+ATTENTION, RMS, SPLIT_K, EXPERTS = (load(n) for n in ("attention", "rms_norm", "split_k", "experts"))
 
 on_devices = pytest.mark.parametrize(
     "device",
@@ -193,6 +193,24 @@ def test_split_k(device, m: int, n: int, k: int, split: int, seed: int):
     c = device.empty((m, n), "f16")
     SPLIT_K.matmul(device.array(a), device.array(b), c, device.empty((split, m, n)))
     assert error(device.numpy(c), a.astype(np.float64) @ b.astype(np.float64)) <= 2e-3
+
+
+@on_devices
+@given(
+    tokens=st.integers(1, 70), top_k=st.integers(1, 3), n=st.integers(1, 90), k=st.integers(1, 100),
+    busy=st.integers(1, 5), seed=seeds,
+)  # fmt: skip
+@settings(max_examples=10)
+def test_experts(device, tokens: int, top_k: int, n: int, k: int, busy: int, seed: int):
+    """Of five experts only ``busy`` have tokens."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((tokens, k)).astype(np.float16)
+    w = rng.standard_normal((5, n, k)).astype(np.float16)
+    chosen = rng.permutation(5)[rng.integers(0, busy, (tokens, top_k))]
+    out = device.empty((tokens * top_k, n), "f16")
+    EXPERTS.experts_product(device, device.array(x), device.array(w), out, chosen)
+    wanted = np.einsum("tk,tcnk->tcn", x.astype(np.float64), w.astype(np.float64)[chosen])
+    assert error(device.numpy(out), wanted.reshape(-1, n)) <= 2e-3
 
 
 @on_devices
