@@ -24,7 +24,8 @@ def _block(block: Block) -> None:
         # What is passed on unchanged should be seen to be.
         if promised and op.effect is not Effect.TERMINATOR:
             _read(op, promised)
-        if isinstance(op, Hint):
+        if isinstance(op, Hint):  # of a value, or of what an earlier hint said of it
+            promised.update({value: op.result for value, known in promised.items() if known is op.x})
             promised[op.x] = op.result
 
 
