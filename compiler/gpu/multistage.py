@@ -140,7 +140,7 @@ class _Expansion:
         ops = [op for op in body.ops if op not in loads]
         at = self._flying(ops, set(replaced))
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
-        body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]]
+        body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]] if at else [*wait, *fetch, *slots, *ops]
         for op in body.walk():  # branches read what was loaded as well
             op.map_operands(lambda v: replaced.get(v, v))
 
