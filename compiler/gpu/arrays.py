@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.blocks import BlockLoad, BlockStore
-from ..tile.control import Condition, For, While, Yield
+from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 
 READS = (Load, BlockLoad, AtomicRMW, AtomicCAS)
@@ -51,6 +51,14 @@ class Arrays:
             self._derive(op)
             for inner in op.blocks:
                 self._trace(inner)
+            if isinstance(op, If):
+                self._join(op)
+
+    def _join(self, branch: If) -> None:
+        for result, *ends in zip(branch.results, *map(_handed_on, branch.blocks), strict=True):
+            then, otherwise = map(self._known.get, ends)
+            if result.type.is_pointer:
+                self._known[result] = then if then is otherwise else None
 
     def _derive(self, op: Op) -> None:
         # A pointer that was read from memory does not point where it was read.

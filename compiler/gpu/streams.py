@@ -15,6 +15,7 @@ from ..ir.core import Block, Function, Op, Value, uses
 from ..ir.types import Pointer, Scalar, Tile
 from ..layout import shared_tensor_core, widest_swizzle
 from ..target import Target
+from ..tile.assembly import EffectfulAssembly
 from ..tile.axis import AxisFacts
 from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
@@ -185,10 +186,12 @@ class Finder:
         # What the loop itself writes may be read again later: a copy ahead of its time would miss it.
         array = self.arrays.accessed(load)
         written = {self.arrays.accessed(op) for op in loop.body.walk() if self.arrays.writes(op)}
-        if not may_precede(array, written) or run_ahead(loop, load.operands, self.arrays) is None:
+        ahead = run_ahead(loop, load.operands, self.arrays)
+        if not may_precede(array, written) or ahead is None:
             return None
         # What the kernel writes elsewhere may come from other programs, for which the loop waits.
-        if not may_precede(array, self.written) and any(map(_synchronises, loop.body.walk())):
+        read = {array, *(self.arrays.of(op.pointer) for op in ahead.fetching if isinstance(op, Load))}
+        if not all(may_precede(a, self.written) for a in read) and any(map(_synchronises, loop.body.walk())):
             return None
         return self._box(load, loop) if isinstance(load, BlockLoad) else self._tile(load)
 
@@ -222,7 +225,9 @@ class Finder:
 
 def _synchronises(op: Op) -> bool:
     """Whether ``op`` may order this program's reads behind another one's writes."""
-    return isinstance(op, AtomicRMW | AtomicCAS | Barrier) or (isinstance(op, Load) and op.volatile)
+    if isinstance(op, Load):
+        return op.volatile
+    return isinstance(op, AtomicRMW | AtomicCAS | Barrier | EffectfulAssembly)
 
 
 def _by_engine(source: Streamed) -> bool:

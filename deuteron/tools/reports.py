@@ -9,6 +9,7 @@ import csv
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ class Mark:
             columns, rows = points.table(diff_col)
             if print_data:
                 print(f"{benchmark.plot_name}:\n{_text(columns, rows)}", flush=True)
-            if show_plots or (folder is not None and is_installed("matplotlib")):
+            if benchmark.plot_name and (show_plots or (folder is not None and is_installed("matplotlib"))):
                 _plot(points, folder, show_plots)
             if folder is not None:
                 _save(folder / f"{benchmark.plot_name}.csv", columns, rows, save_precision)
@@ -140,16 +141,21 @@ def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Callab
 
 
 def _measured(made: Any) -> Measured:
-    if not isinstance(made, tuple | list):
+    try:
+        middle, low, high = made
+    except TypeError:  # one number, or an array without dimensions
         return made, None, None
-    middle, low, high = made
     return middle, low, high
+
+
+def _is_fraction(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, Integral)
 
 
 def _text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table as pandas prints one: numbered rows, floats with six digits."""
     cells = [["", *columns]]
-    cells += [[str(i), *(f"{v:f}" if isinstance(v, float) else str(v) for v in row)] for i, row in enumerate(rows)]
+    cells += [[str(i), *(f"{v:f}" if _is_fraction(v) else str(v) for v in row)] for i, row in enumerate(rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns) + 1)]
     return "\n".join("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
 
@@ -158,7 +164,7 @@ def _save(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], pre
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([f"{v:.{precision}f}" if isinstance(v, float) else v for v in row] for row in rows)
+        writer.writerows([f"{v:.{precision}f}" if _is_fraction(v) else v for v in row] for row in rows)
 
 
 def _plot(points: Points, folder: Path | None, show: bool) -> None:
@@ -187,6 +193,6 @@ def _plot(points: Points, folder: Path | None, show: bool) -> None:
 
 
 def _page(benchmarks: Sequence[Benchmark]) -> str:
-    names = (html.escape(benchmark.plot_name) for benchmark in benchmarks)
+    names = (html.escape(benchmark.plot_name) for benchmark in benchmarks if benchmark.plot_name)
     pictures = "\n".join(f'<img src="{name}.png" alt="{name}">' for name in names)
     return f"<!doctype html>\n<title>Results</title>\n{pictures}\n"

@@ -232,6 +232,15 @@ def test_perf_report_of_differences(tmp_path: Path) -> None:
     assert list(frame.columns) == ["n", "A (us)"]
 
 
+def test_perf_report_takes_numbers_of_arrays(tmp_path: Path) -> None:
+    benchmark = deuteron.testing.Benchmark(["n"], [4, 8], "p", [1, 2], ["A", "B"], "speed", {}, ylabel="us")
+    report = deuteron.testing.perf_report(benchmark)(
+        lambda n, p: np.quantile(np.array([n, n + 3.0]), [0.5, 0.2, 0.8]) if p == 1 else np.float32(n) / 3
+    )
+    report.run(save_path=str(tmp_path))
+    assert (tmp_path / "speed.csv").read_text().splitlines()[1:] == ["4,5.500000,1.333333", "8,9.500000,2.666667"]
+
+
 def test_perf_report_draws_where_it_can(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib").use("Agg")
     benchmark = deuteron.testing.Benchmark(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -222,6 +222,25 @@ def test_autotuning_tells_tuples_apart(out: np.ndarray) -> None:
     for terms, searches in (((X, 3),), 2), (((X, 4),), 4), (((X, 3),), 4), (((N, 3),), 6), (((X, 3), (X, 3)), 8):
         kernel[(1,)](out, *terms)
         assert len(searched) >= searches and len(kernel.cache) == searches // 2
+
+
+class Described(NamedTuple):
+    """Arrays with names that arrays themselves have."""
+
+    data: np.ndarray
+    dtype: int
+    device: int
+
+
+def test_autotuning_looks_into_tuples_that_look_like_arrays(out: np.ndarray) -> None:
+    def add(out, source, SCALE: tl.constexpr):
+        tl.store(out, tl.load(source[0]) * SCALE)
+
+    configs = [Config({"SCALE": 1}), Config({"SCALE": 2})]
+    kernel: Any = deuteron.autotune(configs, [], do_bench=lambda call, quantiles: [1.0] * 3)(deuteron.JITFunction(add))
+    for dtype in (np.int32, np.int64, np.int32):
+        kernel[(1,)](out, Described(np.full(1, 3, dtype), 1, 0))
+    assert len(kernel.cache) == 2
 
 
 def test_heuristics_see_them_by_name(out: np.ndarray) -> None:

@@ -158,6 +158,8 @@ class Autotuner(Runner):
         for value in arguments.values():
             if type(value) in _PLAIN:
                 continue
+            if isinstance(value, tuple):  # a NamedTuple may have fields of any name
+                return None
             dtype, device = getattr(value, "dtype", None), getattr(value, "device", None)
             if not isinstance(dtype, Hashable) or not isinstance(device, Hashable) or dtype is None or device is None:
                 return None

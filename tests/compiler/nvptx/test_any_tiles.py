@@ -211,16 +211,31 @@ def flagged(x, held, flags, b, c, K, B: tl.constexpr):
 """
 
 
-@pytest.mark.parametrize(
-    "wait", ["while tl.atomic_add(flags + i, 0, sem='acquire') == 0: pass", "tl.load(flags + i, volatile=True)"]
+ASSEMBLY = (
+    "tl.inline_asm_elementwise('{ .reg .pred p; W: ld.acquire.gpu.b32 $0, [$1]; setp.eq.s32 p, $0, 0; @p bra W; }',"
+    " '=r,l', [flags + i], dtype=tl.int32, is_pure=False, pack=1)"
 )
+WAITS = [
+    "while tl.atomic_add(flags + i, 0, sem='acquire') == 0: pass",
+    "tl.load(flags + i, volatile=True)",
+    ASSEMBLY,
+]
+
+
+@pytest.mark.parametrize("wait", WAITS, ids=["atomic", "volatile", "assembly"])
 def test_what_a_loop_waits_for_is_not_fetched_ahead(from_text: Callable[..., object], wait: str) -> None:
     signature = dict.fromkeys(("x", "held", "b"), "*fp16:16") | {"flags": "*i32:16", "c": "*fp32:16", "K": "i32:16"}
-    gpu = from_text(FLAGGED.format(wait=wait), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
-    fetched = [op for op in gpu.walk() if isinstance(op, Fetch)]
-    assert {op.base.name for op in fetched} == {"b"}
-    without = from_text(FLAGGED.format(wait="pass"), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
-    assert len({op.base.name for op in without.walk() if isinstance(op, Fetch)}) == 2
+    # Other programs may store the tiles, or the numbers that say where those are.
+    told = FLAGGED.replace(
+        "tl.store(held + m[:, None] * K + at, tl.load(x + m[:, None] * K + at))", "tl.store(x + i, i)"
+    )
+    told = told.replace("* K + i * B", "* K + tl.load(x + i).to(tl.int32) * B")
+    for text in (FLAGGED, told):
+        gpu = from_text(text.format(wait=wait), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
+        fetched = [op for op in gpu.walk() if isinstance(op, Fetch)]
+        assert {op.base.name for op in fetched} == {"b"}
+        without = from_text(text.format(wait="pass"), signature, {"B": 32}).gpu()  # type: ignore[attr-defined]
+        assert len({op.base.name for op in without.walk() if isinstance(op, Fetch)}) == 2
 
 
 #: Each product is stored where the next one's rows are read: by a pointer that changes places with the one that reads,
