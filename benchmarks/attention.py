@@ -17,7 +17,7 @@ import argparse
 
 from attention_work import Attention, Attentions, Compiler
 from candidates import Candidate, plain, read_configs
-from contest import Contest, add_options, with_triton
+from contest import Contest, add_options
 
 SHAPES = [(4, 32, 4096, 128), (4, 32, 4096, 64), (16, 32, 1024, 128), (1, 32, 16384, 128)]
 FORWARD = ("BLOCK_M", "BLOCK_N")
@@ -71,16 +71,7 @@ def main() -> None:
     candidates = common
     if options.configs:
         candidates = read_configs(options.configs, BACKWARD if options.only == "backward" else FORWARD)
-    Contest(
-        options.problems,
-        with_triton(candidates, common) if options.peers else candidates,
-        fits,
-        Compiler,
-        Attentions,
-        options.quick,
-        options.limit,
-        options.out,
-    ).show()
+    Contest.asked(options, options.problems, candidates, common, fits, Compiler, Attentions).show()
 
 
 if __name__ == "__main__":

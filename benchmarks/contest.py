@@ -81,6 +81,22 @@ class Contest:
     limit: float = float("inf")
     out: Path | None = None
 
+    @classmethod
+    def asked(
+        cls,
+        options: argparse.Namespace,
+        problems: Sequence[Problem],
+        own: Sequence[Candidate],
+        common: Sequence[Candidate],
+        fits: Callable[[Candidate, Any], bool],
+        compiler: Service,
+        bench: Service,
+    ) -> Contest:
+        """The contest of a command line with :func:`add_options`: ``own`` candidates, and ``common`` ones if there are
+        peers."""
+        candidates = with_triton(own, common) if options.peers else own
+        return cls(problems, candidates, fits, compiler, bench, options.quick, options.limit, options.out)
+
     def run(self) -> list[Result]:
         """Compile everything, then measure problem by problem; what is done is written after each."""
         begin = time.monotonic()

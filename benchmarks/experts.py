@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 from candidates import Candidate, plain, read_configs
-from contest import Contest, add_options, with_triton
+from contest import Contest, add_options
 from experts_work import Compiler, Experts, ExpertsBench
 
 #: Experts, chosen ones, N, K: both products of a layer of Mixtral 8x7B, and one of many small experts.
@@ -51,16 +51,7 @@ def main() -> None:
         parser.error("--problems takes four whole numbers each: 8,2,14336,4096")
     common = plain(NAMES, ROWS[1::4] if options.quick else ROWS)
     candidates = read_configs(options.configs, NAMES) if options.configs else common
-    Contest(
-        problems,
-        with_triton(candidates, common) if options.peers else candidates,
-        fits,
-        Compiler,
-        ExpertsBench,
-        options.quick,
-        options.limit,
-        options.out,
-    ).show()
+    Contest.asked(options, problems, candidates, common, fits, Compiler, ExpertsBench).show()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import argparse
 from dataclasses import replace
 
 from candidates import Candidate, plain, read_configs
-from contest import Contest, add_options, with_triton
+from contest import Contest, add_options
 from gemm_work import Compiler, Product, Products
 
 SHAPES = [(n, n, n) for n in (1024, 2048, 4096, 8192)]
@@ -80,16 +80,7 @@ def main() -> None:
     own = [replace(c, extra=(("persistent", False),)) for c in plain(NAMES, [] if options.quick else FEW_TILES)]
     candidates = read_configs(options.configs, NAMES) if options.configs else common + own
     triton = plain(NAMES, TUTORIAL) if options.tutorial else common
-    Contest(
-        options.products,
-        with_triton(candidates, triton) if options.peers else candidates,
-        fits,
-        Compiler,
-        Products,
-        options.quick,
-        options.limit,
-        options.out,
-    ).show()
+    Contest.asked(options, options.products, candidates, triton, fits, Compiler, Products).show()
 
 
 if __name__ == "__main__":

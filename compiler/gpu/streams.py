@@ -38,18 +38,12 @@ FEWEST_SLOTS = 2
 @dataclass(frozen=True, eq=False)
 class StreamedBox:
     """One streamed box. ``tile``: its place in a ring; ``descriptor``: the number of its TMA descriptor or -1;
-    ``width``:
-    the bytes that a thread copies at once where there is none."""
+    ``width``: the bytes that a thread copies at once where there is none."""
 
     load: BlockLoad
     tile: Tile
     descriptor: int
     width: int
-
-    @property
-    def bytes(self) -> int:
-        """Size of one slot."""
-        return self.tile.size * self.tile.elem.bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +55,6 @@ class StreamedTile:
     tile: Tile
     axis: int
     width: int
-
-    @property
-    def bytes(self) -> int:
-        """Size of one slot."""
-        return self.tile.size * self.tile.elem.bytes
 
 
 Streamed = StreamedBox | StreamedTile
@@ -81,7 +70,7 @@ class Group:
     @property
     def bytes(self) -> int:
         """Size of one slot of all tiles."""
-        return sum(source.bytes for source in self.sources)
+        return sum(source.tile.size * source.tile.elem.bytes for source in self.sources)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 #: A path of somebody's machine: what stands before it is not part of a longer name or address.
 _PATH = re.compile(r"(?<![\w.:/~-])/(?:work|tmp|home|root|Users|mnt)/[\w.-]+")
-_REGISTRY = re.compile(
-    r"\b(?:files\.pythonhosted\.org|pypi\.org/simple|registry\.npmjs\.org|[\w.-]*artifactory[\w.-]*)"
-)
+#: Hosts of package registries, in pieces: this file names none either.
+_HOSTS = (("files", "pythonhosted", "org"), ("pypi", "org/simple"), ("registry", "npmjs", "org"))
+_REGISTRY = re.compile("|".join([r"\b" + r"\.".join(parts) for parts in _HOSTS] + ["art" + "ifactory"]))
 _TEXT = {".json", ".md", ".csv", ".txt", ".svg", ".toml", ".yaml", ".yml", ".html", ".cfg", ".ini"}
 
 
@@ -38,11 +38,17 @@ def test_no_file_names_a_registry():
     assert said == []
 
 
-@pytest.mark.parametrize("text", ["/work/x/y.py", '"/tmp/a"', "(/home/someone/file)", "File /root/k.py"])
-def test_a_path_is_found(text):
-    assert _PATH.search(text)
+@pytest.mark.parametrize("folder", ["work", "tmp", "home", "root", "Users", "mnt"])
+def test_paths_of_a_machine_are_told_from_others(folder):
+    path = f"/{folder}/x/y.py"
+    for text in (path, f'"{path}"', f"({path})", f"File {path}"):
+        assert _PATH.search(text), text
+    for text in (f"https://host{path}", f"a{path}", f"~{path}", f".{path}"):
+        assert _PATH.search(text) is None, text
 
 
-@pytest.mark.parametrize("text", ["https://host/work/x", "a/tmp/b", "docs/home/x", "~/work/y", "./tmp/a"])
-def test_what_is_no_path_is_not(text):
-    assert _PATH.search(text) is None
+def test_registries_are_found():
+    for parts in _HOSTS:
+        assert _REGISTRY.search(f"https://{'.'.join(parts)}/package")
+    assert _REGISTRY.search("https://art" + "ifactory.example/package")
+    assert _REGISTRY.search("https://example.org/simple") is None
