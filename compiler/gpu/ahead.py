@@ -49,7 +49,7 @@ def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | Non
     arrays, such as a table of pages, are read ahead of time; what is carried from iteration to iteration follows from
     arithmetic alone.
     """
-    written = {arrays.accessed(op) for op in loop.body.walk() if arrays.writes(op)}
+    written = arrays.written(loop.body)
     end = loop.body.terminator
     fetching = _slice(loop, wanted)
     if fetching is None or not all(_is_steady(op, arrays, written) for op in fetching):

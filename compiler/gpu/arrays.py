@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
@@ -31,17 +30,13 @@ class Arrays:
         """The parameter whose array ``op`` accesses."""
         return self.of(op.base if isinstance(op, BlockLoad | BlockStore) else op.pointer)
 
-    def writes(self, op: Op) -> TypeGuard[Access]:
-        """Whether ``op`` changes an array."""
-        return isinstance(op, WRITES)
-
     def read(self, function: Function) -> set[Value | None]:
         """What ``function`` reads."""
         return {self.accessed(op) for op in function.walk() if isinstance(op, READS)}
 
-    def written(self, function: Function) -> set[Value | None]:
-        """What ``function`` writes."""
-        return {self.accessed(op) for op in function.walk() if isinstance(op, WRITES)}
+    def written(self, code: Function | Block) -> set[Value | None]:
+        """What ``code`` writes."""
+        return {self.accessed(op) for op in code.walk() if isinstance(op, WRITES)}
 
     def _trace(self, block: Block) -> None:
         for op in block.ops:

@@ -174,7 +174,7 @@ class Finder:
             return None
         # What the loop itself writes may be read again later: a copy ahead of its time would miss it.
         array = self.arrays.accessed(load)
-        written = {self.arrays.accessed(op) for op in loop.body.walk() if self.arrays.writes(op)}
+        written = self.arrays.written(loop.body)
         ahead = run_ahead(loop, load.operands, self.arrays)
         if not may_precede(array, written) or ahead is None:
             return None
