@@ -19,19 +19,21 @@ from .assembler import assembler_options, find_ptxas, has_ptxas
 class Ptxas:
     """A ptxas that waits for its input. Leaving its ``with`` block ends it.
 
-    It reads /dev/stdin, because unlike "-" a path is opened only once it has built its tables.
+    It reads /dev/stdin, because unlike "-" a path is opened only once it has built its tables. With ``lines`` the
+    cubin has a table of the source lines that the PTX names; its code is the same.
 
     Raises:
         TargetError: there is none.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, lines: bool = False) -> None:
         self.target = target
         path = find_ptxas()
         # Without a name, so that a process that dies leaves nothing behind; closed when the block is left.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         number = self._output.fileno()
-        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *assembler_options(), "/dev/stdin"]
+        options = [*assembler_options(), *(["-lineinfo"] if lines else [])]
+        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *options, "/dev/stdin"]
         try:
             self._process = subprocess.Popen(
                 [*command, "-o", f"/dev/fd/{number}"],

@@ -10,6 +10,7 @@ from ...errors import SignatureError, TargetError
 from ...ir.printer import print_function
 from ...source.kernel import KernelSource
 from .disassemble import disassemble
+from .lined import lined_ptx
 from .metadata import KernelMetadata
 from .pipeline import Build, build, make_tile
 from .variant import Variant
@@ -52,17 +53,13 @@ def make_listings(variant: Variant) -> Listings:
     if variant.target.kind != "cuda":
         raise SignatureError(f"the target {variant.target} has no PTX", hint="name a GPU, such as cuda:90a")
     from ...gpu import lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
-    from ...llvm.lines import SourceLines  # lazy: as above
-    from ...targets import nvptx  # lazy: loads LLVM
 
     source = variant.source
     tile = make_tile(Build(variant))
     listed = {"source": _source(source), "tile": _located(print_function(tile, locations=True), source)}
     gpu = lower_to_gpu(tile, variant.target, variant.schedule, frozenset(variant.denied))
     listed["gpu"] = _located(print_gpu(gpu, locations=True), source)
-    lines = SourceLines(source.name, source.locate(source.node))
-    program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule, lines)
-    listed["ptx"] = _assembly(nvptx.emit_ptx(program, variant.target, variant.schedule), source)
+    listed["ptx"] = _assembly(lined_ptx(variant, gpu), source)
     work = build(variant)
     cubin = work.artifacts.get("cubin")
     if isinstance(cubin, bytes):

@@ -27,9 +27,9 @@ class Cubin:
     log: str
 
 
-def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None = None) -> Cubin:
+def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None = None, *, lines: bool = False) -> Cubin:
     """Assemble ``ptx`` for ``target``, by ptxas (``begun`` if that waits) or, where there is none, in this process by
-    nvJitLink.
+    nvJitLink. With ``lines`` (and without ``begun``) the cubin has a table of the source lines that ``ptx`` names.
 
     Code that spills is assembled once more with all registers of a processor for one block, and the better one kept:
     aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
@@ -39,24 +39,24 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
         OutOfResources: the kernel needs more of a hardware resource than the target has.
         TargetError: there is no assembler.
     """
-    made = _assemble(ptx, target, begun)
+    made = _assemble(ptx, target, begun, lines)
     if not made.spill_bytes or schedule.maxnreg is not None:
         return made
-    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target, None)
+    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target, None, lines)
     return roomy if (roomy.spill_bytes or 0) < made.spill_bytes else made
 
 
 _REQNTID = re.compile(r"^\.reqntid .*$", re.MULTILINE)
 
 
-def _assemble(ptx: str, target: Target, begun: Ptxas | None) -> Cubin:
+def _assemble(ptx: str, target: Target, begun: Ptxas | None, lines: bool) -> Cubin:
     if begun is not None:
         image, log = begun.assemble(ptx)
     elif has_ptxas():
-        with Ptxas(target) as started:
+        with Ptxas(target, lines=lines) as started:
             image, log = started.assemble(ptx)
     else:
-        image, log = _link(ptx, target, assembler_options())
+        image, log = _link(ptx, target, assembler_options(), lines)
     return Cubin(
         image,
         registers=_figure(r"Used (\d+) registers", log),
@@ -67,7 +67,7 @@ def _assemble(ptx: str, target: Target, begun: Ptxas | None) -> Cubin:
     )
 
 
-def _link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:
+def _link(ptx: str, target: Target, options: list[str], lines: bool) -> tuple[bytes, str]:
     """The cubin of ``ptx`` and the assembler's log, by CUDA's nvJitLink library; ``options`` are ptxas's.
 
     Raises:
@@ -79,6 +79,8 @@ def _link(ptx: str, target: Target, options: list[str]) -> tuple[bytes, str]:
     except ImportError as error:
         raise _missing() from error
     passed = [f"-arch=sm_{target.arch}", "-verbose", *(f"-Xptxas={o}" for o in ("-v", *options))]
+    if lines:
+        passed.append("-lineinfo")
     try:
         handle = nvjitlink.create(len(passed), passed)
     except Exception as error:  # the loader raises its own types where the library is missing

@@ -1,0 +1,238 @@
+"""Samples of program counters: where warps of kernels are, and what they wait for, from libcupti's PC sampling API.
+
+Every 2^n cycles each processor notes for one of its warps the instruction that it is at, and why it does not go on.
+CUPTI adds these up by kernel, instruction and reason; in the mode in which it lets kernels run one after the other, by
+launch, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import POINTER, addressof, byref, c_char_p, c_uint32, c_void_p, cast, create_string_buffer, pointer, sizeof
+from dataclasses import dataclass
+
+from ..errors import CuptiError
+from . import pc_structures as c
+
+#: Exponents of two that CUPTI takes as the number of cycles between samples.
+PERIODS = range(5, 32)
+_PCS_AT_ONCE = 4096
+_HARDWARE_BYTES = 256 << 20
+_SCRATCH_BYTES = 16 << 20
+_MOST_ROUNDS = 10_000
+_CUDA_12_4 = 22  # as an API version: the first with CUpti_PCSamplingPCData.correlationId
+
+_OUT_OF_MEMORY = 8
+_NOT_SUPPORTED = {27, 33, 41, 42, 43, 45}  # by the device, as virtual, confidential, CMP, MIG, under WSL
+_NOT_ALLOWED = {35, 40}
+_TAKEN = {26, 36, 39}  # hardware busy, the older profiler API, another subscriber
+
+_REASON = "_issue_stalled_"
+_NOT_ISSUED = "_not_issued"
+
+
+@dataclass(frozen=True, slots=True)
+class PcSamples:
+    """Samples at one instruction of a kernel, ``offset`` bytes from its beginning, of the module whose cubin has the
+    CRC ``module``. ``correlation``: of the launch, 0 where kernels run side by side.
+
+    ``reasons``: samples by reason, as the metrics are called (``stalled_long_scoreboard``; ``stalled_selected`` is of
+    warps that went on). ``stalled``: those of all reasons at which the scheduler had no warp to go on with.
+    """
+
+    kernel: str
+    module: int
+    offset: int
+    correlation: int
+    reasons: dict[str, int]
+    stalled: int
+
+    @property
+    def count(self) -> int:
+        """All samples here."""
+        return sum(self.reasons.values())
+
+    def metrics(self) -> dict[str, int]:
+        """As metrics of a tree."""
+        return {"num_samples": self.count, "num_stalled_samples": self.stalled, **self.reasons}
+
+
+class _Buffer:
+    """Room for what CUPTI hands over."""
+
+    def __init__(self, pcs: int, reasons: int) -> None:
+        self._counts = (c.StallReason * (pcs * reasons))()
+        self._pcs = (c.PcData * pcs)()
+        base, step = addressof(self._counts), reasons * sizeof(c.StallReason)
+        for number, pc in enumerate(self._pcs):
+            pc.size = sizeof(c.PcData)
+            pc.stallReason = cast(base + number * step, POINTER(c.StallReason))
+        self.data = c.SamplingData(size=sizeof(c.SamplingData), collectNumPcs=pcs, pPcData=self._pcs)
+
+    @property
+    def address(self) -> int:
+        """Where CUPTI finds it."""
+        return addressof(self.data)
+
+    def take(self) -> Iterator[c.PcData]:
+        """What is in it; it is empty then."""
+        found, self.data.totalNumPcs = min(self.data.totalNumPcs, len(self._pcs)), 0
+        for number in range(found):
+            yield self._pcs[number]
+
+
+class PcSampler:
+    """Samples the kernels of one CUDA context, from :meth:`enable` to :meth:`disable`.
+
+    ``period``: cycles between samples are 2 to this power, one of PERIODS. ``serialised``: kernels run one after the
+    other, and samples say which launch they are of; otherwise they come between :meth:`start` and :meth:`stop`. All
+    methods raise CuptiError.
+    """
+
+    def __init__(self, cupti: ctypes.CDLL, context: int, *, period: int, serialised: bool) -> None:
+        self._cupti = cupti
+        self._context = context
+        self._period = period
+        self._serialised = serialised
+        # Reasons by CUPTI's number: the name, and whether it is of samples at which no warp went on.
+        self._reasons: dict[int, tuple[str, bool]] = {}
+        self._names: dict[int, str] = {}
+        self.dropped = 0
+
+    def enable(self) -> None:
+        """Prepare the context."""
+        version = c_uint32()
+        self._cupti.cuptiGetVersion(byref(version))
+        if version.value < _CUDA_12_4:
+            raise CuptiError(
+                f"CUPTI API version {version.value} samples program counters in another format",
+                hint="install nvidia-cuda-cupti>=12.4",
+            )
+        self._simple("Enable")
+        try:
+            self._reasons = self._known_reasons()
+            self._filled, self._taken = (_Buffer(_PCS_AT_ONCE, len(self._reasons)) for _ in range(2))
+            self._configure()
+        except CuptiError:
+            self.disable()
+            raise
+
+    def start(self) -> None:
+        """Begin to sample, where kernels are not serialised."""
+        self._simple("Start")
+
+    def stop(self) -> None:
+        """Stop sampling. Wait for kernels first: what they do later is not sampled."""
+        self._simple("Stop")
+
+    def take(self) -> list[PcSamples]:
+        """The samples that have arrived since the last call; never waits for the GPU."""
+        found = self._read(self._filled)
+        for _ in range(_MOST_ROUNDS):
+            self._call("GetData", c.DataParameters(self._context, self._taken.address))
+            self.dropped += self._taken.data.droppedSamples
+            more = self._taken.data.remainingNumPcs
+            got = self._read(self._taken)
+            found += got
+            if not (got and more):
+                break
+        return found
+
+    def disable(self) -> None:
+        """End sampling; what has not been taken by now is lost."""
+        self._simple("Disable")
+
+    def _simple(self, name: str) -> None:
+        self._call(name, c.ContextParameters(self._context))
+
+    def _call(self, name: str, parameters: ctypes.Structure) -> None:
+        code = int(getattr(self._cupti, f"cuptiPCSampling{name}")(byref(parameters)))
+        if code:
+            raise _error(self._cupti, f"cuptiPCSampling{name}", code)
+
+    def _known_reasons(self) -> dict[int, tuple[str, bool]]:
+        count = c.c_size()
+        self._call("GetNumStallReasons", c.ReasonCountParameters(self._context, pointer(count)))
+        texts = [create_string_buffer(c.REASON_NAME_BYTES) for _ in range(count.value)]
+        addresses = (c_void_p * count.value)(*map(addressof, texts))
+        numbers = (c_uint32 * count.value)()
+        self._call("GetStallReasons", c.ReasonsParameters(self._context, count.value, numbers, addresses))
+        found = {}
+        for number, text in zip(numbers, texts, strict=True):
+            _, known, reason = text.value.decode().partition(_REASON)
+            if known:  # others count samples without a reason, or the buffer's state
+                found[number] = f"stalled_{reason.removesuffix(_NOT_ISSUED)}", reason.endswith(_NOT_ISSUED)
+        return found
+
+    def _configure(self) -> None:
+        chosen = (c_uint32 * len(self._reasons))(*self._reasons)
+        mode = c.KERNEL_SERIALIZED if self._serialised else c.CONTINUOUS
+        values: list[tuple[int, str, object]] = [
+            (c.COLLECTION_MODE, "number", mode),
+            (c.SAMPLING_PERIOD, "number", self._period),
+            (c.START_STOP_CONTROL, "number", int(not self._serialised)),
+            (c.OUTPUT_DATA_FORMAT, "number", c.PARSED),
+            (c.SCRATCH_BUFFER_SIZE, "bytes", _SCRATCH_BYTES),
+            (c.HARDWARE_BUFFER_SIZE, "bytes", _HARDWARE_BYTES),
+            (c.STALL_REASON, "reasons", c.StallReasonList(len(chosen), chosen)),
+            (c.SAMPLING_DATA_BUFFER, "buffer", self._filled.address),
+        ]
+        attributes = (c.Configuration * len(values))()
+        for attribute, (kind, field, value) in zip(attributes, values, strict=True):
+            attribute.attributeType = kind
+            setattr(attribute.attributeData, field, value)
+        parameters = c.ConfigurationParameters(self._context, len(attributes), attributes)
+        self._call("SetConfigurationAttribute", parameters)
+
+    def _read(self, buffer: _Buffer) -> list[PcSamples]:
+        found = []
+        for pc in buffer.take():
+            reasons: dict[str, int] = {}
+            stalled = 0
+            for counted in pc.stallReason[: pc.stallReasonCount]:
+                name, not_issued = self._reasons[counted.pcSamplingStallReasonIndex]
+                if not_issued:
+                    stalled += counted.samples
+                elif counted.samples:
+                    reasons[name] = reasons.get(name, 0) + counted.samples
+            kernel = self._name(pc.functionName)
+            found.append(PcSamples(kernel, pc.cubinCrc, pc.pcOffset, pc.correlationId, reasons, stalled))
+        return found
+
+    def _name(self, address: int | None) -> str:
+        """A kernel's name. Records share its memory, so it is never given back to malloc."""
+        if not address:
+            return "<unknown kernel>"
+        if address not in self._names:
+            self._names[address] = ctypes.string_at(address).decode(errors="replace")
+        return self._names[address]
+
+
+def cubin_crc(cupti: ctypes.CDLL, image: bytes) -> int:
+    """The CRC by which samples name the module of a cubin. Raises CuptiError."""
+    parameters = c.CrcParameters(sizeof(c.CrcParameters), len(image), cast(c_char_p(image), c_void_p))
+    code = int(cupti.cuptiGetCubinCrc(byref(parameters)))
+    if code:
+        raise _error(cupti, "cuptiGetCubinCrc", code)
+    return int(parameters.cubinCrc)
+
+
+def _error(cupti: ctypes.CDLL, name: str, code: int) -> CuptiError:
+    text = c_char_p()
+    cupti.cuptiGetResultString(c_uint32(code), byref(text))
+    reason = text.value.decode() if text.value else f"error {code}"
+    if code in _NOT_ALLOWED:
+        hint = (
+            "run as root, or let the administrator load the driver with NVreg_RestrictProfilingToAdminUsers=0; in a "
+            "virtual machine its host must allow profiling, too"
+        )
+    elif code in _NOT_SUPPORTED:
+        hint = "this GPU, or the way it is shared, has no PC sampling: leave mode out for times of kernels"
+    elif code in _TAKEN:
+        hint = "stop Nsight Compute, DCGM's profiling, torch.profiler or Proton first: the hardware serves one client"
+    elif code == _OUT_OF_MEMORY:
+        hint = "the buffer for samples was full, or there is no memory for it: take samples less often"
+    else:
+        hint = "is libcupti as new as the driver's CUDA version?"
+    return CuptiError(f"{name}: {reason}", hint=hint)
