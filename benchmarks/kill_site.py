@@ -31,7 +31,7 @@ KEEPER = """
 import sys
 from deuteron.server import Settings, run_worker
 if __name__ == "__main__":
-    run_worker(sys.argv[1], server_url=sys.argv[2], settings=Settings.from_environment(), devices=["cpu"])
+    run_worker(sys.argv[1], server_url=sys.argv[2], settings=Settings.from_environment(), devices=sys.argv[3:])
 """
 
 #: ``httpx.get`` would load certificates for each request, which takes 70 ms.
@@ -101,11 +101,12 @@ class Postgres:
 
 @dataclass
 class Site:
-    """``separate``: scheduler and worker outside of the server, as a fleet has them. ``runner`` measures; the paced one
-    has a known number of trials."""
+    """``separate``: scheduler and workers, one for each of ``devices``, outside of the server, as a fleet has them.
+    ``runner`` measures; the paced one has a known number of trials."""
 
     home: Path
     separate: bool = False
+    devices: tuple[str, ...] = ("cpu",)
     database_url: str = ""
     runner: str = "paced_runner:run"
     settings: dict[str, str] = field(default_factory=dict)
@@ -123,12 +124,12 @@ class Site:
         return self.home / "log.txt"
 
     def start(self) -> None:
-        """Start all of it and wait until a worker is there."""
+        """Start all of it and wait until all workers are there."""
         self.home.mkdir(parents=True, exist_ok=True)
         for name in self.names():
             self.start_one(name)
         wait_for(self.answers, 120, "the server answers")
-        wait_for(lambda: self.workers() > 0, 120, "a worker is there")
+        wait_for(lambda: self.workers() >= len(self.devices), 120, "the workers are there")
 
     def names(self) -> list[str]:
         return ["scheduler", "server", "keeper"] if self.separate else ["server"]
@@ -138,7 +139,7 @@ class Site:
         commands = {
             "server": ["-c", SERVER],
             "scheduler": ["-c", SCHEDULER, str(self.scheduler_port)],
-            "keeper": ["-c", KEEPER, address, self.url],
+            "keeper": ["-c", KEEPER, address, self.url, *self.devices],
         }
         home = self.home / ("worker" if name == "keeper" else "server")
         variables = {
@@ -154,7 +155,7 @@ class Site:
         path = os.pathsep.join(filter(None, [str(HELPERS), inherited.get("PYTHONPATH")]))
         with self.log.open("ab") as output:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-W", "ignore", *commands[name]],
+                [sys.executable, "-P", "-W", "ignore", *commands[name]],
                 env={**inherited, "PYTHONPATH": path, **variables},
                 stdout=output,
                 stderr=output,

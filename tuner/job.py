@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import UNSET, UnsetType, field
+from msgspec.structs import replace
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
@@ -32,6 +33,10 @@ class Budget(Document, frozen=True, forbid_unknown_fields=True):
             raise JobError(f"a budget of {self.trials} trials", hint="at least 1")
         if self.seconds is not None and not self.seconds > 0:
             raise JobError(f"a budget of {self.seconds} seconds", hint="more than 0")
+
+    def share(self, part: float) -> Budget:
+        """The budget of a part of the searches, such as 0.5 for half of them."""
+        return self if self.seconds is None else replace(self, seconds=self.seconds * part)
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:
@@ -72,6 +77,18 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
         for shape in self.shapes:
             for dtype in self.dtypes:
                 yield Problem(self.workload, shape, dtype)
+
+    def split(self, jobs: int) -> list[JobSpec]:
+        """The same searches as ``jobs`` jobs, or one for each shape where there are fewer: shapes are dealt out in turns,
+        and seconds as the shapes are. What workers side by side can take.
+
+        Raises:
+            JobError: ``jobs`` is less than one.
+        """
+        if jobs < 1:
+            raise JobError(f"{jobs} jobs", hint="at least 1")
+        hands = [self.shapes[first::jobs] for first in range(min(jobs, len(self.shapes)))]
+        return [replace(self, shapes=hand, budget=self.budget.share(len(hand) / len(self.shapes))) for hand in hands]
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:

@@ -5,6 +5,9 @@ begins the fetch for the iteration ``slots - 1`` later into the slot that the on
 waiting makes both safe: copies are visible to all threads, and nobody reads the slot that is filled next any more. With
 a single slot each iteration fetches for itself, between two barriers.
 
+A stream that is ``refilled`` has as many copies under way with a slot less: each iteration fetches for that ``slots``
+later, into the slot that it has read itself, behind its products and a barrier.
+
 Products of warp groups go on by themselves, so a later fetch is begun while the first one is computed. It fills another
 slot than those that are read.
 """
@@ -46,6 +49,8 @@ class _Expansion:
         self.loop = stream.loop
         self.ahead = ahead
         self.slots = stream.slots
+        #: Iterations that are fetched ahead.
+        self.lead = stream.slots if stream.refilled else stream.slots - 1
         self.rings = memory.of(stream)
         self.flies = flies
 
@@ -60,9 +65,9 @@ class _Expansion:
         block.ops[at : at + 1] = [*before, self._with_fetches(first)]
 
     def _prologue(self) -> tuple[list[Op], For]:
-        """Fetch the first ``slots - 1`` iterations, of those that there are, in a loop of its own; its results are the
+        """Fetch the first ``lead`` iterations, of those that there are, in a loop of its own; its results are the
         carried values of the iteration after them."""
-        distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
+        distance = ew.Constant(self.lead * self._step, self.loop.step.type)
         end = ew.Add(self.loop.lower, distance.result)
         body = Block()
         index = body.add_argument(self.loop.lower.type, "ahead")
@@ -118,9 +123,9 @@ class _Expansion:
 
     def _fetch_ahead(self, env: dict[Value, Value]) -> tuple[list[Op], list[Op]]:
         """Wait; and begin a later fetch."""
-        distance = ew.Constant((self.slots - 1) * self._step, self.loop.step.type)
+        distance = ew.Constant(self.lead * self._step, self.loop.step.type)
         later = ew.Add(self.loop.body.args[0], distance.result)
-        ops: list[Op] = [Receive(rings.pipe.result, self.slots - 2) for rings in self.rings]
+        ops: list[Op] = [Receive(rings.pipe.result, self.lead - 1) for rings in self.rings]
         return [*ops, Barrier()], [distance, later, *self._guarded(later.result, env)]
 
     def _fetch_here(self) -> list[Op]:
@@ -129,8 +134,9 @@ class _Expansion:
         return [*ops, *(Receive(rings.pipe.result) for rings in self.rings), Barrier()]
 
     def _compute(self, wait: list[Op], fetch: list[Op]) -> None:
-        """What the loop did after ``wait``, with slots in place of what was loaded. ``fetch`` is done while a product
-        is under way, if there is one that can begin at once, else before everything."""
+        """What the loop did after ``wait``, with slots in place of what was loaded. ``fetch`` is done behind everything
+        if slots are refilled, else while a product is under way, if there is one that can begin at once, else before
+        everything."""
         body = self.loop.body
         slots: list[Op] = []
         replaced: dict[Value, Value] = {}
@@ -138,9 +144,12 @@ class _Expansion:
             slots += rings.slots(replaced)
         loads = set(self.stream.loads)
         ops = [op for op in body.ops if op not in loads]
-        at = self._flying(ops, set(replaced))
+        at = 0 if self.stream.refilled else self._flying(ops, set(replaced))
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
-        body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]] if at else [*wait, *fetch, *slots, *ops]
+        if self.stream.refilled:
+            body.ops = [*wait, *slots, *ops[:-1], Barrier(), *fetch, ops[-1]]
+        else:
+            body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]] if at else [*wait, *fetch, *slots, *ops]
         for op in body.walk():  # branches read what was loaded as well
             op.map_operands(lambda v: replaced.get(v, v))
 

@@ -15,6 +15,7 @@ from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent
+from .residency import economised
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
 from .streams import Finder, products_of
@@ -75,7 +76,10 @@ def fill_rings(work: GpuWork) -> None:
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
         work.producer_warps = expand_roles(work.function, work.streams, moves_registers)
     if not work.producer_warps:
-        expand_multistage(work.function, work.streams, lambda dot: _of_warp_group(work, dot))
+        streams = work.streams
+        if not any(_of_warp_group(work, dot) for dot in _dots(work)):
+            streams = [economised(stream, work.target, work.schedule) for stream in streams]
+        expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
     work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
 
 

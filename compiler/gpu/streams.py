@@ -75,11 +75,13 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A loop and the tiles that are brought for it, through rings of ``slots`` slots."""
+    """A loop and the tiles that are brought for it, through rings of ``slots`` slots. ``refilled``: a slot is filled
+    again in the iteration that reads it, behind its products, and not in the next one."""
 
     loop: For
     groups: tuple[Group, ...]
     slots: int
+    refilled: bool = False
 
     @property
     def loads(self) -> list[BlockLoad | Load]:

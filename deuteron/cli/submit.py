@@ -44,14 +44,23 @@ def submit(
     grid: GridOption = None,
     search: SearchOption = None,
     constexpr: ConstexprOption = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the job until it ends.")] = False,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Deal the shapes, and --seconds, out to so many jobs, which workers measure side by side."
+        ),
+    ] = 1,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the jobs until they end.")] = False,
     key: Annotated[
         str | None,
-        typer.Option("--idempotency-key", help="The same key submits the same job only once."),
+        typer.Option("--idempotency-key", help="The same key submits the same jobs only once."),
     ] = None,
     server: Server = None,
 ) -> None:
-    """Submit a job to a service and print its id. The options are those of `deuteron tune`.
+    """Submit a job to a service and print its id, of several jobs a line each. The options are those of `deuteron tune`.
+
+    A job is measured by one worker. With a fleet, `--device cuda` (any GPU) and as many --jobs as it has devices, or
+    some times as many, keep it busy.
 
     Example: `deuteron submit softmax --shape M=4096,N=1024 --device cuda:0 --watch`
     """
@@ -67,11 +76,15 @@ def submit(
         kernel=KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ()),
     )
     with connect(server) as client:
-        accepted = client.submit(job, idempotency_key=key)
-        tell(accepted.id)
-        if accepted.waiting_for:
-            say(f"queued until {accepted.waiting_for} connects")
+        accepted = []
+        for number, part in enumerate(job.split(jobs), 1):
+            own_key = f"{key}-{number}" if key and jobs > 1 else key
+            accepted.append(client.submit(part, idempotency_key=own_key))
+            tell(accepted[-1].id)
+        waiting_for = next((one.waiting_for for one in accepted if one.waiting_for), None)
+        if waiting_for:
+            say(f"queued until {waiting_for} connects")
         if watch:
-            follow(client, accepted.id)
+            follow(client, *(one.id for one in accepted))
         else:
-            say(f"follow it with `deuteron watch {accepted.id}`")
+            say(f"follow it with `deuteron watch {accepted[0].id}`")

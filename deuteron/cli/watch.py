@@ -22,11 +22,12 @@ def watch(job: Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.
         follow(client, job)
 
 
-def follow(client: Client, job_id: str) -> None:
-    """Show every event of a job from its beginning, then its records. Exits with 1 when it did not succeed."""
-    state = show_events(client, job_id)
-    print_records(client.records(job_id))
-    if state != "succeeded":
+def follow(client: Client, *job_ids: str) -> None:
+    """Show every event of jobs, one after the other and each from its beginning, then their records. Exits with 1 when
+    one did not succeed."""
+    states = {show_events(client, job_id) for job_id in job_ids}
+    print_records([record for job_id in job_ids for record in client.records(job_id)])
+    if states != {"succeeded"}:
         raise typer.Exit(1)
 
 

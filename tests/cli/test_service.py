@@ -28,6 +28,14 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert "n=65536" in watched.out
     assert "speed-up" in watched.out
 
+    apart = ("--shape", "n=4096", "--shape", "n=8192", "--shape", "n=2048", "--jobs", "2", "--trials", "1", "--watch")
+    both = run("submit", "vector_add", *apart, "--idempotency-key", "two", *server)
+    first, second = both.out.split()[:2]
+    assert both.code == 0 and first != second
+    assert both.err.count("succeeded") == 2
+    assert all(f"n={size}" in both.out for size in (2048, 4096, 8192))
+    assert run("submit", "vector_add", *apart, "--idempotency-key", "two", *server).out.split()[:2] == [first, second]
+
     healthy = run("doctor", "--json", *server)
     (said,) = (finding for finding in json.loads(healthy.out) if finding["name"] == "service")
     assert (said["state"], said["text"].startswith("ready, 1 workers, ")) == ("ok", True)
@@ -54,7 +62,7 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
 
     bundle = tmp_path / "configs.bundle"
     pulled = run("cache", "pull", "-o", bundle, *server)
-    assert "downloaded, 1 configurations, sha256 " in pulled.out
+    assert "downloaded, 4 configurations, sha256 " in pulled.out
     assert "is current" in run("cache", "pull", "-o", bundle, *server).out
     online = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", *server).out
     offline = run("cache", "lookup", "vector_add_kernel", "--shape", "n=65536", "--bundle", bundle).out

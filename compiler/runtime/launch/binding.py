@@ -118,15 +118,16 @@ def annotation_dtype(annotation: str | None) -> tuple[str | None, bool]:
         return None, False  # an annotation for readers and type checkers
 
 
-#: How a launch function ends: with the launch, or with what repeats it.
-Ending = Literal["launch", "bind"]
+#: How a launch function ends: with the launch, with what repeats it, or with the variant that a launch would run.
+Ending = Literal["launch", "bind", "warm"]
 
 
 def make_binder(
     name: str, parameters: Sequence[KernelParameter], namespace: Mapping[str, Any], ending: Ending
 ) -> Callable[..., Any]:
     """The launch function of a kernel: ``launch(grid, *args, **kwargs)``; with the ending ``bind`` it gives what the
-    launch would do, to be repeated.
+    launch would do, to be repeated, with ``warm`` what ``variants`` has, given the machine values; the grid means
+    nothing to it, and of arguments that cannot be read it gives what ``explain`` does.
 
     ``namespace`` gives what the text refers to: ``readers``, ``tensors``, ``variants``, ``prepare``, ``explain``,
     ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
@@ -170,7 +171,15 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
         f"        return _d_run{given}",
         f"    return _d_direct({', '.join(['_d_grid', *values])})",
     ]
-    bound = [f"    return _d_run.bound{given}, {positional}, {keywords}"]
+    grid = [
+        "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
+        f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
+    ]
+    endings = {
+        "launch": [*before, *grid, *last],
+        "bind": [*grid, f"    return _d_run.bound{given}, {positional}, {keywords}"],
+        "warm": [f"    return _d_run({_tuple(values)})"],
+    }
     return "\n".join(
         [
             f"def launch({_declaration(parameters)}):",
@@ -182,7 +191,7 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             *reads,
             f"        _d_key = {_tuple([f'({k})' for k in keys])}",
             "    except _d_error as _d_problem:",
-            f"        _d_explain(_d_problem, {everything}, {extra}, _d_options)",
+            f"        return _d_explain(_d_problem, {everything}, {extra}, _d_options)",
             "    if _d_options:",
             "        _d_key = (*_d_key, *_d_options.items())",
             "    try:",
@@ -192,10 +201,7 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             "        _d_run = _d_variants.get(_d_key)",
             f"    if _d_run is None or {extra}:",
             f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options)",
-            *(before if ending == "launch" else []),
-            "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
-            f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
-            *(last if ending == "launch" else bound),
+            *endings[ending],
         ]
     )
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ...errors import CompilationError
+from ...language.constexpr import unwrap
+from ...source.namespace import evaluate_constant
 from ..variant.specialization import variant_from_text
-from .binding import KernelParameter
+from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
 from .kernel import Kernel, Prepared
+from .launcher import Warm
 from .pending import PendingKernel
 
 
@@ -40,14 +45,15 @@ class Variants(dict[str, CompiledKernel | PendingKernel]):
     """Variants compiled so far, and those under way, by their hash. Clearing forgets what is ready to be launched, too:
     the next launch looks for its variant on disk and compiles it if it is not there."""
 
-    def __init__(self, prepared: dict[object, Prepared]) -> None:
+    def __init__(self, *derived: dict[object, Prepared] | dict[object, Warm]) -> None:
         super().__init__()
-        self._prepared = prepared
+        self._derived = derived
 
     def clear(self) -> None:
         """Forget all variants."""
         super().clear()
-        self._prepared.clear()
+        for prepared in self._derived:
+            prepared.clear()
 
 
 class DeviceCaches(Mapping[object, tuple[Variants]]):
@@ -74,6 +80,67 @@ class DescribedKernel(Kernel):
     """A kernel that says what it is made of."""
 
     cache: Variants
+    _unspecialized: set[int | str]
+    _unaligned: set[int | str]
+
+    @property
+    def src(self) -> str:
+        """The source text, normalised and without decorators."""
+        return self.source.text
+
+    @property
+    def arg_names(self) -> list[str]:
+        """Names of the parameters in order, ``tl.constexpr`` ones included."""
+        return [p.name for p in self.parameters]
+
+    @property
+    def cache_key(self) -> str:
+        """A digest of the source, of everything that it reaches and of the line that it begins in. Our own caches go by
+        ``source.hash``, which is the same wherever the kernel stands."""
+        return hashlib.sha256(f"{self.source.hash} {self.starting_line_number}".encode()).hexdigest()
+
+    @functools.cached_property
+    def parameters(self) -> list[KernelParameter]:
+        """How each parameter takes part in specialisation."""
+        defaults = self._defaults()
+        keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
+        made = []
+        for i, argument in enumerate(self.source.parameters):
+            dtype, const = annotation_dtype(argument.annotation)
+            name = argument.name
+            if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
+                raise CompilationError(
+                    f"{self.__name__}: {name} marked as constexpr and listed in do_not_specialize",
+                    hint="every value of a constexpr is a variant of its own: remove one of the two",
+                )
+            made.append(
+                KernelParameter(
+                    name,
+                    argument.constexpr,
+                    keyword_only=name in keyword_only,
+                    variadic=argument.variadic,
+                    has_default=name in defaults,
+                    default=defaults.get(name),
+                    dtype=dtype,
+                    const=const,
+                    specialize=not {i, name} & self._unspecialized,
+                    align=not {i, name} & self._unaligned,
+                )
+            )
+        return made
+
+    def _defaults(self) -> dict[str, object]:
+        """Default values: the function's own objects, or what the text says."""
+        function = self.python()
+        if function is not None:
+            given = inspect.signature(function).parameters.values()
+            return {p.name: unwrap(p.default) for p in given if p.default is not p.empty}
+        source = self.source
+        return {
+            a.name: unwrap(evaluate_constant(a.default, source.namespace))
+            for a in source.arguments
+            if a.default is not None
+        }
 
     @functools.cached_property
     def params(self) -> list[DeclaredParameter]:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 from ... import knobs
 from ...errors import CompilationError, LaunchError
-from ...language.constexpr import unwrap
 from ...language.context import current
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...source.kernel import KernelSource
-from ...source.namespace import evaluate_constant
 from ..arrays.arguments import Key, describe, readers, tensor_classes
 from ..eager.launch import InterpretedLaunch, StandInLaunch
 from ..variant.constants import constant_key
 from ..variant.specialization import function_name, functions
 from ..variant.variant import nearest
-from .binding import MISSING, Ending, KernelParameter, KeyChange, annotation_dtype, make_binder, parts_of
+from .binding import MISSING, Ending, KernelParameter, KeyChange, make_binder, parts_of
 from .bound import Relaunch
 from .compiled import CompiledKernel
 from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared
-from .launcher import compile_for_launch, compile_later, make_launcher
+from .launcher import Warm, compile_for_launch, compile_later, make_launcher
 from .pending import PendingKernel, active_mode
-from .specialize import specialize
+from .specialize import describes, specialize
 from .stand_in import standing
 from .watch import Watch
 
@@ -75,7 +71,8 @@ class JITFunction(DescribedKernel):
         self._unspecialized = set(do_not_specialize)
         self._unaligned = set(do_not_specialize_on_alignment)
         self._variants: dict[object, Prepared] = {}
-        self.cache = Variants(self._variants)
+        self._warmed: dict[object, Warm] = {}
+        self.cache = Variants(self._variants, self._warmed)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
         #: Globals that the kernel, once compiled, counts on; see :attr:`Watch.values`.
@@ -105,11 +102,6 @@ class JITFunction(DescribedKernel):
         """The decorated function; None for a kernel made of text."""
         return self.fn
 
-    @property
-    def src(self) -> str:
-        """The source text, normalised and without decorators."""
-        return self.source.text
-
     def _unsafe_update_src(self, text: str) -> None:
         """Give the kernel another text; its globals and closure stay those of the function.
 
@@ -119,64 +111,10 @@ class JITFunction(DescribedKernel):
         if self.fn is None:
             raise LaunchError(f"{self.__name__} is a kernel made of text", hint="make another one of the new text")
         self.__dict__["source"] = KernelSource.from_replaced_text(text, self.fn)
-        for derived in ("parameters", "_launch", "_bound"):
+        for derived in ("parameters", "_launch", "_bound", "_warm"):
             self.__dict__.pop(derived, None)
-        self._variants.clear()
         self._watched.clear()
         self.cache.clear()
-
-    @property
-    def arg_names(self) -> list[str]:
-        """Names of the parameters in order, ``tl.constexpr`` ones included."""
-        return [p.name for p in self.parameters]
-
-    @property
-    def cache_key(self) -> str:
-        """A digest of the source, of everything that it reaches and of the line that it begins in. Our own caches go by
-        ``source.hash``, which is the same wherever the kernel stands."""
-        return hashlib.sha256(f"{self.source.hash} {self.starting_line_number}".encode()).hexdigest()
-
-    @functools.cached_property
-    def parameters(self) -> list[KernelParameter]:
-        """How each parameter takes part in specialisation."""
-        defaults = self._defaults()
-        keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
-        made = []
-        for i, argument in enumerate(self.source.parameters):
-            dtype, const = annotation_dtype(argument.annotation)
-            name = argument.name
-            if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
-                raise CompilationError(
-                    f"{self.__name__}: {name} marked as constexpr and listed in do_not_specialize",
-                    hint="every value of a constexpr is a variant of its own: remove one of the two",
-                )
-            made.append(
-                KernelParameter(
-                    name,
-                    argument.constexpr,
-                    keyword_only=name in keyword_only,
-                    variadic=argument.variadic,
-                    has_default=name in defaults,
-                    default=defaults.get(name),
-                    dtype=dtype,
-                    const=const,
-                    specialize=not {i, name} & self._unspecialized,
-                    align=not {i, name} & self._unaligned,
-                )
-            )
-        return made
-
-    def _defaults(self) -> dict[str, object]:
-        """Default values: the function's own objects, or what the text says."""
-        if self.fn is not None:
-            given = inspect.signature(self.fn).parameters.values()
-            return {p.name: unwrap(p.default) for p in given if p.default is not p.empty}
-        source = self.source
-        return {
-            a.name: unwrap(evaluate_constant(a.default, source.namespace))
-            for a in source.arguments
-            if a.default is not None
-        }
 
     # ---- launching -------------------------------------------------------------------------------------------
 
@@ -201,10 +139,12 @@ class JITFunction(DescribedKernel):
         """Compile for these arguments without launching: the variant that a launch with them runs. Instead of arrays,
         types may be given: ``"*f32:16"``, or a dtype for a pointer to it; what they leave open counts as fitting. In an
         :class:`AsyncCompileMode` it does not wait."""
-        arguments, options = self.bind(args, kwargs)
-        launch = specialize(self, arguments, options, placeholders=True)
         mode = active_mode.get()
-        return compile_for_launch(self, launch, warmup=True) if mode is None else compile_later(self, launch, mode)
+        if mode is None:
+            compiled: CompiledKernel = self._warm(grid, *args, **kwargs)
+            return compiled
+        arguments, options = self.bind(args, kwargs)
+        return compile_later(self, specialize(self, arguments, options, placeholders=True), mode)
 
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
@@ -258,13 +198,18 @@ class JITFunction(DescribedKernel):
     def _bound(self) -> Callable[..., Any]:
         return self._binder("bind")
 
+    @functools.cached_property
+    def _warm(self) -> Callable[..., Any]:
+        return self._binder("warm")
+
     def _binder(self, ending: Ending) -> Callable[..., Any]:
+        warm = ending == "warm"
         namespace = {
             "readers": readers,
             "tensors": tensor_classes,
-            "variants": self._variants,
-            "prepare": self._prepare,
-            "explain": self._explain,
+            "variants": self._warmed if warm else self._variants,
+            "prepare": self._prepare_warm if warm else self._prepare,
+            "explain": self._warm_unread if warm else self._explain,
             "refresh": self._refresh,
             "epoch": knobs.epoch,
             "seen_epoch": self._seen_epoch,
@@ -278,6 +223,7 @@ class JITFunction(DescribedKernel):
     def _refresh(self) -> None:
         """A knob may have changed in a scope: look again at those that variants depend on."""
         self._variants.clear()
+        self._warmed.clear()
         self._seen_epoch[0] = knobs.epoch.value
 
     def _check_watched(self) -> None:
@@ -303,11 +249,45 @@ class JITFunction(DescribedKernel):
             made = InterpretedLaunch(self, launch)
         else:
             made = make_launcher(self, launch)
-            if not self._watched and (watch := Watch(self.source)).entries:
-                self._watched.append(watch)
-                self.used_global_vals = watch.values
+            self._watch()
         self._variants[key] = made
         return made
+
+    def _watch(self) -> None:
+        """From now on every launch and warm-up looks whether the globals that variants count on are the same."""
+        if not self._watched and (watch := Watch(self.source)).entries:
+            self._watched.append(watch)
+            self.used_global_vals = watch.values
+
+    def _prepare_warm(
+        self,
+        key: object,
+        args: tuple[object, ...],
+        extra: tuple[object, ...],
+        options: dict[str, object],
+    ) -> Callable[[tuple[Any, ...]], CompiledKernel]:
+        """What gives the variant for argument types seen for the first time."""
+        if extra:
+            self._refuse_extra(extra)
+        arguments = dict(zip(self.arg_names, args, strict=True))
+        if describes(self, arguments):  # types as text are read as constants: every one anew
+            compiled = compile_for_launch(self, specialize(self, arguments, options, placeholders=True), warmup=True)
+            return lambda values: compiled
+        made = self._warmed[key] = Warm(self, specialize(self, arguments, options))
+        self._watch()
+        return made
+
+    def _warm_unread(
+        self,
+        problem: LaunchError,
+        args: tuple[object, ...],
+        extra: tuple[object, ...],
+        options: dict[str, object],
+    ) -> CompiledKernel:
+        """The variant for arguments of which some cannot be read, because they only say what will be passed."""
+        if any(value is MISSING for value in args) or not describes(self, dict(zip(self.arg_names, args, strict=True))):
+            self._explain(problem, args, extra, options)
+        return self._prepare_warm(None, args, extra, options)(())
 
     def _check_options(self, options: Mapping[str, object]) -> None:
         for name in options:
@@ -334,7 +314,7 @@ class JITFunction(DescribedKernel):
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
-    ) -> None:
+    ) -> NoReturn:
         """Say which argument could not be read."""
         self._check_options(options)
         for parameter, value in zip(self.parameters, args, strict=True):

@@ -236,3 +236,28 @@ class GuardedLauncher:
     def _otherwise(self, grid: object, *values: Any) -> object:
         direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
         return direct(grid, *values)
+
+
+class Warm:
+    """Gives the variant that a launch with these machine values runs: one with guards while they are kept, else one
+    without those that are broken, compiled when it is first asked for. Nothing is loaded."""
+
+    __slots__ = ("_kernel", "_launch", "_compiled", "_guards", "_others")
+
+    def __init__(self, kernel: Kernel, launch: Launch) -> None:
+        self._kernel = kernel
+        self._launch = launch
+        self._compiled = _compiled(kernel, launch, warmup=True)
+        guards = self._compiled.metadata.recipe.guards
+        spread = _picker(launch, len(kernel.run_time_names))
+        self._guards = Guards(guards, list(launch.signature), spread) if guards else None
+        self._others: dict[tuple[Guard, ...], Warm] = {}
+
+    def __call__(self, values: tuple[Any, ...]) -> CompiledKernel:
+        if self._guards is None or self._guards.holds(values):
+            return self._compiled
+        broken = self._guards.broken(values)
+        found = self._others.get(broken)
+        if found is None:
+            found = self._others[broken] = Warm(self._kernel, self._launch.without(broken))
+        return found(values)

@@ -51,6 +51,12 @@ def specialize(
     return Launch(variant, device, tuple(found.passed), found.known)
 
 
+def describes(kernel: Kernel, arguments: Mapping[str, object]) -> bool:
+    """Whether some of the arguments of a warm-up only say what will be passed."""
+    leaves = [part for p in kernel.parameters for part in parts_of(p, arguments[p.name])]
+    return any(_placeholder(leaf, value) is not None for leaf, value in leaves)
+
+
 def _meant_for(target: Target, options: Mapping[str, object]) -> Mapping[str, object]:
     """``options`` without a number of warps that no GPU has. Triton's CPU back end counts one thread a warp, so
     programs written for it ask for 64 and more; here warps mean nothing on CPUs."""

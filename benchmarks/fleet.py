@@ -1,0 +1,181 @@
+"""How much faster a service gets with a second GPU, and whether the devices disturb each other's times.
+
+python benchmarks/fleet.py [--devices cuda:0 cuda:1] [--shapes 40] [--jobs 8] [--trials 12] [--limit SECONDS]
+                           [--out FILE]
+
+Searches of the built-in matmul (bf16; f32 on a CPU), each of the same number of trials, dealt out to some jobs as
+``deuteron submit --jobs`` does. They are submitted at once to a service with a worker for the first device, then to a
+new one with a worker for each. Both begin from nothing. "speedup" is the searches per hour of the second over those of
+the first; a run that is not done after --limit seconds counts what it has. Of every search the default configuration
+is timed in its last phase: "a/a" are the ratios of these times, other devices busy over idle, of the shapes that the
+first device measured in both runs; "apart" counts those whose 95 % intervals do not meet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gpu_table import matmul_shapes
+from kill_site import Site
+from sources import environment
+
+from deuteron.tuner import Budget, JobSpec
+from deuteron.tuner.job import shape_key
+from deuteron.tuner.workloads import builtin_workload
+
+CPU_SHAPES = [{"M": m, "N": n, "K": k} for m in (32, 64) for n in (32, 64) for k in (32, 64)]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a shape came to: its device, the time of the default configuration in us with its interval, and how much
+    faster the stored one is."""
+
+    shape: dict[str, int]
+    device: str
+    trials: int
+    default_us: float
+    low_us: float
+    high_us: float
+    speedup: float
+
+
+@dataclass
+class Run:
+    """All searches on one set of devices; ``seconds`` from the first submission to the end of the last, or the limit;
+    ``jobs``: seconds of each job from its begin on a worker to its end."""
+
+    devices: list[str]
+    seconds: float
+    complete: bool
+    searches: list[Search]
+    jobs: list[float]
+
+    @property
+    def per_hour(self) -> float:
+        """Searches in an hour."""
+        return len(self.searches) / self.seconds * 3600
+
+
+def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
+    """A service with a worker for each device works off the jobs."""
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(Path(folder) / "site", separate=True, devices=tuple(devices), runner="deuteron.tuner:run_job")
+        site.settings = {"DEUTERON_CACHE_DIR": str(Path(folder) / "cache"), "DEUTERON_RATE_PER_MINUTE": "0"}
+        try:
+            site.start()
+            begin = time.monotonic()
+            ids = [site.submit(**job.to_json()) for job in jobs]
+            complete = _work_off(site, ids, begin + limit)
+            seconds = time.monotonic() - begin
+            found = [site.job(job_id) for job_id in ids]
+        except BaseException:
+            print(site.log.read_text()[-3000:])
+            raise
+        finally:
+            site.stop()
+    for job in found:
+        if job["state"] in ("failed", "cancelled"):
+            raise SystemExit(f"a job {job['state']}: {job['error']}")
+    searches = [search for job in found for search in _searches(job)]
+    return Run(list(devices), seconds, complete, searches, [_seconds(job) for job in found if job["finished_at"]])
+
+
+def _work_off(site: Site, ids: Sequence[str], deadline: float) -> bool:
+    """Wait until all have ended; whether they have before the deadline. Prints how far they are."""
+    last = -1
+    while True:
+        jobs = [site.job(job_id) for job_id in ids]
+        done = sum(len(job["configs"]) for job in jobs)
+        if done != last:
+            print(f"{done} searches, {sum(job['finished_at'] is not None for job in jobs)} jobs", flush=True)
+            last = done
+        if all(job["finished_at"] for job in jobs):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+
+
+def _seconds(job: dict[str, Any]) -> float:
+    begun, ended = (datetime.fromisoformat(job[name]) for name in ("started_at", "finished_at"))
+    return (ended - begun).total_seconds()
+
+
+def _searches(job: dict[str, Any]) -> Iterator[Search]:
+    device = str(job["worker"]).partition("@")[0]
+    for record in job["configs"]:
+        default = record["default_time_ns"]
+        median, low, high = (default[name] / 1e3 for name in ("median", "low", "high"))
+        yield Search(record["shape"], device, record["trials"], median, low, high, record["speedup"]["median"])
+
+
+def compare(one: Run, all_: Run) -> dict[str, object]:
+    """What the second device is worth, and the A/A of the first."""
+    found = {shape_key(search.shape): search for search in one.searches}
+    both = [(found[key], after) for after in all_.searches if (key := shape_key(after.shape)) in found]
+    pairs = [(before, after) for before, after in both if before.device == after.device]
+    ratios = sorted(after.default_us / before.default_us for before, after in pairs)
+    apart = sum(after.low_us > before.high_us or after.high_us < before.low_us for before, after in pairs)
+    report: dict[str, object] = {
+        "speedup": round(all_.per_hour / one.per_hour, 3),
+        "time": round(all_.seconds / one.seconds, 3) if one.complete and all_.complete else None,
+        "searches_per_hour": [round(run.per_hour) for run in (one, all_)],
+        "seconds": [round(run.seconds, 1) for run in (one, all_)],
+    }
+    if ratios:
+        geomean = math.exp(statistics.fmean(map(math.log, ratios)))
+        report["a/a"] = {
+            "pairs": len(ratios),
+            "apart": apart,
+            "geomean": round(geomean, 4),
+            "median": round(statistics.median(ratios), 4),
+            "least": round(ratios[0], 4),
+            "most": round(ratios[-1], 4),
+        }
+    return report
+
+
+def main() -> None:
+    """Both runs, the comparison as JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--devices", nargs="+", default=["cuda:0", "cuda:1"])
+    parser.add_argument("--shapes", type=int, default=40, help="how many; at most as many as there are")
+    parser.add_argument("--jobs", type=int, default=8, help="that the shapes are dealt out to")
+    parser.add_argument("--trials", type=int, default=12, help="of each shape")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for each of the two runs")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    on_cpu = options.devices[0] == "cpu"
+    shapes = (CPU_SHAPES if on_cpu else matmul_shapes())[: options.shapes]
+    budget = Budget(options.trials)
+    spec = builtin_workload("matmul")
+    device, dtype = ("cpu", "f32") if on_cpu else ("cuda", "bf16")
+    jobs = JobSpec(spec, tuple(shapes), (dtype,), device, budget).split(options.jobs)
+    report: dict[str, object] = {"environment": environment(), "trials": options.trials}
+    runs: list[Run] = []
+    for devices in (options.devices[:1], options.devices):
+        made = run(devices, jobs, options.limit)
+        runs.append(made)
+        report["runs"] = [asdict(one) for one in runs]
+        print(f"{', '.join(made.devices)}: {len(made.searches)} searches in {made.seconds:.1f} s", flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
+    report["result"] = compare(*runs)
+    print(json.dumps(report["result"]))
+    if options.out:
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
