@@ -230,7 +230,7 @@ class DaskDispatcher:
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
         among = self._roster.admitted()
-        for job_id, device in waiting:
+        for number, job_id, device in waiting:
             given = self._dispatched.get(job_id)
             if given is not None and given.among != among:
                 # It waits at a worker that is drained by now, or could go to one that is not any more. If it begins in
@@ -238,11 +238,11 @@ class DaskDispatcher:
                 self._dispatched.pop(job_id).cancel()
                 given = None
             if given is None and among != frozenset():
-                self._submit(engine, job_id, device, among)
+                self._submit(engine, job_id, device, among, number)
 
-    def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None) -> None:
+    def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None, number: int) -> None:
         try:
-            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among)
+            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among, place=number)
         except DeuteronError as error:
             self._ingest.fail(job_id, str(error))
             return

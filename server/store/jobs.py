@@ -88,8 +88,9 @@ class Jobs:
         query = select(_TABLE).where(JobRow.state.in_([state.value for state in states])).order_by(JobRow.number)
         return [_job(row) for row in self.connection.execute(query)]
 
-    def waiting(self, *, limit: int) -> list[tuple[str, str]]:
-        """Id and device of the ``limit`` oldest queued jobs for each device, oldest first."""
+    def waiting(self, *, limit: int) -> list[tuple[int, str, str]]:
+        """Number, id and device of the ``limit`` oldest queued jobs for each device, oldest first: jobs are numbered as
+        they come."""
         queued = JobRow.state == JobState.QUEUED.value
         devices = self.connection.execute(select(JobRow.device).where(queued).distinct()).scalars().all()
         found: list[tuple[int, str, str]] = []
@@ -97,7 +98,7 @@ class Jobs:
             query = select(JobRow.number, JobRow.id, JobRow.device).where(queued, JobRow.device == device)
             rows = self.connection.execute(query.order_by(JobRow.number).limit(limit))
             found += [(row.number, row.id, row.device) for row in rows]
-        return [(job_id, device) for _, job_id, device in sorted(found)]
+        return sorted(found)
 
     def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:
         """Those of ``job_ids`` that are in ``state`` and that no run has claimed."""

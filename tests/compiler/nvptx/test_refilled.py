@@ -1,4 +1,4 @@
-"""Slots that are filled again in the iteration that reads them, where a slot less lets a processor hold another block."""
+"""Slots that are filled again in the iteration that reads them, where a slot less makes room for another block."""
 
 from __future__ import annotations
 
