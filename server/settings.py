@@ -10,7 +10,7 @@ import ipaddress
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
@@ -271,3 +271,13 @@ def _parsers() -> dict[str, Callable[[str, str], object]]:
         "Path": _path,
     }
     return {item.name: by_type.get(str(item.type), _text) for item in fields(Settings)}
+
+
+def lift_thread_limits(limits: Mapping[str, object], environment: MutableMapping[str, str] | None = None) -> None:
+    """Take back ``limits``, which Dask's nannies set for workers that compute in threads of their own, such as
+    OMP_NUM_THREADS=1: the references of large shapes are products of NumPy's, in processes that inherit the
+    environment. What a user has set to anything else stays."""
+    changed = os.environ if environment is None else environment
+    for name, value in limits.items():
+        if name.endswith("_NUM_THREADS") and changed.get(name) == str(value):
+            del changed[name]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
-from collections.abc import Mapping, MutableMapping
 from typing import cast
 
 import dask
@@ -16,6 +14,7 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import current_toolchain
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from ..settings import lift_thread_limits
 from .link import Link
 from .resources import fingerprints
 from .run import Bench, deliver_leftovers, measure
@@ -39,7 +38,7 @@ class BenchPlugin(WorkerPlugin):
         self._closing: threading.Event | None = None
 
     def setup(self, worker: Worker) -> None:
-        lift_thread_limits(os.environ)
+        lift_thread_limits(dask.config.get("distributed.nanny.pre-spawn-environ"))
         # One line a request would bury what matters in a worker's log.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         if threading.current_thread() is threading.main_thread():
@@ -70,16 +69,6 @@ class BenchPlugin(WorkerPlugin):
                 break
             closing.wait(_PAUSE_S)
         link.close()
-
-
-def lift_thread_limits(environment: MutableMapping[str, str]) -> None:
-    """Take back what Dask's nannies set for workers that compute in threads of their own, such as OMP_NUM_THREADS=1:
-    the references of large shapes are products of NumPy's, in processes that inherit the environment. What a user has
-    set to anything else stays."""
-    set_by_dask: Mapping[str, object] = dask.config.get("distributed.nanny.pre-spawn-environ")
-    for name, value in set_by_dask.items():
-        if name.endswith("_NUM_THREADS") and environment.get(name) == str(value):
-            del environment[name]
 
 
 def measure_here(job_id: str, ticket: str) -> str:

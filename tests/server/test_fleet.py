@@ -326,8 +326,8 @@ def test_references_may_use_all_cores(tmp_path: Path, monkeypatch: pytest.Monkey
     """Dask limits the threads of what its workers compute; ours compute in other processes, which inherit that."""
     pytest.importorskip("dask")
     from deuteron.server.dispatch.engine import Engine
-    from deuteron.server.dispatch.plugin import lift_thread_limits
     from deuteron.server.dispatch.run import Bench
+    from deuteron.server.settings import lift_thread_limits
 
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.setenv("MKL_NUM_THREADS", "4")
@@ -341,5 +341,5 @@ def test_references_may_use_all_cores(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found["MKL_NUM_THREADS"] == "4"
     assert "MALLOC_TRIM_THRESHOLD_" in found
     elsewhere = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "2", "PATH": "1"}
-    lift_thread_limits(elsewhere)
+    lift_thread_limits({"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "PATH": 1}, elsewhere)
     assert elsewhere == {"MKL_NUM_THREADS": "2", "PATH": "1"}
