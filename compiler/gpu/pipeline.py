@@ -13,7 +13,7 @@ from ..tile.axis import analyze
 from ..tile.memory import GridWait
 from . import relayout_rules
 from .barriers import insert_barriers
-from .fences import fence_releases
+from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import require_legal
@@ -75,7 +75,7 @@ def _may_begin_early(work: GpuWork) -> bool:
 def order(work: GpuWork) -> None:
     """Barriers and fences where threads or copies would otherwise run into memory that others still read."""
     insert_barriers(work.placed, work.placed.allocation)
-    fence_releases(work.placed)
+    place_fences(work.placed)
 
 
 def check(work: GpuWork) -> None:
