@@ -58,6 +58,7 @@ class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
     """Begin to copy a box of an array into the acquired slot of ``ring``; operands are those of ``block_load``.
 
     ``descriptor``: the number of the launch's TMA descriptor; -1 for copies by threads, of ``width`` bytes each.
+    ``whole``: these are inside the array or outside of it, never in part.
     """
 
     ring: Value
@@ -69,6 +70,7 @@ class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
     checked: tuple[int, ...]
     descriptor: int = -1
     width: int = 16
+    whole: bool = False
 
     def infer(self) -> tuple[Tile, ...]:
         """No results; TypeMismatch where the array's elements are not the ring's."""

@@ -21,10 +21,10 @@ def place_fences(function: Function) -> None:
         if not isinstance(op, Release | Receive):
             continue
         pipe = op.pipe.op
-        assert isinstance(pipe, Pipe)
+        engine = pipe.engine if isinstance(pipe, Pipe) else None
         slots = [user for user in used[op.pipe] if isinstance(user, Slot)]
         by_wgmma = [isinstance(user, SharedView | Wgmma) for slot in slots for user in readers_of(slot.result, used)]
         if isinstance(op, Release):
-            op.fenced = pipe.engine == "tma" and not all(by_wgmma)
+            op.fenced = engine == "tma" and not all(by_wgmma)
         else:
-            op.fenced = pipe.engine == "cp.async" and any(by_wgmma)
+            op.fenced = engine == "cp.async" and any(by_wgmma)
