@@ -7,6 +7,7 @@ every device has its own share, so that one that is measured all day leaves the 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ from deuteron.tuner.workloads import WorkloadSpec
 
 from ..store import ScreenedTime, Transaction
 
-#: Of each device: the newest jobs, so many of their screened trials looked at, so many trained from.
+#: Of each device: the newest jobs, so many of their screened trials looked at, so many trained from, evenly divided.
 MOST_JOBS, MOST_TIMINGS, MOST_TRIALS = 500, 200_000, 20_000
 #: Shapes in one dtype with one toolchain on one device.
 MOST_SHAPES = 256
@@ -70,67 +71,72 @@ def known_kernel(tx: Transaction, kernel_hash: str) -> KnownKernel | None:
     workload = JobSpec.from_json(json.loads(tx.jobs.get(jobs[0][0]).spec)).workload
     devices: dict[str, _Device] = {}
     for job_id, device_key in jobs:
-        device = devices.setdefault(device_key, _Device(workload.kernel.name, kernel_hash, device_key))
-        device.read_job(tx, job_id)
+        devices.setdefault(device_key, _Device(workload.kernel.name, kernel_hash, device_key)).look_at(tx, job_id)
+    logs = [log for device in devices.values() for log in device.read(tx)]
+    known = {(log.device, log.dtype, shape_key(log.shape)) for log in logs}
     for log in _records(tx, kernel_hash):
-        devices.setdefault(log.device, _Device(log.kernel_name, kernel_hash, log.device)).add_record(log)
-    logs = [log for device in devices.values() for log in device.logs.values()]
+        device = devices.setdefault(log.device, _Device(log.kernel_name, kernel_hash, log.device))
+        alone = (log.device, log.dtype, shape_key(log.shape)) not in known
+        if alone and device.has_room(log.dtype, canonical_json(dict(log.toolchain))):
+            logs.append(log)
     return KnownKernel(workload, [log for log in logs if set(log.shape) == set(workload.dims)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One search of a job: its fastest trials."""
+
+    job_id: str
+    fastest: list[ScreenedTime]
 
 
 @dataclass(slots=True)
 class _Device:
-    """What was read of one device so far."""
+    """What was seen of one device so far."""
 
     kernel_name: str
     kernel_hash: str
     key: str
-    logs: dict[_Place, SearchLog] = field(default_factory=dict)
-    shapes: dict[tuple[str, str], int] = field(default_factory=dict)
-    trials: int = 0
+    searches: dict[_Place, _Search] = field(default_factory=dict)
+    shapes: Counter[tuple[str, str]] = field(default_factory=Counter)
     timings: int = 0
 
-    def read_job(self, tx: Transaction, job_id: str) -> None:
-        if min(MOST_TIMINGS - self.timings, MOST_TRIALS - self.trials) <= 0:
+    def look_at(self, tx: Transaction, job_id: str) -> None:
+        """Note the searches of the next older job. Of several searches of a shape the one that measured most counts, of
+        equal ones the newest."""
+        if self.timings >= MOST_TIMINGS:
             return
         toolchain = tx.config_history.toolchain_of(job_id) or "{}"
-        searches: dict[tuple[str, str], list[ScreenedTime]] = {}
+        found: dict[tuple[str, str], list[ScreenedTime]] = {}
         for timing in tx.trials.timings(job_id, limit=MOST_TIMINGS - self.timings):
-            searches.setdefault((timing.dtype, timing.shape), []).append(timing)
+            found.setdefault((timing.dtype, timing.shape), []).append(timing)
             self.timings += 1
-        for (dtype, shape), timings in searches.items():
-            fastest = sorted(timings, key=lambda timing: timing.median_ns)[:MOST_CONFIGS]
+        for (dtype, shape), timings in found.items():
             place = dtype, shape, toolchain
-            if self._has_room(place, len(fastest)):
-                self._add(place, self._log(tx, job_id, place, fastest))
+            fastest = sorted(timings, key=lambda timing: timing.median_ns)[:MOST_CONFIGS]
+            held = self.searches.get(place)
+            if len(fastest) > len(held.fastest) if held else self.has_room(dtype, toolchain):
+                self.searches[place] = _Search(job_id, fastest)
 
-    def add_record(self, log: SearchLog) -> None:
-        """A record tells of two configurations: it counts where no trial of its shape is known."""
-        shape = canonical_json(dict(log.shape))  # as the trials' column has it
-        known = any(place[:2] == (log.dtype, shape) for place in self.logs)
-        place = log.dtype, shape, canonical_json(dict(log.toolchain))
-        if not known and self._has_room(place, len(log.known)):
-            self._add(place, log)
+    def has_room(self, dtype: str, toolchain: str) -> bool:
+        """Whether there may be another shape; counts it."""
+        if self.shapes[dtype, toolchain] >= MOST_SHAPES:
+            return False
+        self.shapes[dtype, toolchain] += 1
+        return True
 
-    def _has_room(self, place: _Place, trials: int) -> bool:
-        """Of several searches of a shape the one that measured most counts, of equal ones the newest."""
-        held = self.logs.get(place)
-        if held is not None:
-            return trials > len(held.known) and self.trials + trials <= MOST_TRIALS
-        return self.shapes.get((place[0], place[2]), 0) < MOST_SHAPES and self.trials + trials <= MOST_TRIALS
+    def read(self, tx: Transaction) -> list[SearchLog]:
+        """The logs of the searches, each with the same share of the trials: shapes teach more than slow configurations
+        do."""
+        share = MOST_TRIALS // max(1, len(self.searches))
+        logs = (self._log(tx, place, search, share) for place, search in self.searches.items())
+        return [log for log in logs if log is not None]
 
-    def _add(self, place: _Place, log: SearchLog | None) -> None:
-        if log is None:
-            return
-        if place not in self.logs:
-            self.shapes[place[0], place[2]] = self.shapes.get((place[0], place[2]), 0) + 1
-        self.logs[place] = log
-        self.trials += len(log.known)
-
-    def _log(self, tx: Transaction, job_id: str, place: _Place, fastest: list[ScreenedTime]) -> SearchLog | None:
+    def _log(self, tx: Transaction, place: _Place, search: _Search, share: int) -> SearchLog | None:
         """None where a worker reported what no search can have, such as a size of 0."""
         dtype, shape, toolchain = place
-        bodies = tx.trials.bodies(job_id, [timing.sequence for timing in fastest])
+        fastest = search.fastest[: max(2, share)]
+        bodies = tx.trials.bodies(search.job_id, [timing.sequence for timing in fastest])
         try:
             return SearchLog(
                 self.kernel_name,

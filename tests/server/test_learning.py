@@ -413,10 +413,12 @@ def test_each_device_has_its_share_and_each_shape_its_largest_search(
         put_record(tx, record, None)
         put_record(tx, other, None)
     assert sorted(logs()) == [*((place, sizes[place]) for place in range(3)), (3, 2)], "imported; other dims are not"
-    monkeypatch.setattr(reading, "MOST_TRIALS", sizes[1] + sizes[2])
-    assert sorted(place for place, _ in logs()) == [1, 2, 3], "newest first; another device has its own share"
+    monkeypatch.setattr(reading, "MOST_TRIALS", 9)
+    assert sorted(logs()) == [(0, 3), (1, 3), (2, 3), (3, 2)], "the same share for each; another device has its own"
+    monkeypatch.setattr(reading, "MOST_SHAPES", 2)
+    assert sorted(logs()) == [(1, 4), (2, 4), (3, 2)], "the newest"
     monkeypatch.setattr(reading, "MOST_TIMINGS", 3)
-    assert [count for _, count in logs()] == [3, 2]
+    assert sorted(logs()) == [(1, 3), (3, 2)]
     monkeypatch.setattr(reading, "MOST_JOBS", 0)
     with context.store.read() as tx:
         assert known_kernel(tx, KERNEL) is None
