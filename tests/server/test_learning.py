@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -24,13 +26,13 @@ from deuteron.server.configs import put_record
 from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery
 from deuteron.server.dispatch.supervisor import DaskDispatcher
-from deuteron.server.learning import process, reading
+from deuteron.server.learning import child, process, reading
 from deuteron.server.learning.child import publish
 from deuteron.server.learning.memory import FILE_NAME as MEMORY
 from deuteron.server.learning.memory import TrainingMemory
 from deuteron.server.learning.messages import Learnt, Train, Trained
 from deuteron.server.learning.process import Stopped, TrainingFailed, train_in_child
-from deuteron.server.learning.reading import known_kernel
+from deuteron.server.learning.reading import has_enough_shapes, known_kernel
 from deuteron.server.learning.trainer import Trainer
 from deuteron.server.learning.turns import LATEST_S, QUIET_S, REST, Turns
 from deuteron.server.predictors import FILE_NAME
@@ -39,7 +41,7 @@ from deuteron.server.store import JobState
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, Interval, Trial, write_bundle
 from deuteron.tuner.errors import BundleError
 from deuteron.tuner.events import JobFinished, JobStarted, TrialFinished, TuneEvent
-from deuteron.tuner.learn import groups_of_logs, kernel_hash_of, learn
+from deuteron.tuner.learn import LearnError, groups_of_logs, kernel_hash_of, learn
 from deuteron.tuner.records import Predictor, read_bundle
 from deuteron.tuner.workloads import builtin_workload
 
@@ -393,8 +395,13 @@ def test_lookups_predict_after_a_real_training(
 
 
 def test_each_device_has_its_share_and_each_shape_its_largest_search(
-    service: Service, monkeypatch: pytest.MonkeyPatch, make_record: Callable[..., ConfigRecord]
+    settings: Settings,
+    database_url: str,
+    open_client: Callable[..., TestClient],
+    monkeypatch: pytest.MonkeyPatch,
+    make_record: Callable[..., ConfigRecord],
 ) -> None:
+    service = Service(open_client(replace(settings, database_url=database_url)))
     context = service.context
 
     def logs() -> list[tuple[int, int]]:
@@ -405,7 +412,10 @@ def test_each_device_has_its_share_and_each_shape_its_largest_search(
 
     sizes = [len(row) for row in TABLE.times]
     service.run_job(slice(0, 2))
-    service.run_job(slice(1, 3))
+    job_id = service.run_job(slice(1, 3))
+    with context.store.read() as tx:
+        assert tx.jobs.screened() == {KERNEL: tx.jobs.screened_of(KERNEL)} == {KERNEL: sum(sizes[:3]) + sizes[1]}
+        assert len(tx.trials.searched(job_id)) == 2 and not has_enough_shapes(tx, KERNEL)
     assert sorted(logs()) == [(place, sizes[place]) for place in range(3)]
     record = make_record(dict(TABLE.shapes[3]), "f16", kernel_hash=KERNEL, kernel_name="matmul_kernel")
     other = make_record({"M": 4}, "f16", kernel_hash=KERNEL, kernel_name="matmul_kernel")
@@ -466,6 +476,69 @@ def test_a_child_that_is_stopped(request_of: Train, monkeypatch: pytest.MonkeyPa
     with pytest.raises(Stopped):
         train_in_child(with_fields(request_of, seconds=50.0), stopping)
     assert time.monotonic() - begun < 5
+
+
+def test_a_child_gives_way_and_ends_with_its_server(request_of: Train, tmp_path: Path) -> None:
+    """The real one, whose training takes for ever, of a server that is killed."""
+    pid_file = tmp_path / "pid"
+    hangs = f"""
+import os, pathlib, time
+from deuteron.server.learning import child
+def train(request):
+    pathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()) + "\\n")
+    time.sleep(60)
+child.load_lightgbm, child.train = lambda: None, train
+child.main()
+"""
+    server = f"""
+import sys, threading
+from deuteron.server.learning import process
+from deuteron.server.learning.messages import Train
+process.COMMAND = (sys.executable, "-P", "-c", {hangs!r})
+process.train_in_child(Train.from_json({with_fields(request_of, seconds=50.0).to_json()!r}), threading.Event())
+"""
+    parent = subprocess.Popen([sys.executable, "-P", "-c", server])
+    try:
+        wait_for(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"), 60)
+        pid = int(pid_file.read_text())
+        assert os.getpriority(os.PRIO_PROCESS, pid) == 19 and is_alive(pid)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_for(lambda: not is_alive(pid), 10)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Running, and not a zombie that nobody reaps in a container without init."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_what_a_child_answers_where_it_cannot_train(request_of: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms: list[int] = []
+    monkeypatch.setattr(child.signal, "alarm", alarms.append)
+    monkeypatch.setattr(child, "load_lightgbm", lambda: None)
+    monkeypatch.setattr(child, "known_kernel", lambda tx, kernel_hash: None)
+    assert child._answer(request_of) == Trained() and alarms == [2]
+    Path(request_of.bundle).write_text("damaged")
+    monkeypatch.setattr(child, "train", lambda request: publish(Path(request.bundle), []))
+    assert "truncated" in (child._answer(request_of).error or "")
+
+    def refuse() -> None:
+        raise LearnError("LightGBM cannot be loaded: libgomp", hint="apt-get install libgomp1")
+
+    monkeypatch.setattr(child, "load_lightgbm", refuse)
+    assert child._answer(request_of).unavailable == "LightGBM cannot be loaded: libgomp (apt-get install libgomp1)"
 
 
 def test_a_memory_is_written_whole(tmp_path: Path) -> None:
