@@ -103,6 +103,13 @@ class Settings:
         default=15.0,
         metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
     )
+    learn_seconds: float = field(
+        default=600.0,
+        metadata=_setting(
+            "DEUTERON_LEARN_SECONDS",
+            "how long training the predictors of one kernel may take when jobs ended, 0 = the service trains none",
+        ),
+    )
     lock_folder: Path = field(
         default_factory=_default_locks,
         metadata=_setting("DEUTERON_LOCK_FOLDER", "locks by which processes of one host take turns on its devices"),
@@ -229,6 +236,7 @@ class Settings:
             "max_attempts": (1, 100),
             "lease_seconds": (0.5, 86400),
             "heartbeat_seconds": (0.05, 3600),
+            "learn_seconds": (0, 86400),
         }
         for item in fields(self):
             if item.name not in ranges:
