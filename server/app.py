@@ -24,6 +24,7 @@ from .dispatch.ingest import Ingest
 from .feeds import Feeds
 from .head import HeadAsGet
 from .hosts import LoopbackOnly, WellFormed
+from .learning.trainer import Trainer
 from .limits import BodyLimit, RateLimit
 from .lookups import Lookups
 from .metrics import Metrics
@@ -102,7 +103,8 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
 def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
     """Everything that the resources of one application share; starts nothing."""
     signals, metrics = JobSignals(), Metrics()
-    ingest = Ingest(settings, store, signals, metrics)
+    trainer = Trainer(settings, store, metrics)
+    ingest = Ingest(settings, store, signals, metrics, ended=trainer.note)
     internal_token = secrets.token_urlsafe(32)
     predictors = Predictors(settings.home / FILE_NAME)
     lookups, upstream = Lookups(store, metrics, predictors), _make_upstream(settings, metrics)
@@ -120,7 +122,8 @@ def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
             service=settings.base_url,
             key=signing_key(settings),
         ),
-        dispatcher=_make_dispatcher(settings, store, ingest, internal_token),
+        dispatcher=_make_dispatcher(settings, store, ingest, internal_token, trainer),
+        trainer=trainer,
         upstream=upstream,
         internal_token=internal_token,
     )
@@ -133,12 +136,14 @@ def _make_upstream(settings: Settings, metrics: Metrics) -> Upstream | None:
     return Upstream(settings.upstream, keys, folder, metrics, token=settings.upstream_token)
 
 
-def _make_dispatcher(settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> Dispatcher:
+def _make_dispatcher(
+    settings: Settings, store: ServiceStore, ingest: Ingest, token: str, trainer: Trainer
+) -> Dispatcher:
     if settings.scheduler == NO_DISPATCH:
         return NoDispatcher()
     from .dispatch.supervisor import DaskDispatcher  # lazy: only where this process dispatches
 
-    return DaskDispatcher(settings, store, ingest, token)
+    return DaskDispatcher(settings, store, ingest, token, trainer)
 
 
 class Timing:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .bundles import Bundles
     from .dispatch import Dispatcher
     from .dispatch.ingest import Ingest
+    from .learning.trainer import Trainer
     from .lookups import Lookups
     from .read_through import ReadThrough
     from .upstream import Upstream
@@ -33,6 +34,7 @@ class ServiceContext:
     lookups: Lookups | ReadThrough
     bundles: Bundles
     dispatcher: Dispatcher
+    trainer: Trainer
     upstream: Upstream | None
     internal_token: str
 

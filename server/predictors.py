@@ -1,4 +1,4 @@
-"""What lookups and bundles of the service predict from: the predictors of one file that `deuteron learn` wrote."""
+"""What lookups and bundles of the service predict from: one file, which `learning/` or `deuteron learn` wrote."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
@@ -102,6 +102,13 @@ class Settings:
     heartbeat_seconds: float = field(
         default=15.0,
         metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
+    )
+    learn_seconds: float = field(
+        default=600.0,
+        metadata=_setting(
+            "DEUTERON_LEARN_SECONDS",
+            "how long training the predictors of one kernel may take when jobs ended, 0 = the service trains none",
+        ),
     )
     lock_folder: Path = field(
         default_factory=_default_locks,
@@ -229,6 +236,7 @@ class Settings:
             "max_attempts": (1, 100),
             "lease_seconds": (0.5, 86400),
             "heartbeat_seconds": (0.05, 3600),
+            "learn_seconds": (0, 86400),
         }
         for item in fields(self):
             if item.name not in ranges:
@@ -271,3 +279,13 @@ def _parsers() -> dict[str, Callable[[str, str], object]]:
         "Path": _path,
     }
     return {item.name: by_type.get(str(item.type), _text) for item in fields(Settings)}
+
+
+def lift_thread_limits(limits: Mapping[str, object], environment: MutableMapping[str, str] | None = None) -> None:
+    """Take back ``limits``, which Dask's nannies set for workers that compute in threads of their own, such as
+    OMP_NUM_THREADS=1: the references of large shapes are products of NumPy's, in processes that inherit the
+    environment. What a user has set to anything else stays."""
+    changed = os.environ if environment is None else environment
+    for name, value in limits.items():
+        if name.endswith("_NUM_THREADS") and changed.get(name) == str(value):
+            del changed[name]

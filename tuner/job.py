@@ -79,8 +79,8 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
                 yield Problem(self.workload, shape, dtype)
 
     def split(self, jobs: int) -> list[JobSpec]:
-        """The same searches as ``jobs`` jobs, or one for each shape where there are fewer: shapes are dealt out in turns,
-        and seconds as the shapes are. What workers side by side can take.
+        """The same searches as ``jobs`` jobs, or one for each shape where there are fewer: shapes are dealt out in
+        turns, and seconds as the shapes are. What workers side by side can take.
 
         Raises:
             JobError: ``jobs`` is less than one.

@@ -58,6 +58,7 @@ class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
     """Begin to copy a box of an array into the acquired slot of ``ring``; operands are those of ``block_load``.
 
     ``descriptor``: the number of the launch's TMA descriptor; -1 for copies by threads, of ``width`` bytes each.
+    ``whole``: these are inside the array or outside of it, never in part.
     """
 
     ring: Value
@@ -69,6 +70,7 @@ class Fetch(Op, mnemonic="gpu.fetch", effect=Effect.WRITE):
     checked: tuple[int, ...]
     descriptor: int = -1
     width: int = 16
+    whole: bool = False
 
     def infer(self) -> tuple[Tile, ...]:
         """No results; TypeMismatch where the array's elements are not the ring's."""
@@ -114,10 +116,12 @@ class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
     ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way.
+    ``fenced``: what threads have copied is read through the asynchronous proxy (see :mod:`.fences`).
     """
 
     pipe: Value
     pending: int = 0
+    fenced: bool = False
 
 
 class Slot(Op, mnemonic="gpu.slot", effect=Effect.READ):

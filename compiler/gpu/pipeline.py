@@ -13,11 +13,12 @@ from ..tile.axis import analyze
 from ..tile.memory import GridWait
 from . import relayout_rules
 from .barriers import insert_barriers
-from .fences import fence_releases
+from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import require_legal
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
+from .refill import refill_early
 from .relayout import Relayout
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
@@ -41,6 +42,11 @@ def lay_out(work: GpuWork) -> None:
     facts, costs = analyze(function), Costs(function)
     homes = Homes(function, facts, costs, work.target, schedule)
     work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
+
+
+def refill(work: GpuWork) -> None:
+    """Copies into slots that the same iteration has read are begun before its products."""
+    refill_early(work.function)
 
 
 def await_products(work: GpuWork) -> None:
@@ -75,7 +81,7 @@ def _may_begin_early(work: GpuWork) -> bool:
 def order(work: GpuWork) -> None:
     """Barriers and fences where threads or copies would otherwise run into memory that others still read."""
     insert_barriers(work.placed, work.placed.allocation)
-    fence_releases(work.placed)
+    place_fences(work.placed)
 
 
 def check(work: GpuWork) -> None:
@@ -94,6 +100,7 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("rotate", rotate),
     ("expand", expand),
     ("layouts", lay_out),
+    ("refill", refill),
     ("flight", await_products),
     ("allocate", place),
     ("barriers", order),

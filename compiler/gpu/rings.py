@@ -41,7 +41,9 @@ class Rings:
             tuple(env.get(v, v) for v in values) for values in (box.sizes, box.strides, box.offsets)
         )
         base = env.get(box.base, box.base)
-        return Fetch(ring, pipe, base, sizes, strides, offsets, box.checked, source.descriptor, source.width)
+        return Fetch(
+            ring, pipe, base, sizes, strides, offsets, box.checked, source.descriptor, source.width, source.whole
+        )
 
     def slots(self, replaced: dict[Value, Value]) -> list[Op]:
         """The received slot of each tile, which takes the place of what was loaded."""

@@ -38,12 +38,14 @@ FEWEST_SLOTS = 2
 @dataclass(frozen=True, eq=False)
 class StreamedBox:
     """One streamed box. ``tile``: its place in a ring; ``descriptor``: the number of its TMA descriptor or -1;
-    ``width``: the bytes that a thread copies at once where there is none."""
+    ``width``: the bytes that a thread copies at once where there is none. ``whole``: these are inside the array or
+    outside of it, never in part."""
 
     load: BlockLoad
     tile: Tile
     descriptor: int
     width: int
+    whole: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +202,7 @@ class Finder:
         width = copy_bytes(load, axis, self.facts)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
-        return StreamedBox(load, tile, descriptor, width)
+        return StreamedBox(load, tile, descriptor, width, _is_whole(load, axis, self.facts, width))
 
     def _tile(self, load: Load) -> StreamedTile | None:
         access = access_of(load, self.facts)
@@ -267,6 +269,15 @@ def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:
         else:
             aligned = min(aligned, facts[stride].divisibility[0] * size)
     return min(16, max(load.alignment, aligned & -aligned), load.shape[axis] * size)
+
+
+def _is_whole(load: BlockLoad, axis: int, facts: AxisFacts, width: int) -> bool:
+    """Whether the array's extent along ``axis`` ends where a copy of ``width`` bytes ends."""
+    lead = len(load.strides) - len(load.shape)
+    size, offset, element = load.sizes[lead + axis], load.offsets[lead + axis], load.result.type.scalar.bytes
+    if facts[offset].divisibility[0] * element % width:
+        return False
+    return facts[size].divisibility[0] * element % width == 0
 
 
 def _innermost(block: Block) -> Iterator[For]:

@@ -57,7 +57,7 @@ def submit(
     ] = None,
     server: Server = None,
 ) -> None:
-    """Submit a job to a service and print its id, of several jobs a line each. The options are those of `deuteron tune`.
+    """Submit a job to a service and print its id, or those of several. The options are those of `deuteron tune`.
 
     A job is measured by one worker. With a fleet, `--device cuda` (any GPU) and as many --jobs as it has devices, or
     some times as many, keep it busy.

@@ -61,3 +61,5 @@ def _gauges(context: ServiceContext) -> Iterator[tuple[str, dict[str, str], floa
     for state, count in jobs.items():
         yield "jobs", {"state": state.value}, count
     yield "workers", {}, len(context.dispatcher.workers())
+    if context.trainer.trained_at is not None:
+        yield "last_training_timestamp_seconds", {}, context.trainer.trained_at

@@ -11,7 +11,7 @@ The rules that make kill -9 harmless live here:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -82,6 +82,8 @@ class Ingest:
     store: ServiceStore
     signals: JobSignals
     metrics: Metrics
+    #: Called with the hash of a kernel whose job is about to be stored as ended; must not wait for anything.
+    ended: Callable[[str], None] = lambda kernel_hash: None
 
     @property
     def lease(self) -> timedelta:
@@ -237,6 +239,8 @@ class Ingest:
             "reason": reason or job.error,
         }
         tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
+        if job.state.is_final:
+            self.ended(job.kernel_hash)
         self._advance(tx, job.id)
 
     def _advance(self, tx: Transaction, job_id: str) -> None:

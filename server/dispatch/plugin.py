@@ -7,12 +7,14 @@ import signal
 import threading
 from typing import cast
 
+import dask
 from distributed import Worker, WorkerPlugin, get_worker
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import current_toolchain
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from ..settings import lift_thread_limits
 from .link import Link
 from .resources import fingerprints
 from .run import Bench, deliver_leftovers, measure
@@ -36,6 +38,7 @@ class BenchPlugin(WorkerPlugin):
         self._closing: threading.Event | None = None
 
     def setup(self, worker: Worker) -> None:
+        lift_thread_limits(dask.config.get("distributed.nanny.pre-spawn-environ"))
         # One line a request would bury what matters in a worker's log.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         if threading.current_thread() is threading.main_thread():

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.compiler.errors import DeuteronError
 
+from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
@@ -43,11 +44,14 @@ _AHEAD = 64
 class DaskDispatcher:
     """Runs in a thread of the server process. See :class:`deuteron.server.dispatch.Dispatcher`."""
 
-    def __init__(self, settings: Settings, store: ServiceStore, ingest: Ingest, token: str) -> None:
+    def __init__(
+        self, settings: Settings, store: ServiceStore, ingest: Ingest, token: str, trainer: Trainer | None = None
+    ) -> None:
         self._settings = settings
         self._store = store
         self._ingest = ingest
         self._token = token
+        self._trainer = trainer
         self._embedded = settings.scheduler == EMBEDDED
         self._devices = detected_devices() if self._embedded else None
         self._lock = dispatch_lock(store.database.engine)
@@ -106,6 +110,8 @@ class DaskDispatcher:
                 said = False
                 # This thread has to outlive whatever the database does: nobody would dispatch after it.
                 self._guarded(lambda: self._lead(server_url))
+                if self._trainer is not None:
+                    self._trainer.stop()
                 self._leads = False
                 self._lock.release()
             elif not said:
@@ -123,6 +129,8 @@ class DaskDispatcher:
     def _lead(self, server_url: str) -> None:
         """Dispatch until this dispatcher is closed or the lock is lost."""
         self._guarded(self._recover)
+        if self._trainer is not None:
+            self._trainer.start()
         while not self._closing.is_set() and self._lock.held():
             try:
                 self._engine = self._open(server_url)
@@ -230,7 +238,7 @@ class DaskDispatcher:
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
         among = self._roster.admitted()
-        for job_id, device in waiting:
+        for number, job_id, device in waiting:
             given = self._dispatched.get(job_id)
             if given is not None and given.among != among:
                 # It waits at a worker that is drained by now, or could go to one that is not any more. If it begins in
@@ -238,11 +246,11 @@ class DaskDispatcher:
                 self._dispatched.pop(job_id).cancel()
                 given = None
             if given is None and among != frozenset():
-                self._submit(engine, job_id, device, among)
+                self._submit(engine, job_id, device, among, number)
 
-    def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None) -> None:
+    def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None, number: int) -> None:
         try:
-            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among)
+            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among, place=number)
         except DeuteronError as error:
             self._ingest.fail(job_id, str(error))
             return
@@ -258,6 +266,8 @@ class DaskDispatcher:
             cancelled = tx.jobs.never_started(self._dispatched.keys(), JobState.CANCELLED)
         for job in jobs:
             dispatched = self._dispatched.pop(job.id)
+            if self._trainer is not None and job.state.is_final:
+                self._trainer.note(job.kernel_hash)  # its worker may have told another server
             if dispatched.forgotten:
                 # A queued job is handed over again, a running one has its lease in which to report.
                 logger.warning("job %s: the scheduler that had it is gone", job.id)

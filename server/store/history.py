@@ -68,6 +68,16 @@ class ConfigHistory:
         )
         return [_entry(row) for row in self.connection.execute(query)]
 
+    def toolchain_of(self, job_id: str) -> str | None:
+        """The key of what a job measured with, None of one that found no record. A job runs on one worker."""
+        query = (
+            select(ConfigHistoryRow.toolchain_key)
+            .where(ConfigHistoryRow.job_id == job_id, ConfigHistoryRow.action.in_(_ARRIVALS))
+            .order_by(ConfigHistoryRow.number.desc())
+            .limit(1)
+        )
+        return self.connection.execute(query).scalar()
+
     def knows_kernel(self, kernel_hash: str) -> bool:
         """Whether a record of the kernel was ever stored."""
         query = select(ConfigHistoryRow.number).where(ConfigHistoryRow.kernel_hash == kernel_hash).limit(1)

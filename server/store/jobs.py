@@ -88,8 +88,9 @@ class Jobs:
         query = select(_TABLE).where(JobRow.state.in_([state.value for state in states])).order_by(JobRow.number)
         return [_job(row) for row in self.connection.execute(query)]
 
-    def waiting(self, *, limit: int) -> list[tuple[str, str]]:
-        """Id and device of the ``limit`` oldest queued jobs for each device, oldest first."""
+    def waiting(self, *, limit: int) -> list[tuple[int, str, str]]:
+        """Number, id and device of the ``limit`` oldest queued jobs for each device, oldest first: jobs are numbered as
+        they come."""
         queued = JobRow.state == JobState.QUEUED.value
         devices = self.connection.execute(select(JobRow.device).where(queued).distinct()).scalars().all()
         found: list[tuple[int, str, str]] = []
@@ -97,7 +98,7 @@ class Jobs:
             query = select(JobRow.number, JobRow.id, JobRow.device).where(queued, JobRow.device == device)
             rows = self.connection.execute(query.order_by(JobRow.number).limit(limit))
             found += [(row.number, row.id, row.device) for row in rows]
-        return [(job_id, device) for _, job_id, device in sorted(found)]
+        return sorted(found)
 
     def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:
         """Those of ``job_ids`` that are in ``state`` and that no run has claimed."""
@@ -108,6 +109,29 @@ class Jobs:
         """Running jobs whose lease is over."""
         query = select(_TABLE).where(JobRow.state == JobState.RUNNING.value, JobRow.lease_expires_at < now)
         return [_job(row) for row in self.connection.execute(query)]
+
+    def screened(self) -> dict[str, int]:
+        """How many trials were screened of each kernel that has any, by its hash. Reads every job."""
+        query = select(JobRow.kernel_hash, func.sum(JobRow.screened)).where(JobRow.screened > 0)
+        return {row[0]: int(row[1]) for row in self.connection.execute(query.group_by(JobRow.kernel_hash))}
+
+    def screened_of(self, kernel_hash: str) -> int:
+        """How many trials of a kernel were screened."""
+        query = select(func.coalesce(func.sum(JobRow.screened), 0)).where(JobRow.kernel_hash == kernel_hash)
+        return int(self.connection.execute(query).scalar_one())
+
+    def measured(self, kernel_hash: str, *, limit: int) -> list[tuple[str, str]]:
+        """Id and device key of the newest ``limit`` jobs of a kernel on each device, newest first."""
+        of_kernel = JobRow.kernel_hash == kernel_hash
+        devices = self.connection.execute(
+            select(JobRow.device_key).where(of_kernel, JobRow.device_key.is_not(None)).distinct()
+        ).scalars()
+        found: list[tuple[int, str, str]] = []
+        for device_key in devices.all():
+            query = select(JobRow.number, JobRow.id).where(of_kernel, JobRow.device_key == device_key)
+            rows = self.connection.execute(query.order_by(JobRow.number.desc()).limit(limit))
+            found += [(row.number, row.id, str(device_key)) for row in rows]
+        return [(job_id, device_key) for _, job_id, device_key in sorted(found, reverse=True)]
 
     def count_by_state(self) -> dict[JobState, int]:
         """Number of jobs in each state, zeros included."""

@@ -124,6 +124,16 @@ class FoundTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class ScreenedTime:
+    """A screened trial that worked, without its configuration. ``shape`` is JSON text."""
+
+    sequence: int
+    shape: str
+    dtype: str
+    median_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """``id`` is 1, 2, 3 ... within its job."""
 

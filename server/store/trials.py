@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -9,12 +10,14 @@ from sqlalchemy import Connection, Row, func, insert, or_, select
 
 from ..models import JobRow, TrialRow
 from .errors import NotFound
-from .records import FoundTrial, NewTrial, StoredTrial
+from .records import FoundTrial, NewTrial, ScreenedTime, StoredTrial
 
 _TABLE = TrialRow.__table__
 #: Bound the time that answering takes: a trial is a few KB of JSON.
 MOST_FOUND = 10_000
 MOST_JOBS = 500
+# Values in one IN clause.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,31 @@ class Trials:
             if len(found) >= limit:
                 break
         return found
+
+    def timings(self, job_id: str, *, limit: int) -> list[ScreenedTime]:
+        """Screened trials of a job that worked, in the order of arrival, at most ``limit``, without their bodies."""
+        query = (
+            select(TrialRow.sequence, TrialRow.shape, TrialRow.dtype, TrialRow.median_ns)
+            .where(TrialRow.job_id == job_id, TrialRow.phase == "screen")
+            .where(TrialRow.status == "ok", TrialRow.median_ns > 0)
+            .order_by(TrialRow.sequence)
+            .limit(limit)
+        )
+        return [ScreenedTime(**row._mapping) for row in self.connection.execute(query)]
+
+    def bodies(self, job_id: str, sequences: Sequence[int]) -> dict[int, str]:
+        """Trials of a job as the tuner wrote them, by their sequence numbers."""
+        found: dict[int, str] = {}
+        for start in range(0, len(sequences), _AT_ONCE):
+            some = TrialRow.sequence.in_(sequences[start : start + _AT_ONCE])
+            query = select(TrialRow.sequence, TrialRow.body).where(TrialRow.job_id == job_id, some)
+            found |= {row.sequence: row.body for row in self.connection.execute(query)}
+        return found
+
+    def searched(self, job_id: str) -> list[tuple[str, str]]:
+        """Dtype and shape of the searches of a job in which something worked; read from an index alone."""
+        query = select(TrialRow.dtype, TrialRow.shape).where(TrialRow.job_id == job_id, TrialRow.best).distinct()
+        return [(row.dtype, row.shape) for row in self.connection.execute(query)]
 
     def count(self, job_id: str) -> int:
         """How many trials of a job are stored."""

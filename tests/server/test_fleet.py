@@ -307,3 +307,39 @@ def test_a_worker_whose_keeper_ended_is_started_again(tmp_path: Path, wait_until
         wait_until(lambda: engine._cluster.workers.get("cpu") not in (None, keeper), 60)
     finally:
         engine.close()
+
+
+# -- who is next, and with how many threads
+
+
+def test_jobs_that_come_at_once_are_begun_in_their_order(
+    make_service: Callable[..., Any], wait_until: Callable[..., None]
+) -> None:
+    service = make_service()
+    ids = [service.submit(budget={"trials": 1, "seconds": 0.05}) for _ in range(12)]
+    wait_until(lambda: all(service.job(job_id)["finished_at"] for job_id in ids), 60)
+    begun = [service.job(job_id)["started_at"] for job_id in ids]
+    assert begun == sorted(begun)
+
+
+def test_references_may_use_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask limits the threads of what its workers compute; ours compute in other processes, which inherit that."""
+    pytest.importorskip("dask")
+    from deuteron.server.dispatch.engine import Engine
+    from deuteron.server.dispatch.run import Bench
+    from deuteron.server.settings import lift_thread_limits
+
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "4")
+    bench = Bench("http://127.0.0.1:1", "", "cpu", tmp_path, "paced_runner:run", tmp_path / "locks")
+    engine = Engine.embedded([bench], tmp_path / "workers", allowed_failures=3)
+    try:
+        (found,) = engine._client.run(lambda: dict(os.environ)).values()
+    finally:
+        engine.close()
+    assert "OPENBLAS_NUM_THREADS" not in found and "OMP_NUM_THREADS" not in found
+    assert found["MKL_NUM_THREADS"] == "4"
+    assert "MALLOC_TRIM_THRESHOLD_" in found
+    elsewhere = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "2", "PATH": "1"}
+    lift_thread_limits({"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "PATH": 1}, elsewhere)
+    assert elsewhere == {"MKL_NUM_THREADS": "2", "PATH": "1"}

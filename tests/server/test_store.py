@@ -183,8 +183,10 @@ class StoreConformance:
             tx.jobs.finish("cuda:0-3", JobState.CANCELLED)
             tx.jobs.request_cancel("cuda:0-0")
         with store.read() as tx:
-            assert tx.jobs.waiting(limit=1) == [("cuda:0-1", "cuda:0"), ("cpu-2", "cpu")]
-            assert [job_id for job_id, _ in tx.jobs.waiting(limit=5)] == ["cuda:0-1", "cpu-2", "cuda:0-2", "cpu-3"]
+            assert [row[1:] for row in tx.jobs.waiting(limit=1)] == [("cuda:0-1", "cuda:0"), ("cpu-2", "cpu")]
+            waiting = tx.jobs.waiting(limit=5)
+            assert [job_id for _, job_id, _ in waiting] == ["cuda:0-1", "cpu-2", "cuda:0-2", "cpu-3"]
+            assert waiting == sorted(waiting)
             everything = [f"{device}-{number}" for number in range(4) for device in ("cpu", "cuda:0")]
             assert tx.jobs.never_started(everything, JobState.CANCELLED) == {"cuda:0-0"}
             assert tx.jobs.never_started([], JobState.CANCELLED) == set()

@@ -182,7 +182,7 @@ class PretendedEngine:
     def workers(self) -> list[ConnectedWorker]:
         return self.here
 
-    def submit(self, job_id: str, ticket: str, _device: str, among: frozenset[str] | None) -> Dispatched:
+    def submit(self, job_id: str, ticket: str, _device: str, among: frozenset[str] | None, *, place: int) -> Dispatched:
         self.given.append((job_id, among, Future()))
         return Dispatched(ticket, self.given[-1][2], among)
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,6 +211,18 @@ def _close_quietly(stream: IO[bytes]) -> None:
     except OSError:
         # Flushing what a dead child never read; there is nobody left to tell.
         return
+
+
+def end_with_parent() -> None:
+    """For a child: end soon after the parent died, also while it hangs: then nobody is left who could kill it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(4)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def physical_memory_bytes() -> int | None:

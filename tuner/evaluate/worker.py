@@ -6,8 +6,6 @@ import json
 import os
 import resource
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +19,7 @@ from deuteron.compiler.errors import (
 from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
+from .child import end_with_parent
 from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen, Show
 from .session import ChildSession
 
@@ -42,7 +41,7 @@ def main() -> None:
     """Serve until stdin closes. Whatever kernels print goes to stderr: stdout belongs to the protocol."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _end_with_parent()
+    end_with_parent()
     session = ChildSession()
     for line in sys.stdin.buffer:
         request = expect_object(json.loads(line), "request")
@@ -94,18 +93,6 @@ def _limit_memory(request: Limit) -> Done:
     if hard == resource.RLIM_INFINITY or limit < hard:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     return Done()
-
-
-def _end_with_parent() -> None:
-    """End soon after the parent died, also while a kernel hangs: then nobody is left who could kill us."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(4)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .learning import SearchGroup, groups_of_logs, kernel_hash_of, kernel_of_workload, learn
-from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, kernel_of_table, rank, rows_of_table
+from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, kernel_of_table, load_lightgbm, rank, rows_of_table
 from .validation import HeldOut, cross_validate, leave_one_out
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "kernel_of_workload",
     "learn",
     "leave_one_out",
+    "load_lightgbm",
     "rank",
     "rows_of_table",
 ]

@@ -84,7 +84,7 @@ def grow(rows: Rows, kept: np.ndarray | None = None) -> Forest:
     """
     import numpy as np
 
-    lightgbm = _lightgbm()
+    lightgbm = load_lightgbm()
     mask = np.ones(len(rows.target), dtype=bool) if kept is None else kept
     settings = {
         "objective": "regression",
@@ -123,7 +123,13 @@ def candidates_of(table: TimeTable, kept: Sequence[int]) -> list[int]:
     return sorted(near, key=lambda c: (loss[c], -often[c], c))[:MOST_CANDIDATES]
 
 
-def _lightgbm() -> ModuleType:
+def load_lightgbm() -> ModuleType:
+    """What grows the trees.
+
+    Raises:
+        MissingExtra: LightGBM is not installed.
+        LearnError: it is, and does not load.
+    """
     require_extras("learn", by="learning from trials")
     try:
         import lightgbm  # lazy: an extra

@@ -283,7 +283,7 @@ class _Box:
             if not self.op.checked[dimension]:
                 continue
             index = text.op(f"add i64 {self.offsets[dimension]}, {wide}")
-            if axis == self.axis:
+            if axis == self.axis and not self.op.whole:
                 valid = self._inside(index, self.sizes[dimension], vector)
             else:
                 beyond = self._outside(index, self.sizes[dimension])

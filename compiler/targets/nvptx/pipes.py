@@ -186,7 +186,8 @@ def _receive(state: Lowering, op: Receive) -> None:
     cursor = reading(state, op.pipe)
     if cursor.pipe.engine == "cp.async":
         state.text.asm([], f"cp.async.wait_group {op.pending};", "~{memory}", [])
-        state.machine.publish_shared(state)
+        if op.fenced:
+            state.machine.publish_shared(state)
         return
     _wait(state, cursor.full(), cursor.phase)
 
