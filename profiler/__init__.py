@@ -18,6 +18,7 @@ from .errors import (
 )
 from .hooks import LaunchMetadata
 from .profile import Profile
+from .samples import KernelSamples, LineSamples, sample_lines
 from .scopes import cpu_timed_scope, enter_scope, exit_scope, scope
 from .states import enter_state, exit_state, metadata_state, state
 from .tree import Node
@@ -26,7 +27,9 @@ __all__ = [
     "DEFAULT_PROFILE_NAME",
     "CuptiError",
     "EmptyProfile",
+    "KernelSamples",
     "LaunchMetadata",
+    "LineSamples",
     "MalformedProfile",
     "MetricError",
     "MetricNotFound",
@@ -50,6 +53,7 @@ __all__ = [
     "metadata_state",
     "mode",
     "profile",
+    "sample_lines",
     "scope",
     "specs",
     "start",

@@ -69,8 +69,8 @@ def _parse(text: str, backend: str | None) -> Mode:
     name, *options = text.split(":")
     if name == "pcsampling":
         raise UsageError(
-            "mode 'pcsampling' is not supported: sampling of program counters is not part of deuteron",
-            hint="leave mode out",
+            "mode 'pcsampling' is not supported: program counters are sampled of one kernel, not of a program",
+            hint="leave mode out; deuteron.profiler.sample_lines(kernel, grid, *args) samples a kernel",
         )
     if name in KERNEL_MODES or (not name and backend == "instrumentation"):
         return Mode("default", records=parse_kernel_options(name or "default", options))

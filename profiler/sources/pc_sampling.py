@@ -1,8 +1,7 @@
 """Samples of program counters: where warps of kernels are, and what they wait for, from libcupti's PC sampling API.
 
 Every 2^n cycles each processor notes for one of its warps the instruction that it is at, and why it does not go on.
-CUPTI adds these up by kernel, instruction and reason; in the mode in which it lets kernels run one after the other, by
-launch, too.
+CUPTI adds these up by kernel, instruction and reason.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _NOT_ISSUED = "_not_issued"
 @dataclass(frozen=True, slots=True)
 class PcSamples:
     """Samples at one instruction of a kernel, ``offset`` bytes from its beginning, of the module whose cubin has the
-    CRC ``module``. ``correlation``: of the launch, 0 where kernels run side by side.
+    CRC ``module``.
 
     ``reasons``: samples by reason, as the metrics are called (``stalled_long_scoreboard``; ``stalled_selected`` is of
     warps that went on). ``stalled``: those of all reasons at which the scheduler had no warp to go on with.
@@ -44,7 +43,6 @@ class PcSamples:
     kernel: str
     module: int
     offset: int
-    correlation: int
     reasons: dict[str, int]
     stalled: int
 
@@ -52,10 +50,6 @@ class PcSamples:
     def count(self) -> int:
         """All samples here."""
         return sum(self.reasons.values())
-
-    def metrics(self) -> dict[str, int]:
-        """As metrics of a tree."""
-        return {"num_samples": self.count, "num_stalled_samples": self.stalled, **self.reasons}
 
 
 class _Buffer:
@@ -83,18 +77,16 @@ class _Buffer:
 
 
 class PcSampler:
-    """Samples the kernels of one CUDA context, from :meth:`enable` to :meth:`disable`.
+    """Samples the kernels of one CUDA context between :meth:`start` and :meth:`stop`, for which :meth:`enable` prepares
+    it.
 
-    ``period``: cycles between samples are 2 to this power, one of PERIODS. ``serialised``: kernels run one after the
-    other, and samples say which launch they are of; otherwise they come between :meth:`start` and :meth:`stop`. All
-    methods raise CuptiError.
+    ``period``: cycles between samples are 2 to this power, one of PERIODS. All methods raise CuptiError.
     """
 
-    def __init__(self, cupti: ctypes.CDLL, context: int, *, period: int, serialised: bool) -> None:
+    def __init__(self, cupti: ctypes.CDLL, context: int, *, period: int) -> None:
         self._cupti = cupti
         self._context = context
         self._period = period
-        self._serialised = serialised
         # Reasons by CUPTI's number: the name, and whether it is of samples at which no warp went on.
         self._reasons: dict[int, tuple[str, bool]] = {}
         self._names: dict[int, str] = {}
@@ -119,7 +111,7 @@ class PcSampler:
             raise
 
     def start(self) -> None:
-        """Begin to sample, where kernels are not serialised."""
+        """Begin to sample."""
         self._simple("Start")
 
     def stop(self) -> None:
@@ -167,11 +159,10 @@ class PcSampler:
 
     def _configure(self) -> None:
         chosen = (c_uint32 * len(self._reasons))(*self._reasons)
-        mode = c.KERNEL_SERIALIZED if self._serialised else c.CONTINUOUS
         values: list[tuple[int, str, object]] = [
-            (c.COLLECTION_MODE, "number", mode),
+            (c.COLLECTION_MODE, "number", c.CONTINUOUS),
             (c.SAMPLING_PERIOD, "number", self._period),
-            (c.START_STOP_CONTROL, "number", int(not self._serialised)),
+            (c.START_STOP_CONTROL, "number", 1),
             (c.OUTPUT_DATA_FORMAT, "number", c.PARSED),
             (c.SCRATCH_BUFFER_SIZE, "bytes", _SCRATCH_BYTES),
             (c.HARDWARE_BUFFER_SIZE, "bytes", _HARDWARE_BYTES),
@@ -197,7 +188,7 @@ class PcSampler:
                 elif counted.samples:
                     reasons[name] = reasons.get(name, 0) + counted.samples
             kernel = self._name(pc.functionName)
-            found.append(PcSamples(kernel, pc.cubinCrc, pc.pcOffset, pc.correlationId, reasons, stalled))
+            found.append(PcSamples(kernel, pc.cubinCrc, pc.pcOffset, reasons, stalled))
         return found
 
     def _name(self, address: int | None) -> str:

@@ -110,7 +110,7 @@ class FakeCupti:
 
 
 def sampler(cupti: FakeCupti, **options: Any) -> PcSampler:
-    made = PcSampler(cupti, CONTEXT, **{"period": 10, "serialised": True, **options})  # type: ignore[arg-type]
+    made = PcSampler(cupti, CONTEXT, **{"period": 10, **options})  # type: ignore[arg-type]
     made.enable()
     return made
 
@@ -124,15 +124,11 @@ def test_samples_by_instruction_and_reason() -> None:
         (b"add", 0x40, 7, {}),
     ]
     first, second, third = made.take()
-    assert (first.kernel, first.module, first.offset, first.correlation) == ("matmul", 77, 0x40, 5)
-    assert first.metrics() == {
-        "num_samples": 12,
-        "num_stalled_samples": 6,
-        "stalled_long_scoreboard": 10,
-        "stalled_selected": 2,
-    }
-    assert second.metrics() == {"num_samples": 3, "num_stalled_samples": 1, "stalled_not_selected": 3}
-    assert third.metrics() == {"num_samples": 0, "num_stalled_samples": 0}
+    assert (first.kernel, first.module, first.offset) == ("matmul", 77, 0x40)
+    assert (first.count, first.stalled) == (12, 6)
+    assert first.reasons == {"stalled_long_scoreboard": 10, "stalled_selected": 2}
+    assert (second.count, second.stalled, second.reasons) == (3, 1, {"stalled_not_selected": 3})
+    assert (third.count, third.stalled) == (0, 0)
     assert made.take() == []
 
 
@@ -142,10 +138,8 @@ def test_what_is_configured() -> None:
     assert cupti.calls == ["Enable", "GetNumStallReasons", "GetStallReasons", "SetConfigurationAttribute"]
     found = cupti.attributes
     assert found[c.STALL_REASON] == [3, 4, 7, 8, 9]
-    assert (found[c.COLLECTION_MODE], found[c.START_STOP_CONTROL]) == (c.KERNEL_SERIALIZED, 0)
-    assert (found[c.SAMPLING_PERIOD], found[c.OUTPUT_DATA_FORMAT]) == (12, c.PARSED)
-    sampler(cupti, serialised=False)
     assert (found[c.COLLECTION_MODE], found[c.START_STOP_CONTROL]) == (c.CONTINUOUS, 1)
+    assert (found[c.SAMPLING_PERIOD], found[c.OUTPUT_DATA_FORMAT]) == (12, c.PARSED)
 
 
 def test_data_come_from_both_buffers_until_there_are_none() -> None:
@@ -171,7 +165,7 @@ def test_an_old_library_is_refused() -> None:
 
 def test_start_stop_and_disable() -> None:
     cupti = FakeCupti()
-    made = sampler(cupti, serialised=False)
+    made = sampler(cupti)
     del cupti.calls[:]
     made.start()
     made.stop()

@@ -325,7 +325,7 @@ def test_periodic_flushing_writes_and_drops_complete_phases() -> None:
         ({"data": "bogus"}, "unknown data"),
         ({"backend": "rocprofiler"}, "unknown backend"),
         ({"mode": "pcsampling"}, "not supported"),
-        ({"mode": proton.mode.PCSampling(interval=100)}, "sampling of program counters is not part"),
+        ({"mode": proton.mode.PCSampling(interval=100)}, "program counters are sampled of one kernel"),
         ({"mode": proton.mode.MMA(), "backend": "instrumentation"}, "put scopes around the products"),
         ({"mode": "bogus"}, "unknown mode"),
         ({"mode": "periodic_flushing:format=pdf"}, "unknown option"),
