@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -79,16 +80,24 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
                 yield Problem(self.workload, shape, dtype)
 
     def split(self, jobs: int) -> list[JobSpec]:
-        """The same searches as ``jobs`` jobs, or one for each shape where there are fewer: shapes are dealt out in
-        turns, and seconds as the shapes are. What workers side by side can take.
+        """The same searches as ``jobs`` jobs, or one for each shape where there are fewer: shapes are dealt out from
+        the most operations to the fewest, there and back again, so that jobs take about as long as each other; seconds
+        are as the shapes are. What workers side by side can take.
 
         Raises:
             JobError: ``jobs`` is less than one.
         """
         if jobs < 1:
             raise JobError(f"{jobs} jobs", hint="at least 1")
-        hands = [self.shapes[first::jobs] for first in range(min(jobs, len(self.shapes)))]
-        return [replace(self, shapes=hand, budget=self.budget.share(len(hand) / len(self.shapes))) for hand in hands]
+        if jobs == 1:
+            return [self]
+        hands: list[list[Mapping[str, int]]] = [[] for _ in range(min(jobs, len(self.shapes)))]
+        turns = itertools.cycle([*hands, *reversed(hands)])
+        for shape in sorted(self.shapes, key=lambda shape: -Problem(self.workload, shape, self.dtypes[0]).flops):
+            next(turns).append(shape)
+        return [
+            replace(self, shapes=tuple(hand), budget=self.budget.share(len(hand) / len(self.shapes))) for hand in hands
+        ]
 
     @classmethod
     def spelled_out(cls, value: object, where: str) -> object:

@@ -18,7 +18,6 @@ from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import require_legal
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
-from .refill import refill_early
 from .relayout import Relayout
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
@@ -42,11 +41,6 @@ def lay_out(work: GpuWork) -> None:
     facts, costs = analyze(function), Costs(function)
     homes = Homes(function, facts, costs, work.target, schedule)
     work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
-
-
-def refill(work: GpuWork) -> None:
-    """Copies into slots that the same iteration has read are begun before its products."""
-    refill_early(work.function)
 
 
 def await_products(work: GpuWork) -> None:
@@ -100,7 +94,6 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("rotate", rotate),
     ("expand", expand),
     ("layouts", lay_out),
-    ("refill", refill),
     ("flight", await_products),
     ("allocate", place),
     ("barriers", order),

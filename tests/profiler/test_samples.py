@@ -113,7 +113,7 @@ def test_a_product_waits_in_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = (size, size, size, size, 1, size, 1, size, 1)
     blocks = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "ACTIVATION": ""}
     grid = ((size // 128) ** 2,)
-    kernel = module.matmul_kernel[grid](a, b, c, *sizes, **blocks)
+    kernel = module.matmul_kernel.fn[grid](a, b, c, *sizes, **blocks)
     found = sample_lines(kernel, grid, a, b, c, *sizes, *blocks.values())
     text = (EXAMPLES / "matmul.py").read_text().splitlines()
     print(found)

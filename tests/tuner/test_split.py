@@ -34,6 +34,13 @@ def test_nothing_is_lost_or_doubled(shapes: int, jobs: int, seconds: float | Non
             assert part.budget.seconds is None
 
 
+def test_large_and_small_shapes_are_dealt_out_evenly() -> None:
+    sizes = [8, 16, 32, 64, 128, 256, 512, 1024]
+    matmul = JobSpec(builtin_workload("matmul"), tuple({"M": m, "N": 64, "K": 64} for m in sizes), ("f32",))
+    parts = [[shape["M"] for shape in part.shapes] for part in matmul.split(2)]
+    assert parts == [[1024, 128, 64, 8], [512, 256, 32, 16]]
+
+
 def test_one_part_is_the_job_itself() -> None:
     assert job(5, 10.0).split(1) == [job(5, 10.0)]
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu import overlap
-from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, Pipe, Receive, Release
-from deuteron.compiler.gpu.ops import ConvertLayout, Mma
+from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, Pipe, Receive
 from deuteron.compiler.gpu.pipeline import lower_to_gpu
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.target import Target
@@ -92,39 +91,6 @@ def test_a_slot_less_where_another_block_fits(
         (loop,) = ring_loops(seen["rings"])
         assert sum(isinstance(op, Barrier) for op in loop.body.ops) == 2
         assert {op.pending for op in loop.body.ops if isinstance(op, Receive)} == {wanted - 1}
-
-
-def order(function: Any) -> list[str]:
-    """What a loop that waits for rings does, in order."""
-    (loop,) = ring_loops(function)
-    wanted = (Receive, Barrier, ConvertLayout, Mma, Release, Fetch, FetchTile)
-    found = [inner for op in loop.body.ops for inner in (op, *(i for block in op.blocks for i in block.walk()))]
-    names = [
-        type(op).__name__.removesuffix("Tile")
-        for op in found
-        if isinstance(op, wanted) and getattr(op, "vector", 8) == 8
-    ]
-    return [name for place, name in enumerate(names) if names[place - 1 : place] != [name]]
-
-
-@pytest.mark.parametrize(
-    ("target", "tile", "stages", "early"),
-    [
-        ("cuda:90a", (32, 128, 64), 4, True),
-        ("cuda:90a", (16, 128, 128), 3, True),
-        ("cuda:80", (64, 64, 64), 6, True),
-        ("cuda:80", (128, 128, 64), 3, False),
-    ],
-)
-def test_copies_are_begun_once_tiles_are_in_registers(
-    from_text: Callable[..., Any], target: str, tile: tuple[int, int, int], stages: int, early: bool
-) -> None:
-    """Not where too many registers would hold them."""
-    made = from_text(KERNEL, SIGNATURE, dict(zip("MNB", tile, strict=True)), warps=4, num_stages=stages)
-    found = order(made.gpu(target))
-    fetch = ["Release", "Barrier", "Fetch"]
-    behind = ["ConvertLayout", *fetch, "Mma"] if early else ["ConvertLayout", "Mma", *fetch]
-    assert found == ["Receive", "Barrier", *behind]
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
