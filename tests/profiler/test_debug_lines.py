@@ -11,42 +11,25 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from example_variants import CASES, EXAMPLES, each_case, example_variant
 
-from deuteron.compiler import KernelSource
 from deuteron.compiler.runtime.variant.lined import lined_cubin
 from deuteron.compiler.runtime.variant.pipeline import build
-from deuteron.compiler.runtime.variant.variant import Variant, make_variant
-from deuteron.compiler.source.assume import assume
 from deuteron.compiler.targets.assembler import has_ptxas
 from deuteron.profiler import MalformedProfile
 from deuteron.profiler.sources.debug_lines import LineTable, SourceLine, sections
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-CASES = [
-    ("softmax.py", "softmax_kernel", "cuda:90a", "f32"),
-    ("matmul.py", "matmul_kernel", "cuda:90a", "f16"),
-    ("matmul.py", "matmul_kernel", "cuda:80", "f16"),
-    ("layer_norm.py", "layer_norm_fwd", "cuda:120", "f32"),
-]
 pytestmark = pytest.mark.skipif(not has_ptxas(), reason="needs ptxas")
-each = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
-
-
-@cache
-def variant(file: str, kernel: str, target: str, dtype: str) -> Variant:
-    source = KernelSource.from_file(EXAMPLES / file, kernel)
-    found = assume(source, signature={}, constexprs={}, schedule={}, dtype=dtype)
-    return make_variant(source, found.signature, found.constexprs, target, found.schedule)
 
 
 @cache
 def lined(case: tuple[str, str, str, str]) -> bytes:
-    return lined_cubin(variant(*case))
+    return lined_cubin(example_variant(*case))
 
 
-@each
+@each_case
 def test_the_code_with_lines_is_the_code_that_runs(case: tuple[str, str, str, str]) -> None:
-    cubin = build(variant(*case)).artifacts["cubin"]
+    cubin = build(example_variant(*case)).artifacts["cubin"]
     assert isinstance(cubin, bytes)
     plain, found = sections(cubin), sections(lined(case))
     text = f".text.{case[1]}"
@@ -54,7 +37,7 @@ def test_the_code_with_lines_is_the_code_that_runs(case: tuple[str, str, str, st
     assert ".debug_line" in found and ".debug_line" not in plain
 
 
-@each
+@each_case
 def test_instructions_come_from_lines_of_the_kernel(case: tuple[str, str, str, str]) -> None:
     file = EXAMPLES / case[0]
     found = sections(lined(case))
@@ -67,7 +50,7 @@ def test_instructions_come_from_lines_of_the_kernel(case: tuple[str, str, str, s
     assert any("tl.store(" in text for text in texts) and any("tl.load(" in text for text in texts)
 
 
-@each
+@each_case
 @pytest.mark.skipif(shutil.which("objdump") is None, reason="needs binutils")
 def test_tables_are_read_as_binutils_read_them(case: tuple[str, str, str, str], tmp_path: Path) -> None:
     (tmp_path / "kernel.cubin").write_bytes(lined(case))
@@ -127,6 +110,6 @@ def test_damage_is_an_error_of_ours() -> None:
 def test_without_ptxas_the_linker_writes_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings.nvjitlink")
     monkeypatch.setattr(import_module("deuteron.compiler.targets.nvptx.assemble"), "has_ptxas", lambda: False)
-    found = sections(lined_cubin(variant(*CASES[0])))
+    found = sections(lined_cubin(example_variant(*CASES[0])))
     table = LineTable(found[".debug_line"])
     assert any(table.at(address) for address in range(0, len(found[".text.softmax_kernel"]), 16))

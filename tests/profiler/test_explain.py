@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_variants import CASES, EXAMPLES, each_case, example_variant
 
 from deuteron.cli import main
 from deuteron.compiler import KernelSource
@@ -21,19 +22,9 @@ from deuteron.compiler.source.assume import assume
 from deuteron.profiler.explain import explain_page, instruction_mix, static_profile
 from deuteron.profiler.explain.instructions import kind_of
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-CASES = [
-    ("softmax.py", "softmax_kernel", "cuda:90a", "f32"),
-    ("matmul.py", "matmul_kernel", "cuda:90a", "f16"),
-    ("matmul.py", "matmul_kernel", "cuda:80", "f16"),
-    ("layer_norm.py", "layer_norm_fwd", "cuda:120", "f32"),
-]
-
 
 def listed(file: str, kernel: str, target: str, dtype: str) -> Listings:
-    source = KernelSource.from_file(EXAMPLES / file, kernel)
-    found = assume(source, signature={}, constexprs={}, schedule={}, dtype=dtype)
-    return make_listings(make_variant(source, found.signature, found.constexprs, target, found.schedule))
+    return make_listings(example_variant(file, kernel, target, dtype))
 
 
 def opcodes(lines: list[str]) -> list[str]:
@@ -41,7 +32,7 @@ def opcodes(lines: list[str]) -> list[str]:
     return [match[1] for match in found if match]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+@each_case
 def test_lines_of_all_stages_come_from_the_kernel(case: tuple[str, str, str, str]) -> None:
     made = listed(*case)
     file = (EXAMPLES / case[0]).read_text().splitlines()
@@ -56,7 +47,7 @@ def test_lines_of_all_stages_come_from_the_kernel(case: tuple[str, str, str, str
         assert not any(".loc" in line.text or case[0] in line.text for line in lines)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+@each_case
 def test_line_numbers_change_no_instruction(case: tuple[str, str, str, str]) -> None:
     made = listed(*case)
     plain = build(made.variant, stop_after="ptx").artifacts["ptx"]
@@ -120,7 +111,7 @@ def test_kinds_of_instructions(opcode: str, kind: str) -> None:
     assert kind_of(opcode) == kind
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[2]}")
+@each_case
 def test_every_instruction_is_counted(case: tuple[str, str, str, str]) -> None:
     lines = [line.text for line in listed(*case).stages["ptx"]]
     mix = instruction_mix(lines)
