@@ -30,16 +30,13 @@ def _run(connection: Connection) -> None:
 def _migrate() -> None:
     engine = make_engine(_database_url())
     try:
-        # A fleet may start several servers at once: on SQLite the write lock, taken when the transaction
-        # begins, lets one of them migrate while the others wait and then find nothing to do.
-        with engine.execution_options(writing=True).connect() as connection:
+        # A fleet may start several servers at once: one of them migrates while the others wait and then find nothing
+        # to do. One transaction spans all of it, from reading the revision on: Alembic's own would end with each
+        # migration on SQLite. There the write lock is taken where it begins.
+        with engine.execution_options(writing=True).connect() as connection, connection.begin():
             if connection.dialect.name == "postgresql":
-                with connection.begin():
-                    connection.exec_driver_sql("SELECT pg_advisory_lock(20826)")
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(20826)")
             _run(connection)
-            if connection.dialect.name == "postgresql":
-                with connection.begin():
-                    connection.exec_driver_sql("SELECT pg_advisory_unlock(20826)")
     finally:
         engine.dispose()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -168,3 +169,23 @@ def test_devices_of_old_jobs_come_from_their_events(database_url: str) -> None:
     assert rows("SELECT id FROM jobs ORDER BY id") == [("ran",), ("waits",)]
     assert rows("SELECT COUNT(*) FROM events") == [(2,)]
     engine.dispose()
+
+
+def test_nobody_sees_a_database_between_two_migrations(sqlite_url: str) -> None:
+    """A server that began there would repeat what the one that migrates is about to do."""
+    other = sqlite3.connect(sa.make_url(sqlite_url).database or "")
+    other.execute("PRAGMA journal_mode=WAL")
+    seen: set[str] = set()
+
+    @sa.event.listens_for(sa.Engine, "before_cursor_execute")
+    def look(*_: object) -> None:
+        seen.update(name for (name,) in other.execute("SELECT name FROM sqlite_master"))
+
+    try:
+        migrations.upgrade(sqlite_url)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", look)
+    assert not seen
+    look()
+    assert "alembic_version" in seen
+    other.close()
