@@ -188,6 +188,15 @@ class LaunchError(DeuteronError):
     """Arguments or grid of a launch do not fit the kernel."""
 
 
+class ImpossibleBlock(LaunchError, ValueError):
+    """A tensor descriptor's block has a shape that no tile has. Programs for Triton expect a ValueError."""
+
+
+class ImpossibleArray(LaunchError, AssertionError):
+    """An array's sizes, strides or address are not those of a tensor descriptor. Programs for Triton expect an
+    AssertionError."""
+
+
 class ArgumentOverflow(LaunchError, OverflowError):
     """An integer argument has more than 64 bits."""
 

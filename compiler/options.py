@@ -7,18 +7,22 @@ from dataclasses import dataclass, fields
 
 from .errors import DeuteronError, ImpossibleOption
 
+#: Most warps that a program may ask for; Triton's CPU back end counts one thread a warp.
+MOST_WARPS = 1024
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)  # without slots: programs for Triton ask for its options' __dict__
 class Schedule:
     """Launch and code-generation choices of one variant, searched beside the kernel's own block sizes.
 
-    ``num_warps``: warps per program (power of two, 1-32). ``num_stages``: slots of the rings that feed matrix products,
-    as far as shared memory goes; 1: no overlap of copies and products. ``persistent``: at most one program a processor
-    runs, and works on many tiles; None leaves it to the compiler. ``maxnreg``: register cap per thread, None for the
-    assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma. ``debug``: emit tl.device_assert.
-    ``sanitize_overflow``: assert that the kernel's integers do not overflow; launches with ``debug`` do unless they say
-    otherwise, and others never. ``num_ctas`` (programs per cluster, 1 only) is taken so that kernels written for Triton
-    run. :func:`effective_options` says what changes code where.
+    ``num_warps``: warps per program (power of two, 1-32; GPUs have no room for more). ``num_stages``: slots of the
+    rings that feed matrix products, as far as shared memory goes; 1: no overlap of copies and products.
+    ``persistent``: at most one program a processor runs, and works on many tiles; None leaves it to the compiler.
+    ``maxnreg``: register cap per thread, None for the assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma.
+    ``debug``: emit tl.device_assert. ``sanitize_overflow``: assert that the kernel's integers do not overflow; launches
+    with ``debug`` do unless they say otherwise, and others never. ``num_ctas``, over which Triton spreads a program, is
+    taken so that kernels written for it run: one CTA runs a program here. :func:`effective_options` says what changes
+    code where.
 
     The last two say how programs begin, and are part of what a kernel means (:data:`LAUNCH_OPTIONS`).
     ``launch_cooperative_grid``: all programs of the grid run at the same time, so that they may wait for each other; a
@@ -41,14 +45,14 @@ class Schedule:
     launch_pdl: bool = False
 
     def __post_init__(self) -> None:
-        if self.num_warps not in (1, 2, 4, 8, 16, 32):
+        if not 1 <= self.num_warps <= MOST_WARPS or self.num_warps & (self.num_warps - 1):
             raise ImpossibleOption(
                 f"num_warps = {self.num_warps}: it must be a power of 2", hint="use 1, 2, 4, 8, 16 or 32"
             )
         if not 1 <= self.num_stages <= 16:
             raise DeuteronError(f"num_stages = {self.num_stages} is not possible", hint="use 1 to 16")
-        if self.num_ctas != 1:
-            raise ImpossibleOption(f"num_ctas = {self.num_ctas}: there are no clusters of programs", hint="use 1")
+        if self.num_ctas not in (1, 2, 4, 8, 16):
+            raise ImpossibleOption(f"num_ctas = {self.num_ctas} is not possible", hint="use 1, 2, 4, 8 or 16")
         if self.maxnreg is not None and not 16 <= self.maxnreg <= 255:
             raise DeuteronError(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 255, or None")
 

@@ -42,7 +42,7 @@ class ArgumentType:
 
     ``divisibility``: bytes for pointers, the value itself for integers; 1 promises nothing. ``is_one``: the integer is
     1 and is folded into the code. ``block``: of a tensor descriptor, whose address this is, the shape of its blocks;
-    ``padding`` is what they have outside the array, "zero" or "nan".
+    ``padding`` is what they have outside the array, "zero" or "nan", and ``tf32`` rounds what is loaded, f32, to it.
     """
 
     dtype: str
@@ -52,6 +52,7 @@ class ArgumentType:
     is_one: bool = False
     block: tuple[int, ...] = ()
     padding: str = "zero"
+    tf32: bool = False
 
     @property
     def tile(self) -> Tile:
@@ -62,7 +63,8 @@ class ArgumentType:
     def __str__(self) -> str:
         if self.block:
             const, nan = "const " if self.const else "", ", nan" if self.padding == "nan" else ""
-            return f"tensordesc<{const}{SCALARS[self.dtype].short}{list(self.block)}{nan}>"
+            tf32 = ", tf32" if self.tf32 else ""
+            return f"tensordesc<{const}{SCALARS[self.dtype].short}{list(self.block)}{nan}{tf32}>"
         star = "*const " if self.pointer and self.const else "*" if self.pointer else ""
         promise = ":1" if self.is_one else f":{self.divisibility}" if self.divisibility > 1 else ""
         return f"{star}{self.dtype}{promise}"
@@ -135,7 +137,7 @@ def gathered(parts: Mapping[str, object], around: str = "") -> dict[str, object]
 
 _DESCRIPTOR = re.compile(
     r"tensordesc<\s*(?P<const>const\s+)?(?P<dtype>\w+)\s*\[(?P<block>[\d\s,]+)\]\s*"
-    r"(?:,\s*(?P<padding>zero|nan)\s*)?>"
+    r"(?:,\s*(?P<padding>zero|nan)\s*)?(?:,\s*(?P<tf32>tf32)\s*)?>"
 )
 _TYPE = re.compile(r"(?P<star>\*\s*)?(?P<const>const\s+|k(?=[a-z]))?(?P<dtype>\w+)(?::(?P<promise>\w+))?")
 
@@ -181,8 +183,16 @@ def _descriptor(text: str) -> ArgumentType:
         check_block(Tile(SCALARS[dtype], block), match["padding"] or "zero", text)
     except TypeMismatch as error:
         raise SignatureError(error.message, hint=error.hint) from error
+    if match["tf32"] and dtype != "f32":
+        raise SignatureError(f"{text!r} rounds {dtype} to tf32", hint="only f32 is rounded")
     return ArgumentType(
-        dtype, True, match["const"] is not None, ALIGNMENT, block=block, padding=match["padding"] or "zero"
+        dtype,
+        True,
+        match["const"] is not None,
+        ALIGNMENT,
+        block=block,
+        padding=match["padding"] or "zero",
+        tf32=match["tf32"] is not None,
     )
 
 

@@ -47,6 +47,7 @@ WANTED = {
     "triton.language.core": "builtin constexpr_type",
     "triton.language.target_info": "current_target",
     "triton.compiler": "ASTSource IRSource make_backend CompiledKernel",
+    "triton.tools.disasm": "extract",
     "triton.tools.ragged_tma": "create_ragged_descriptor atomic_add_ragged load_ragged store_ragged",
     "triton._filecheck": "run_filecheck run_filecheck_test filecheck_test run_parser",
     "triton._C": "",

@@ -11,13 +11,21 @@ import random
 import signal
 import tomllib
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import pytest
 from names import put_in_place
+
+from deuteron.compiler.runtime.launch.compiled import Stages
+
+#: Stages of Triton's compiler whose text is Triton's alone; PTX and machine code are everybody's.
+INSIDE = ("ttir", "ttgir", "llir", "amdgcn")
+#: What a case is skipped with that ran right until it asked for one of them.
+READS_INSIDE = "reads the text of Triton's own stages after all else passed"
+READS_CODE = "looks for instructions that Triton chooses after all else passed"
 
 #: Marks by which Triton's continuous integration chooses what to run on its CPU backend and in its interpreter.
 MARKS = ("cpu", "interpreter")
@@ -61,11 +69,36 @@ def as_on_gpus(module: object) -> None:
         module.is_cpu = lambda: False  # type: ignore[attr-defined]
 
 
+@contextmanager
+def ends_before(texts: Sequence[str]) -> Iterator[None]:
+    """Skip what is left of a case when it asks for a stage that only Triton has, or for one of ``texts``."""
+    theirs = Stages.__getitem__
+
+    def stage(stages: Stages, name: str) -> object:
+        if name in INSIDE:
+            pytest.skip(READS_INSIDE)
+        if name in texts:
+            pytest.skip(READS_CODE)
+        return theirs(stages, name)
+
+    Stages.__getitem__ = stage  # type: ignore[assignment, method-assign]
+    try:
+        yield
+    finally:
+        Stages.__getitem__ = theirs  # type: ignore[method-assign]
+
+
 def left_out(table: Path, target: str) -> dict[str, str]:
     """Files, functions and cases that are left out on a target, with their reasons."""
     groups = tomllib.loads(table.read_text())["group"]
-    meant = (group for group in groups if target in group.get("targets", [target]))
+    meant = (group for group in groups if target in group.get("targets", [target]) and "text" not in group)
     return {test: group["reason"] for group in meant for test in group["tests"]}
+
+
+def texts_of(table: Path) -> dict[str, list[str]]:
+    """The functions whose cases end where they ask for some of the texts of a compiled kernel, with these."""
+    groups = tomllib.loads(table.read_text())["group"]
+    return {test: group["text"] for group in groups if "text" in group for test in group["tests"]}
 
 
 class Journal:
@@ -90,12 +123,16 @@ class Journal:
 class Suite:
     """Chooses the cases of a file and writes down what becomes of them."""
 
+    #: Functions whose cases end before they read some of a compiled kernel's texts.
+    texts: Mapping[str, Sequence[str]] = {}
+
     def __init__(self, config: pytest.Config, journal: Journal, checkout: Path) -> None:
         self.journal, self.tests = journal, checkout / config.getoption("--suite-folder")
         self.sample: int = config.getoption("--suite-sample")
         self.seed: int = config.getoption("--suite-seed")
         self.limit: float = config.getoption("--suite-limit")
         self.left_out = left_out(config.getoption("--suite-left-out"), config.getoption("--suite-target"))
+        self.texts = texts_of(config.getoption("--suite-left-out"))
 
     def case(self, item: pytest.Item) -> str:
         """Its name, the same on every machine: ``language/test_core.py::test_cast[...]``."""
@@ -137,7 +174,7 @@ class Suite:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        with alarm(self.limit):
+        with alarm(self.limit), ends_before(self.texts.get(self.function(item), ())):
             return (yield)
 
     @pytest.hookimpl(wrapper=True)

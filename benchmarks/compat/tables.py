@@ -37,6 +37,9 @@ own selection* counts only cases that Triton itself runs there: those that it ma
 interpreter. Files that a run did not come to are not in its tables; `benchmarks/results/README.md` says which.
 """
 
+#: What suite_plugin.py says of cases that it ends where they ask for a text.
+ENDED_EARLY = "after all else passed"
+
 LIBRARIES = """\
 The tests of the libraries themselves, by `library_suite.py`: of each test function the smallest case, by the product of
 the whole numbers among its parameters, and of autotuned kernels one configuration. **Decided** are the cases that ran
@@ -171,12 +174,24 @@ def cause(case: dict[str, Any]) -> str:
 
 
 def left_out(results: list[dict[str, Any]]) -> list[str]:
-    """Every reason with its files and functions, those of one target among them."""
+    """Every reason with its files and functions, those of one target among them; and how many cases ended early."""
     by_reason: dict[str, dict[str, None]] = defaultdict(dict)
     for result in results:
         for test, reason in result["left_out"].items():
             by_reason[reason][test] = None
-    return [f"- **{reason}**: {', '.join(f'`{test}`' for test in tests)}" for reason, tests in by_reason.items()]
+    lines = [f"- **{reason}**: {', '.join(f'`{test}`' for test in tests)}" for reason, tests in by_reason.items()]
+    for group in tomllib.loads((HERE / "left_out.toml").read_text())["group"]:
+        if "text" in group:
+            lines.append(f"- {group['reason']} (the cases end there): {', '.join(f'`{t}`' for t in group['tests'])}")
+    early = Counter(
+        (result["target"], case["message"].removeprefix("Skipped: "))
+        for result in results
+        for file in result["files"]
+        for case in file["cases"]
+        if case["outcome"] == "skipped" and ENDED_EARLY in case["message"]
+    )
+    lines += [f"- {target}: {count} cases count as skipped; each {why}" for (target, why), count in early.items()]
+    return lines
 
 
 def stand_ins(results: list[dict[str, Any]]) -> list[str]:

@@ -1,12 +1,13 @@
 """Triton's own language and runtime tests, with deuteron under Triton's name.
 
 python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter|cuda --out FILE.json
-    [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
+    [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [--jobs N] [FILE ...]
 
 FOLDER is a checkout of github.com/triton-lang/triton-cpu, or what ``git archive`` gives of it. FILE is a test file
-below python/test/unit; left out: all. Each file runs in a process of its own, with one test at a time. A case that ends
-the process, or that nothing in Python can stop, is written down as such, and another process goes on behind it.
-``--sample`` takes so many cases of each test function, chosen by the seed; the JSON says how many there are.
+below python/test/unit; left out: all. Each file runs in a process of its own, ``--jobs`` files at once, with one test
+at a time. A case that ends the process, or that nothing in Python can stop, is written down as such, and another
+process goes on behind it. ``--sample`` takes so many cases of each test function, chosen by the seed; the JSON says how
+many there are.
 
 What is left out, and why, is in left_out.toml; tables.py makes docs/compatibility.md of the JSON.
 """
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)
+    parser.add_argument("--jobs", type=int, default=1, help="files at once")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     options.checkout = options.checkout.resolve()
@@ -215,10 +218,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRITON_CACHE_DIR"] = str(Path(scratch) / "cache")
         for_children(Path(scratch), options.checkout)
-        for path in paths:
-            results.append(run_file(path, options, Path(scratch), suite_command))
-            print(summary(results[-1]), flush=True)
-            write_report(options.out, document(results, options), options.checkout)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            runs = [pool.submit(run_file, path, options, Path(scratch), suite_command) for path in paths]
+            for run in as_completed(runs):
+                results.append(run.result())
+                print(summary(results[-1]), flush=True)
+                write_report(
+                    options.out, document(sorted(results, key=lambda result: result.path), options), options.checkout
+                )
     return 0
 
 

@@ -42,6 +42,7 @@ def lower(
     debug: bool = False,
     sanitize_overflow: bool = False,
     target: Target | None = None,
+    num_warps: int | None = None,
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
@@ -49,13 +50,13 @@ def lower(
     maps every other parameter to its value (defaults fill in). Leaves of tuples are called ``args.0`` and so on. The
     function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it. ``debug``
     keeps device assertions, ``sanitize_overflow`` asserts that the kernel's own integers do not overflow; ``target`` is
-    what the kernel is told that it is compiled for (``tl.target_info``).
+    what the kernel is told that it is compiled for (``tl.target_info``), and ``num_warps`` for how many warps.
 
     Raises:
         CompilationError: with the place in the user's source.
     """
     function = Function(source.name)
-    compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source], target)
+    compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source], target, num_warps)
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
@@ -101,7 +102,7 @@ def _run_time(function: Function, source: KernelSource, signature: Mapping[str, 
 def argument_of(kind: ArgumentType, values: Sequence[tensor]) -> object:
     """What a kernel sees of an argument whose run-time parameters have ``values``."""
     if kind.block:
-        return descriptor_of(values, Tile(SCALARS[kind.dtype], kind.block), kind.padding)
+        return descriptor_of(values, Tile(SCALARS[kind.dtype], kind.block), kind.padding, kind.tf32)
     return values[0]
 
 
@@ -136,11 +137,13 @@ class Compilation:
         sanitize_overflow: bool = False,
         sources: Sequence[KernelSource] = (),
         target: Target | None = None,
+        num_warps: int | None = None,
     ) -> None:
         self.builder = builder
         self.debug = debug
         self.sanitize_overflow = sanitize_overflow
         self.target = target
+        self.num_warps = num_warps
         #: The kernel's, and those of the functions that were inlined.
         self.sources = list(sources)
         self.depth = 0

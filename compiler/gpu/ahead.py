@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.core import Effect, Op, Value
-from ..tile.control import For, Yield
+from ..tile.control import For, If, Yield
 from ..tile.memory import Load
 from .arrays import Arrays
 from .homes import ARITHMETIC
@@ -45,9 +45,9 @@ class Ahead:
 def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | None:
     """What ``wanted`` values of the loop's body are made of, if that can run ahead of the rest of it.
 
-    None if they depend on numbers in memory that the loop changes, or on branches and loops inside it. Numbers in other
-    arrays, such as a table of pages, are read ahead of time; what is carried from iteration to iteration follows from
-    arithmetic alone.
+    None if they depend on numbers in memory that the loop changes, or on loops inside it. Numbers in other arrays, such
+    as a table of pages, are read ahead of time; what is carried from iteration to iteration, and what branches choose,
+    follows from arithmetic alone.
     """
     written = arrays.written(loop.body)
     end = loop.body.terminator
@@ -70,7 +70,7 @@ def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | Non
 
 
 def _slice(loop: For, wanted: Sequence[Value]) -> set[Op] | None:
-    """The operations of the body, none with regions, that ``wanted`` are made of."""
+    """The operations of the body, without loops, that ``wanted`` are made of."""
     inside = set(loop.body.ops)
     needed: set[Op] = set()
     todo = list(wanted)
@@ -78,16 +78,23 @@ def _slice(loop: For, wanted: Sequence[Value]) -> set[Op] | None:
         op = todo.pop().op
         if op is None or op not in inside or op in needed:
             continue
-        if op.blocks:
+        if op.blocks and not isinstance(op, If):
             return None
         needed.add(op)
-        todo += op.operands
+        todo += _read_by(op)
     return needed
+
+
+def _read_by(op: Op) -> Iterator[Value]:
+    """The values from outside that ``op`` and what is inside it read."""
+    inside = [inner for block in op.blocks for inner in block.walk()]
+    made = {result for inner in inside for result in inner.results}
+    return (value for reader in (op, *inside) for value in reader.operands if value not in made)
 
 
 def _carried(loop: For, wanted: Sequence[Value], ops: set[Op]) -> list[Value]:
     """The loop-carried values among ``wanted`` and what ``ops`` read."""
-    read = {*wanted, *(value for op in ops for value in op.operands)}
+    read = {*wanted, *(value for op in ops for value in _read_by(op))}
     return [value for value in loop.body.args[1:] if value in read]
 
 
@@ -99,7 +106,10 @@ def _is_steady(op: Op, arrays: Arrays, written: set[Value | None]) -> bool:
 
 
 def _is_address(op: Op) -> bool:
-    """Whether ``op`` is scalar code or arithmetic of a tile's addresses: it is done twice where others need it, too."""
+    """Whether ``op`` is scalar code, arithmetic of a tile's addresses or a choice between such: it is done twice where
+    others need it, too."""
+    if isinstance(op, If):
+        return all(isinstance(inner, Yield) or _is_address(inner) for block in op.blocks for inner in block.ops)
     if op.effect is not Effect.PURE:
         return False
     return type(op) in ARITHMETIC or is_view(op) or not any(v.type.rank for v in (*op.operands, *op.results))

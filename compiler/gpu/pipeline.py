@@ -16,7 +16,7 @@ from .barriers import insert_barriers
 from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
-from .legality import require_legal
+from .legality import MOST_THREADS, require_legal
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
 from .scratch import GpuFunction, allocate
@@ -115,9 +115,11 @@ def lower_to_gpu(
 
     Raises:
         IllegalSchedule: the function cannot have this schedule.
-        OutOfResources: an operation needs more shared memory than ``target`` has.
+        OutOfResources: an operation needs more shared memory than ``target`` has, or the block too many threads.
         UnsupportedOp: an operation has no form on GPUs.
     """
+    if 32 * schedule.num_warps > MOST_THREADS:
+        raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     limit = MOST_SLOTS
     while True:

@@ -218,8 +218,17 @@ def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad
     source, result = _layout(op.x), _layout(op.result)
     plan = plan_conversion(source, result, bits, CONVERSION_BYTES)
     if isinstance(plan, SharedMemory):
-        return plan_operand(source, result, bits) or plan
+        whole = plan_operand(source, result, bits)
+        large = whole is not None and whole.bytes > CONVERSION_BYTES and not _is_fragment(result)
+        return plan if whole is None or large else whole
     return plan
+
+
+def _is_fragment(layout: LinearLayout) -> bool:
+    """Whether threads hold elements as operands of tensor cores: four along the inner axis, eight along the other (PTX
+    ISA, "Matrix Fragments for mma.m16n8k16"). Operands that find no room are too large for registers, too."""
+    along = [sum(bool(basis[axis]) for basis in layout.lane) for axis in range(layout.rank)]
+    return sorted(along) == [2, 3]
 
 
 def _layout(value: Value) -> LinearLayout:

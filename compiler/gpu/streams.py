@@ -22,7 +22,7 @@ from ..tile.control import For
 from ..tile.elementwise import Constant
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, GridWait, Load
-from ..tile.shape import Permute
+from ..tile.shape import Broadcast, Permute
 from .ahead import may_precede, run_ahead
 from .arrays import Arrays
 from .coalesce import access_of
@@ -103,7 +103,7 @@ def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
             if isinstance(op, Dot):
                 if value in (op.a, op.b):
                     found[op] = None
-            elif (op.elementwise or isinstance(op, Permute)) and op.results and op.results[0] not in seen:
+            elif (op.elementwise or isinstance(op, Permute | Broadcast)) and op.results and op.results[0] not in seen:
                 follow(op.results[0])
 
     follow(value)

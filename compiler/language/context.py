@@ -37,6 +37,7 @@ class Context(Protocol):
     debug: bool  # emit device assertions
     sanitize_overflow: bool  # and those that integers did not overflow (see overflow.py)
     target: Target | None  # what is compiled for; None where nothing is
+    num_warps: int | None  # warps of a program; None where nothing is compiled
 
     @property
     def builder(self) -> OpEmitter:

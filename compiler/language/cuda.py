@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..errors import UnsupportedSyntax
 from ..ir.types import I32, I64
 from ..tile.memory import GridWait, LaunchDependents
 from .assembly import inline_asm_elementwise
@@ -12,7 +13,7 @@ from .builtin import builtin
 from .context import current
 from .tensor import tensor
 
-__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "smid"]
+__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "num_threads", "num_warps", "smid"]
 
 
 @builtin
@@ -42,6 +43,22 @@ def globaltimer() -> tensor:
 def smid() -> tensor:
     """The number of the multiprocessor that runs the program, an i32 scalar (PTX ISA, "%smid")."""
     return _read("mov.u32 $0, %smid;", "=r", I32)
+
+
+@builtin
+def num_warps() -> int:
+    """The warps of a program as the launch says, known at compile time; those that only bring operands of products do
+    not count. Raises UnsupportedSyntax where there are none: on the CPU and in the interpreter."""
+    context = current()
+    if context.target is None or context.target.kind != "cuda" or context.num_warps is None:
+        raise UnsupportedSyntax("programs have warps on GPUs only", hint="ask tl.target_info.is_cuda() first")
+    return context.num_warps
+
+
+@builtin
+def num_threads() -> int:
+    """32 times :func:`num_warps`."""
+    return 32 * num_warps()
 
 
 def _read(asm: str, constraint: str, dtype: object) -> tensor:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ..errors import TypeMismatch
-from ..ir.types import I1, I64, Element, Pointer, Tile
+from ..ir.types import F32, I1, I32, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
 from ..tile.elementwise import Bitcast
 from . import memory
-from .arithmetic import as_tensor, cast_to
+from .arithmetic import add, as_tensor, bit_and, cast, cast_to, compare, shift_right, where
 from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .cells import box, cells, rows
@@ -49,6 +49,8 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
     steps: tuple[Operand, ...]
     block_type: Tile
     padding: str
+    #: Whether what is loaded, f32, is rounded to tf32.
+    tf32: bool = False
 
     kind: ClassVar[str] = "a tensor descriptor"
     members: ClassVar[tuple[str, ...]] = (
@@ -94,17 +96,17 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
     @property
     def form(self) -> Hashable:
-        """Type of the block, and the padding."""
-        return self.block_type, self.padding
+        """Type of the block, the padding and the rounding."""
+        return self.block_type, self.padding, self.tf32
 
     @builtin
-    def load(self, offsets: object, cache_modifier: str = "", eviction_policy: str = "") -> tensor:
+    def load(self, offsets: object, cache_modifier: str | None = "", eviction_policy: str | None = "") -> tensor:
         """The block whose first element has the index ``offsets`` (i32); outside the array it is the padding.
 
         Raises TypeMismatch: another number of offsets than dimensions, an unknown modifier.
         """
         block = self._block(offsets, "offsets of load")
-        return block.load(self._all_checked, self.padding, cache_modifier, eviction_policy)
+        return self._rounded(block.load(self._all_checked, self.padding, cache_modifier or "", eviction_policy or ""))
 
     @builtin
     def store(self, offsets: object, value: Operand) -> None:
@@ -122,7 +124,7 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
         Raises TypeMismatch: a block that is not one row, row numbers of another type or rank.
         """
         indices = rows(x_offsets, y_offset, self.block_shape, "gather of a tensor descriptor")
-        return cells(self.base, self.sizes, self.steps, indices).load(self.padding)
+        return self._rounded(cells(self.base, self.sizes, self.steps, indices).load(self.padding))
 
     @builtin
     def scatter(self, value: tensor, x_offsets: tensor, y_offset: Operand) -> None:
@@ -139,6 +141,9 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
     def _block(self, offsets: object, what: str) -> ArrayBlock:
         places = offsets_of(offsets, len(self.block_shape), what)
         return ArrayBlock(self.base, self.sizes, self.steps, places, self.block_shape)
+
+    def _rounded(self, x: tensor) -> tensor:
+        return rounded_to_tf32(x) if self.tf32 else x
 
     @property
     def _all_checked(self) -> tuple[int, ...]:
@@ -230,10 +235,19 @@ def _check_row(block: Tile, what: str) -> None:
         )
 
 
-def descriptor_of(values: Sequence[tensor], block: Tile, padding: str) -> tensor_descriptor:
+def rounded_to_tf32(x: tensor) -> tensor:
+    """f32 rounded to the nearest number with ten bits of fraction, ties to even; infinities and NaN stay."""
+    bits = cast(x, I32, bitcast=True)
+    last = bit_and(shift_right(bits, 13), 1)
+    rounded = bit_and(add(bits, add(last, 0xFFF)), ~0x1FFF)
+    special = compare(bit_and(bits, 0x7F800000), 0x7F800000, "eq")
+    return where(special, x, cast(rounded, F32, bitcast=True))
+
+
+def descriptor_of(values: Sequence[tensor], block: Tile, padding: str, tf32: bool = False) -> tensor_descriptor:
     """The descriptor whose address, sizes and strides but the last are ``values``, in that order."""
     base, *rest = values
-    return tensor_descriptor(base, tuple(rest[: block.rank]), (*rest[block.rank :], 1), block, padding)
+    return tensor_descriptor(base, tuple(rest[: block.rank]), (*rest[block.rank :], 1), block, padding, tf32)
 
 
 @builtin

@@ -30,8 +30,8 @@ def load(
     other: Operand | None = None,
     boundary_check: object = (),
     padding_option: str = "",
-    cache_modifier: str = "",
-    eviction_policy: str = "",
+    cache_modifier: str | None = "",
+    eviction_policy: str | None = "",
     volatile: bool = False,
 ) -> tensor:
     """Read through ``pointer`` (a scalar, a tile of pointers, or a block pointer); the result has its shape and the
@@ -41,8 +41,8 @@ def load(
     ``other`` broadcast to the pointers' shape, ``other`` is converted to the pointee's type; a tile of a mask makes a
     tile of one pointer.
 
-    ``cache_modifier``: "" (default), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default), "evict_first",
-    "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
+    ``cache_modifier``: "" (default, as None is), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default),
+    "evict_first", "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
 
     Of a block pointer the dimensions in ``boundary_check`` are checked against the array's shape; elements outside are
     ``padding_option``: "zero", also without one, or "nan". Without the check the author promises that there are none.
@@ -56,7 +56,7 @@ def load(
                 "mask, other and volatile belong to tiles of pointers",
                 hint="use boundary_check= and padding_option= with a block pointer",
             )
-        return load_block(pointer, boundary_check, padding_option, cache_modifier, eviction_policy)
+        return load_block(pointer, boundary_check, padding_option, cache_modifier or "", eviction_policy or "")
     pointee = pointee_of(pointer, "load")
     if other is not None and mask is None:
         raise TypeMismatch("'other' has no effect without a mask", hint="pass mask=...")
@@ -74,8 +74,8 @@ def load(
         memory_pointer(pointer).value,
         condition.value if condition is not None else None,
         filling,
-        cache_modifier,
-        eviction_policy,
+        cache_modifier or "",
+        eviction_policy or "",
         volatile,
     )
     return from_memory(emit(op), pointee)
@@ -87,14 +87,14 @@ def store(
     value: Operand,
     mask: Operand | None = None,
     boundary_check: object = (),
-    cache_modifier: str = "",
-    eviction_policy: str = "",
+    cache_modifier: str | None = "",
+    eviction_policy: str | None = "",
 ) -> None:
     """Write ``value``, converted to the pointee's type and broadcast, where ``mask`` is true.
 
     ``mask`` broadcasts to the pointers' shape; without it every element is written. Where pointers coincide, one of the
-    values is left. ``cache_modifier``: "" (default), ".wb", ".cg", ".cs", ".wt"; ``eviction_policy``: "" (default),
-    "evict_first", "evict_last".
+    values is left. ``cache_modifier``: "" (default, as None is), ".wb", ".cg", ".cs", ".wt"; ``eviction_policy``: ""
+    (default), "evict_first", "evict_last".
 
     Through a block pointer, elements outside the array along the dimensions in ``boundary_check`` are left out.
 
@@ -104,7 +104,7 @@ def store(
     if isinstance(pointer, BlockPointer):
         if mask is not None:
             raise TypeMismatch("mask belongs to tiles of pointers", hint="use boundary_check= with a block pointer")
-        store_block(pointer, value, boundary_check, cache_modifier, eviction_policy)
+        store_block(pointer, value, boundary_check, cache_modifier or "", eviction_policy or "")
         return
     pointee = pointee_of(pointer, "store")
     if boundary_check:
@@ -123,8 +123,8 @@ def store(
             memory_pointer(pointer).value,
             broadcast_to_shape(x, pointer.shape).value,
             condition.value if condition is not None else None,
-            cache_modifier,
-            eviction_policy,
+            cache_modifier or "",
+            eviction_policy or "",
         )
     )
 

@@ -74,11 +74,14 @@ def arange(start: int, end: int) -> tensor:
 def full(shape: Shape, value: Operand, dtype: object) -> tensor:
     """A tile of ``shape`` filled with ``value`` (a number or a scalar tensor) as ``dtype``.
 
-    Raises TypeMismatch: a dimension that is not a power of two, more than 2**20 elements, an integer out of range.
+    Raises TypeMismatch: a dimension that is not a power of two, more than 2**20 elements, an integer out of range,
+    a fraction for integers.
     """
     type, dims = scalar_type(dtype), shape_tuple(shape)
     if isinstance(value, tensor):
         return broadcast_to_shape(cast_to(value, type), dims)
+    if isinstance(value, float) and not type.is_float and value.is_integer():
+        value = int(value)
     return constant(value, type, dims)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Op, Value
-from ..ir.types import Element, Tile
+from ..ir.types import Element, Pointer, Tile
 from .context import current
 
 if TYPE_CHECKING:
@@ -88,6 +88,12 @@ class tensor:  # noqa: N801 -- the language's own name
         shown = current().show(self.value)
         return f"tensor<{self.type}>" if shown is None else f"tensor({shown}, {self.type})"
 
+    def __str__(self) -> str:
+        """As :meth:`__repr__`, but a type as Triton prints it: ``int32[constexpr[128]]``."""
+        if current().show(self.value) is not None:
+            return repr(self)
+        return f"{_spelled(self.dtype)}[{', '.join(f'constexpr[{size}]' for size in self.shape)}]"
+
     def __bool__(self) -> bool:
         """A condition: a scalar, or a tile of one element."""
         return bool(current().read(self.value) if self.numel == 1 else self._number())
@@ -112,6 +118,13 @@ class tensor:  # noqa: N801 -- the language's own name
 
 
 Operand = tensor | int | float | bool
+
+
+def _spelled(element: Element) -> str:
+    """An element type as Triton prints it: ``int32``, ``fp32``, ``pointer<fp32>``."""
+    if isinstance(element, Pointer):
+        return f"pointer<{_spelled(element.pointee)}>"
+    return element.short if element.is_float else element.spelling
 
 
 def emit(op: Op) -> tensor:

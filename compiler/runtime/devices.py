@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .. import knobs
 from ..errors import DeviceError
@@ -14,6 +14,12 @@ from .cuda.driver import cuda_device_count, why_no_cuda
 from .device import Device
 
 _known: dict[str, Device] = {}
+_preferred: list[Callable[[], str]] = []
+
+
+def prefer(name: Callable[[], str]) -> None:
+    """Have ``name`` say where arguments that are on no device run, unless DEUTERON_DEVICE does."""
+    _preferred[:] = [name]
 
 
 def get_device(name: str) -> Device:
@@ -44,8 +50,8 @@ def list_devices() -> list[Device]:
 
 
 def default_device() -> Device:
-    """Where arguments that are on no device run: DEUTERON_DEVICE, else the CPU."""
-    return get_device(knobs.device.get() or "cpu")
+    """Where arguments that are on no device run: DEUTERON_DEVICE, else what :func:`prefer` was told, else the CPU."""
+    return get_device(knobs.device.get() or next((name() for name in _preferred), "cpu"))
 
 
 def device_of(arguments: Mapping[str, object]) -> Device:

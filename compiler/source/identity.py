@@ -110,6 +110,8 @@ def _content(value: object, part: Part) -> str:
         return f"{getattr(value, 'byteorder', '')}{value}"
     if foreign and hasattr(value, "item") and hasattr(value, "dtype") and getattr(value, "shape", None) == ():
         return f"{value.dtype} {part(value.item())}"
+    if foreign and not hasattr(value, "__dict__") and (text := _number_or_text(value, part)):  # such as torch.Size
+        return text
     return f"{_number_or_text(value, part)} {_attributes(_state(value), part)}"
 
 

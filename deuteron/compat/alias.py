@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.runtime.devices import prefer
 
 #: Triton's modules -> ours; what lies below a module lies below ours, too.
 ALIASES = {
@@ -41,6 +42,9 @@ def install() -> None:
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder(ALIASES))
     importlib.import_module("triton")
+    from deuteron.compat.triton.runtime.driver import current_device  # lazy: that package imports this module
+
+    prefer(current_device)
 
 
 class AliasFinder(MetaPathFinder):

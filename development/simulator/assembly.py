@@ -30,7 +30,7 @@ _MAKERS = {
 _MEMORY = re.compile(
     r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
 )
-_ATOM = re.compile(r"(?:@\$(\d+) )?atom\.(\w+)\.(\w+)\.global\.([\w.]+)\.(\w+) ")
+_ATOM = re.compile(r"(?:@\$(\d+) )?atom\.global\.(\w+)\.(\w+)\.([\w.]+)\.(\w+) ")
 _RED = re.compile(r"(?:@\$(\d+) )?red\.(\w+)\.(\w+)\.shared\.(add)\.(u32) ")
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 

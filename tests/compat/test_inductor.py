@@ -13,6 +13,7 @@ import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compat.inductor import switch
 from deuteron.compat.inductor.compilation import compile_configuration
 from deuteron.compat.inductor.launcher import runner
 from deuteron.compiler.errors import SignatureError
@@ -61,6 +62,39 @@ def test_a_kernel_as_inductor_describes_it_is_compiled_and_launched():
     assert (out.numpy == 2.5 * x).all()
     run(0, 1, 1, 0, Array(x), Array(x), 9.0, 100)  # an empty grid
     assert x[1] == 1
+
+
+class FakeAutotuner:
+    """As Inductor's: a kernel, its configurations, here block sizes, and what it says of each."""
+
+    fn = scaled
+
+    def __init__(self, *blocks: int) -> None:
+        self.configs = list(blocks)
+
+    def _create_compile_meta(self, block: int) -> dict[str, object]:
+        return {**described("cpu", ""), "constants": {"XBLOCK": block}}
+
+    def _create_compile_options(self, block: int, meta: object) -> dict[str, object]:
+        return OPTIONS
+
+
+def test_each_configuration_is_compiled_once_and_begun_early(monkeypatch: pytest.MonkeyPatch):
+    begun: list[object] = []
+
+    def counted(fn: object, meta: dict[str, object], options: object) -> object:
+        begun.append(meta["constants"])
+        return compile_configuration(fn, meta, options)
+
+    monkeypatch.setattr(switch, "compile_configuration", counted)
+    compilations = switch.Compilations()
+    compilations.begin(FakeAutotuner(32, 64))
+    again = FakeAutotuner(32, 64)  # the same text, loaded a second time
+    kernels = [compilations.take(again, block)[1] for block in again.configs]
+    assert sorted(c["XBLOCK"] for c in begun) == [32, 64]
+    assert [kernel.variant.constants["XBLOCK"] for kernel in kernels] == [32, 64]
+    alone = FakeAutotuner()  # what Inductor tries later is in no list
+    assert compilations.take(alone, 128)[1].variant.constants["XBLOCK"] == 128
 
 
 @pytest.mark.parametrize(("capability", "arch"), [(80, "sm_80"), (90, "sm_90a"), (100, "sm_100a")])

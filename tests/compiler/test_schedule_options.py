@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deuteron.compiler import KernelSource, compile
-from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.errors import DeuteronError, ImpossibleOption, OutOfResources
 from deuteron.compiler.language.control import HINTS_WITHOUT_EFFECT
 from deuteron.compiler.language.control import range as loop_range
 from deuteron.compiler.options import LAUNCH_OPTIONS, SCHEDULE_OPTIONS, Schedule, effective_options
@@ -64,7 +64,7 @@ def rows(a, b, c, K, BLOCK: tl.constexpr):
 OTHERS: Mapping[str, tuple[object, ...]] = {
     "num_warps": (1, 8),
     "num_stages": (1, 2, 5),
-    "num_ctas": (),
+    "num_ctas": (2,),
     "persistent": (True,),
     "maxnreg": (32,),
     "enable_fp_fusion": (False,),
@@ -109,8 +109,12 @@ TARGETS = ("cpu", "cuda:80", "cuda:90a")
 
 def test_every_option_is_tried() -> None:
     assert set(OTHERS) == set(SCHEDULE_OPTIONS) == {field.name for field in fields(Schedule)}
-    with pytest.raises(DeuteronError, match="num_ctas = 2"):
-        Schedule(num_ctas=2)
+    with pytest.raises(DeuteronError, match="num_ctas = 3"):
+        Schedule(num_ctas=3)
+    with pytest.raises(OutOfResources, match="threads: the kernel needs 4096"):
+        SAMPLES[1].code("cuda:90a", num_warps=128)
+    with pytest.raises(ImpossibleOption, match="power of 2"):
+        Schedule(num_warps=48)
 
 
 @pytest.fixture(scope="module", params=TARGETS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from matmul_loops import WALKS, Loop
+from matmul_loops import Loop
 from product_cases import DTYPES, NAMES, ROUNDING, Buffer, Case, Draw, Expected, schedule
 
 
@@ -16,10 +16,7 @@ class Matmul(Loop):
         self.types()
         self.sizes()
         self.schedule = schedule(d, self.bm * self.bn)
-        self.walk = d.pick(*WALKS)
-        if self.batches and self.walk == "split":
-            self.walk = "blocks"
-        self.moves = WALKS[self.walk] and d.chance(0.5)
+        self.choose_walk()
         self.wraps = not self.even and d.chance(0.25)
         self.own_loop = self.walk != "split" and not self.batches and d.chance(0.12)
         self.a = self.operand("a", self.stored_a, self.m, self.k)

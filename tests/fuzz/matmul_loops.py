@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from matmul_operands import Operands
+from matmul_operands import CHOSEN, Operands
 
 #: How a kernel walks over K. The second entry: whether blocks come in order, so that pointers may be moved along.
 WALKS = {
@@ -23,6 +23,15 @@ WALKS = {
 
 class Loop(Operands):
     """The loop of one kernel under construction: it may stand there twice, and have a second product in it."""
+
+    def choose_walk(self) -> None:
+        """How the kernel walks over K."""
+        self.walk = self.draw.pick(*WALKS)
+        if self.seed >= CHOSEN and self.draw.chance(0.4):
+            self.walk = "chosen"
+        if self.batches and self.walk == "split":
+            self.walk = "blocks"
+        self.moves = WALKS.get(self.walk, False) and self.draw.chance(0.5)
 
     def loop(self) -> None:
         d, t = self.draw, self.text
@@ -74,6 +83,11 @@ class Loop(Operands):
             case "split":
                 self.constants.setdefault("SPLIT", d.pick(1, 2, 3))
                 t("for k in range(tl.program_id(1), tl.cdiv(K, BK), SPLIT):", "    k0 = k * BK")
+            case "chosen":  # the same blocks in order, as a loop over the steps of several tiles has them
+                again = d.pick(1, 2, 3)
+                t("k0, turn = 0 - BK, 0", "for k in range(0, tl.cdiv(K, BK)):")
+                t(f"    if turn == {again}:", "        k0, turn = k * BK, 0")
+                t("    else:", "        k0, turn = k0 + BK, turn + 1")
             case "wide":
                 t("for k in range(tl.full((), 0, tl.int64), tl.cdiv(K, BK)):", "    k0 = k * BK")
         t.depth += 1

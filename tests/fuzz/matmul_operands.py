@@ -9,6 +9,8 @@ from product_cases import NAMES, Argument, Buffer, Draw, Expected, Text
 FEW_ROWS = 10_000_000
 #: From this seed on tables say which rows of an operand are read, and blocks have as many rows as before again.
 GATHERED = 20_000_000
+#: From this seed on a branch in the loop may say where it reads.
+CHOSEN = 30_000_000
 
 
 class Operands:
@@ -99,7 +101,7 @@ class Operands:
         """Which rows of A, columns of B and rows of B are read: by the program's place, or by tables in memory."""
         d = self.draw
         self.table: dict[str, Buffer] = {}
-        if self.seed < GATHERED:
+        if self.seed < GATHERED or (self.seed >= CHOSEN and d.chance(0.5)):
             return
         wanted = d.pick("a", "a", "b", "ab", "k", "ak")
         for side, size in (("a", self.m), ("b", self.n), ("k", self.k)):

@@ -10,13 +10,15 @@ make = products.product_cases.make
 
 #: Seeds by architecture. Of 90a also: a ring that threads fill for products of warp groups, arrays that are stored and
 #: read again, by loads and by a stream, and a ring of slots smaller than the next one's swizzle repeats; then loops
-#: that are rotated, one and two a kernel; then blocks of few rows. Of 120 an array without extent.
+#: that are rotated, one and two a kernel; then blocks of few rows, and loops with branches that say where they read.
+#: Of 120 an array without extent.
 ROTATED = (191, 238, 329, 506, 753, 904, 923)
 FEW_ROWS = range(10_000_000, 10_000_005)
+CHOSEN = range(30_002_000, 30_002_006)
 #: Of the first 14 those whose simulation takes seconds.
 LONG = {9, 11}
 CASES = {
-    "90a": (*(seed for seed in range(14) if seed not in LONG), 146, 152, 177, 902, *ROTATED, *FEW_ROWS),
+    "90a": (*(seed for seed in range(14) if seed not in LONG), 146, 152, 177, 902, *ROTATED, *FEW_ROWS, *CHOSEN),
     "80": range(48, 53),
     "120": (*range(64, 68), 300488),
 }

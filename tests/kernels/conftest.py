@@ -44,8 +44,8 @@ def with_array(value: Any, change: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, tuple):
         return tuple.__new__(type(value), [with_array(item, change) for item in value])  # NamedTuples keep their names
     if isinstance(value, TensorDescriptor):
-        changed = change(value.base)
-        return TensorDescriptor(changed, value.shape, value.strides, value.block_shape, value.padding)
+        _, *rest = value.__reduce__()[1]
+        return TensorDescriptor(change(value.base), *rest)
     return change(value) if isinstance(value, np.ndarray) else value
 
 

@@ -59,6 +59,31 @@ def box_of(array: np.ndarray, offsets: list[int], block: list[int], padding: flo
     return made
 
 
+def tf32(x: np.ndarray) -> np.ndarray:
+    """The nearest number with 11 significant bits, by float64: the even one of two."""
+    exponent = np.frexp(np.where(np.isfinite(x), x, 1).astype(np.float64))[1]
+    unit = np.ldexp(1.0, np.maximum(exponent, -125) - 11)
+    return np.where(np.isfinite(x), np.rint(x / unit) * unit, x).astype(np.float32)
+
+
+@triton.jit
+def load_and_gather(source, row, rows, out, N: tl.constexpr):
+    block = source.load([0, 0])
+    tl.store(out + tl.arange(0, 4)[:, None] * N + tl.arange(0, N)[None, :], block)
+    gathered = row.gather(tl.load(rows + tl.arange(0, 8)), 0)
+    tl.store(out + 4 * N + tl.arange(0, 8)[:, None] * N + tl.arange(0, N)[None, :], gathered)
+
+
+def test_loads_round_to_tf32(launch: Launch, rng):
+    x = rng.integers(0, 2**32, (4, 32), dtype=np.uint32).view(np.float32)
+    x[0, :8] = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1 + 2**-11, 1 + 3 * 2**-11, 2**-149]
+    rounded = [TensorDescriptor.from_tensor(x, block, round_f32_to_tf32=True) for block in ([4, 32], [1, 32])]
+    rows = np.array([3, 2, 1, 0, 0, 1, 2, 3], np.int32)
+    made = launch(load_and_gather, (1,), *rounded, rows, np.zeros((12, 32), np.float32), N=32)[-1]
+    np.testing.assert_array_equal(made, tf32(np.concatenate([x, x[rows]])))
+    assert not (made[:4] == x).all()
+
+
 @pytest.mark.parametrize("host", [True, False], ids=["host", "device"])
 @pytest.mark.parametrize(
     "rank, dtype",

@@ -65,6 +65,44 @@ def gpu_errors_end_the_context(request: pytest.FixtureRequest) -> None:
         pytest.skip("a failed assertion ends the context of the process; test_cuda.py has one of its own")
 
 
+@triton.jit
+def careful(a, b):
+    tl.device_assert(a + b < 100, "too much")
+    return a + b
+
+
+@triton.jit
+def summed(x_ptr, sum_ptr, sums_ptr, read: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    total = tl.reduce(x, 0, careful)
+    if read:
+        tl.store(sum_ptr, total)
+    tl.store(sums_ptr + i, tl.associative_scan(x, 0, careful))
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_assertions_of_combining_functions(launch, gpu_errors_end_the_context, read):
+    x = np.arange(13).repeat(5)[:64].astype(np.int32) % 2
+    made = launch(summed, (1,), x, np.zeros(1, np.int32), np.zeros_like(x), read=read, N=64, debug=True)
+    assert made[1] == (x.sum() if read else 0)
+    assert (made[2] == x.cumsum()).all()
+    x[7] = 99
+    with pytest.raises(KernelAssertionError, match="too much"):
+        launch(summed, (1,), x, np.zeros(1, np.int32), np.zeros_like(x), read=read, N=64, debug=True)
+
+
+@triton.jit
+def added(x_ptr, N: tl.constexpr):
+    tl.reduce(tl.load(x_ptr + tl.arange(0, N)), 0, careful)
+
+
+def test_an_assertion_keeps_a_sum_that_nobody_reads(launch, gpu_errors_end_the_context):
+    launch(added, (1,), np.ones(64, np.int32), N=64, debug=True)
+    with pytest.raises(KernelAssertionError, match="too much"):
+        launch(added, (1,), np.full(64, 2, np.int32), N=64, debug=True)
+
+
 def wrapped(x: np.ndarray, y: np.ndarray, sign: str) -> np.ndarray:
     return getattr(np, {"add": "add", "sub": "subtract", "mul": "multiply"}[sign])(x, y)
 

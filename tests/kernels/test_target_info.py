@@ -56,6 +56,28 @@ def test_kernels_of_a_program_choose_by_the_target(target: str, stored: int) -> 
     assert f"value = {stored}," in made.asm["tile"]
 
 
+@deuteron.jit
+def as_many_as_threads(out, COUNT: tl.constexpr):
+    threads: tl.constexpr = COUNT()
+    tl.store(out + tl.arange(0, threads), 1)
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+def test_warps_and_threads_are_known_while_compiling(warps: int) -> None:
+    for count, size in ((tl.extra.cuda.num_threads, 32 * warps), (tl.extra.cuda.num_warps, warps)):
+        made = deuteron.compile(
+            as_many_as_threads,
+            signature={"out": "*i32"},
+            constexprs={"COUNT": count},
+            target="cuda:90a",
+            stop_after="tile",
+            num_warps=warps,
+        )
+        assert f"end = {size}}}" in made.asm["tile"] or size == 1
+    with pytest.raises(CompilationError, match="on GPUs only"):
+        as_many_as_threads[(1,)](np.zeros(32, np.int32), COUNT=tl.extra.cuda.num_threads)
+
+
 @pytest.mark.parametrize("interpret", [False, True])
 def test_launches_on_the_cpu(monkeypatch: pytest.MonkeyPatch, interpret: bool) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", str(int(interpret)))

@@ -34,3 +34,15 @@ def test_floats_have_no_largest_integer():
     with pytest.raises(TypeMismatch, match="is a float"):
         tl.float16.get_int_max_value()
     assert tl.int1.get_int_max_value() == 1 and tl.int1.get_int_min_value() == 0
+
+
+@triton.jit
+def printed_types(x, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.static_print(x, o, x + o[:, None], tl.load(x), tl.load(x + o).to(tl.float16), o < 3)
+
+
+def test_types_print_as_those_of_triton(capsys):
+    triton.compile(printed_types, {"x": "*f32"}, {"N": 64}, stop_after="tile")
+    shown = ["pointer<fp32>[]", "int32[constexpr[64]]", "pointer<fp32>[constexpr[64], constexpr[1]]", "fp32[]"]
+    assert capsys.readouterr().out.strip() == " ".join([*shown, "fp16[constexpr[64]]", "int1[constexpr[64]]"])

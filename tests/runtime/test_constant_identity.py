@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import struct
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -213,6 +214,13 @@ def test_a_changed_global_of_a_class_of_ones_own_is_seen(monkeypatch: pytest.Mon
 @deuteron.jit
 def bits_of(out, X: tl.constexpr):
     tl.store(out, tl.full((), X, tl.float64).to(tl.int64, bitcast=True))
+
+
+def test_tuples_of_classes_written_in_c_are_what_they_hold() -> None:
+    """As torch.Size is, which programs pass as a shape."""
+    first, second = (time.gmtime(second) for second in (0, 1))
+    assert constant_text(first) == constant_text(time.gmtime(0)) != constant_text(second)
+    assert constant_text(first) != constant_text(tuple(first))
 
 
 def test_the_bits_of_a_nan_are_kept() -> None:

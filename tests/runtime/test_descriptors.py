@@ -36,7 +36,11 @@ def described(x: Any, *block: int) -> TensorDescriptor:
 
 
 @pytest.mark.parametrize(
-    "text", ["tensordesc<fp16[64, 64]>", "tensordesc<bf16[8, 32], nan>", "tensordesc<const i8[16]>"]
+    "text",
+    [
+        *("tensordesc<fp16[64, 64]>", "tensordesc<bf16[8, 32], nan>", "tensordesc<const i8[16]>"),
+        *("tensordesc<fp32[8, 32], tf32>", "tensordesc<fp32[8, 32], nan, tf32>"),
+    ],
 )
 def test_signatures_read_as_they_are_written(text: str):
     assert str(parse_argument_type(text)) == text
@@ -49,6 +53,7 @@ def test_signatures_read_as_they_are_written(text: str):
         ("tensordesc<fp16[63, 64]>", "powers of two"),
         ("tensordesc<i32[4, 4], nan>", "padding_option 'nan'"),
         ("tensordesc<fp12[64, 64]>", "unknown dtype 'fp12'"),
+        ("tensordesc<fp16[64, 64], tf32>", "only f32|rounds f16"),
         ("tensordesc<fp16[2, 2, 2, 2, 2, 8]>", "6 dimensions"),
     ],
 )
@@ -89,7 +94,7 @@ def test_strides_of_other_arrays():
         ((array(4, 8), [4, 8], [8, 1], [2, 4, 4]), "a block of 3"),
         ((array(4, 8), [4, 8], [8, 2], [2, 4]), r"strides \[8, 2\]"),
         ((array(4, 9), [4, 9], [9, 1], [2, 4]), r"strides \[9, 1\]"),
-        ((array(4, 8), [4, 8], [8, 1], [3, 4]), "powers of two"),
+        ((array(4, 8), [4, 8], [8, 1], [3, 4]), "power of 2"),
         ((array(4, 8), [-1, 8], [8, 1], [2, 4]), r"shape \[-1, 8\]"),
         ((array(4, 8), [2**31, 8], [8, 1], [2, 4]), "shape"),
         ((array(4, 8), [4, 8], [8, 1], [2, 4], "one"), "'one'|cannot read"),
@@ -102,12 +107,19 @@ def test_arrays_that_descriptors_cannot_describe(arguments: tuple[Any, ...], pro
         TensorDescriptor(*arguments)
 
 
+def test_programs_for_triton_expect_these_errors():
+    with pytest.raises(ValueError, match="Shape element 1 must be a power of 2"):
+        TensorDescriptor.from_tensor(array(4, 8), [2, 3])
+    with pytest.raises(AssertionError, match="strides must be 16-byte aligned"):
+        TensorDescriptor.from_tensor(array(4, 9), [2, 4])
+
+
 def test_attributes_may_be_set_and_are_checked():
     d = described(array(4, 8), 2, 4)
     d.block_shape = [4, 8]
     assert d.block_shape == [4, 8]
     assert readers[TensorDescriptor](d)[0] == "tensordesc<fp32[4, 8]>"
-    with pytest.raises(LaunchError, match="powers of two"):
+    with pytest.raises(LaunchError, match="power of 2"):
         d.block_shape = [4, 3]
     assert d.block_shape == [4, 8]
     assert repr(d) == "TensorDescriptor(tensordesc<fp32[4, 8]>, shape=[4, 8], strides=[8, 1])"

@@ -24,7 +24,7 @@ _CHOICES: Mapping[str, tuple[Scalar, ...]] = {
 OWN = "the kernel's own configurations"
 #: Why the other options are left as they are.
 _LEFT = {
-    "num_ctas": "clusters are not supported",
+    "num_ctas": "one CTA runs a program",
     "maxnreg": "a cap that the assembler does without; the choice of num_warps moves the same bound",
     "enable_fp_fusion": "results change with it in their last bits",
     "debug": "it adds checks, and no speed",

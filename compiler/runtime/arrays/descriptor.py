@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ...errors import LaunchError, SignatureError
+from ...errors import ImpossibleArray, ImpossibleBlock, LaunchError, SignatureError
 from ...language.tensor import Shape
 from ...signature import ALIGNMENT, ArgumentType, flattened, parse_argument_type
 from .dtypes import canonical_dtype, item_bytes
@@ -20,19 +20,21 @@ class TensorDescriptor:
     ``base``: the array, or whatever has its address and dtype; aligned to 16 bytes. ``shape``: extents, below 2**31;
     ``strides``: elements between neighbours along each dimension, the last 1, the others multiples of 16 bytes.
     ``block_shape``: powers of two, the last dimension of 16 bytes or more. ``padding``: what loads give outside the
-    array, "zero" or "nan". Attributes may be set, such as the block shape by an autotuner's ``pre_hook``.
+    array, "zero" or "nan"; ``round_f32_to_tf32``: loads of f32 round to tf32. Attributes may be set, such as the block
+    shape by an autotuner's ``pre_hook``.
 
     Raises:
-        LaunchError: the arguments are not like that.
+        LaunchError: the arguments are not like that (ImpossibleBlock, ImpossibleArray).
     """
 
-    __slots__ = ("base", "shape", "strides", "block_shape", "padding", "keys", "numbers")
+    __slots__ = ("base", "shape", "strides", "block_shape", "padding", "round_f32_to_tf32", "keys", "numbers")
 
     base: Any
     shape: Shape
     strides: Shape
     block_shape: Shape
     padding: str
+    round_f32_to_tf32: bool
     #: What a launch passes after the address: sizes, and strides but the last.
     numbers: tuple[int, ...]
     #: The array's type key -> the descriptor's.
@@ -45,6 +47,7 @@ class TensorDescriptor:
         strides: Sequence[int],
         block_shape: Sequence[int],
         padding: str = "zero",
+        round_f32_to_tf32: bool = False,
     ) -> None:
         put = object.__setattr__
         put(self, "base", base)
@@ -52,13 +55,17 @@ class TensorDescriptor:
         put(self, "strides", _sizes(strides))
         put(self, "block_shape", _sizes(block_shape))
         put(self, "padding", padding)
+        put(self, "round_f32_to_tf32", bool(round_f32_to_tf32))
         self._check()
 
     @staticmethod
-    def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
+    def from_tensor(
+        tensor: Any, block_shape: Sequence[int], padding: str = "zero", round_f32_to_tf32: bool = False
+    ) -> TensorDescriptor:
         """The descriptor of a whole array (NumPy, torch, CuPy, or one of deuteron's own); raises LaunchError."""
         _check_array(tensor, ("dtype", "shape"))
-        return TensorDescriptor(tensor, tensor.shape, element_strides(tensor), block_shape, padding)
+        strides = element_strides(tensor)
+        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding, round_f32_to_tf32)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in ("shape", "strides", "block_shape"):
@@ -75,17 +82,18 @@ class TensorDescriptor:
         _check_array(self.base, ("dtype",))
         rank = len(self.shape)
         if not rank == len(self.strides) == len(self.block_shape):
-            raise LaunchError(
+            raise ImpossibleArray(
                 f"a tensor descriptor has {rank} sizes, {len(self.strides)} strides and a block of "
                 f"{len(self.block_shape)} dimensions"
             )
-        keys = _keys_of(self.base.dtype, self.block_shape, str(self.padding))
+        keys = _keys_of(self.base.dtype, self.block_shape, str(self.padding), self.round_f32_to_tf32)
         if not 0 <= min(self.shape) <= max(self.shape) <= _LARGEST_SIZE:
-            raise LaunchError(f"a tensor descriptor of shape {list(self.shape)}", hint="sizes are 0 to 2**31 - 1")
+            raise ImpossibleArray(f"a tensor descriptor of shape {list(self.shape)}", hint="sizes are 0 to 2**31 - 1")
         if self.strides[-1] != 1 or any(stride * keys.item_bytes % ALIGNMENT for stride in self.strides[:-1]):
-            raise LaunchError(
-                f"a tensor descriptor of strides {list(self.strides)} (elements of {keys.item_bytes} bytes)",
-                hint=f"the last stride is 1, the others are multiples of {ALIGNMENT} bytes; pad or copy the array",
+            raise ImpossibleArray(
+                f"a tensor descriptor of strides {list(self.strides)} (elements of {keys.item_bytes} bytes): "
+                f"strides must be {ALIGNMENT}-byte aligned, and the last one 1",
+                hint="pad or copy the array",
             )
         object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "numbers", (*self.shape, *self.strides[:-1]))
@@ -101,7 +109,8 @@ class TensorDescriptor:
         return dict(zip(names, (self.base, *self.numbers), strict=True))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return TensorDescriptor, (self.base, self.shape, self.strides, self.block_shape, self.padding)
+        kept = (self.base, self.shape, self.strides, self.block_shape, self.padding, self.round_f32_to_tf32)
+        return TensorDescriptor, kept
 
     def __repr__(self) -> str:
         return f"TensorDescriptor({self.kind}, shape={list(self.shape)}, strides={list(self.strides)})"
@@ -121,7 +130,7 @@ class DescriptorKeys(dict[object, str]):
             raise LaunchError("a tensor descriptor of something that is no array", hint="make it of an array")
         array = parse_argument_type(text)
         if array.divisibility < ALIGNMENT:
-            raise LaunchError(
+            raise ImpossibleArray(
                 f"the array of a tensor descriptor is not aligned to {ALIGNMENT} bytes",
                 hint="begin the array at a multiple of 16 bytes, or use a tile of pointers",
             )
@@ -131,11 +140,19 @@ class DescriptorKeys(dict[object, str]):
 
 
 @cache
-def _keys_of(dtype: object, block_shape: Shape, padding: str) -> DescriptorKeys:
+def _keys_of(dtype: object, block_shape: Shape, padding: str, tf32: bool) -> DescriptorKeys:
     """Shared, because programs make a descriptor for every launch."""
+    for axis, size in enumerate(block_shape):
+        if size < 1 or size & (size - 1):
+            raise ImpossibleBlock(
+                f"Shape element {axis} must be a power of 2, got {size}: a block of {list(block_shape)}",
+                hint="take the next larger one: what is outside the array is neither read nor written",
+            )
     try:
         return DescriptorKeys(
-            parse_argument_type(f"tensordesc<{canonical_dtype(dtype)}{list(block_shape)}, {padding}>")
+            parse_argument_type(
+                f"tensordesc<{canonical_dtype(dtype)}{list(block_shape)}, {padding}{', tf32' if tf32 else ''}>"
+            )
         )
     except SignatureError as error:
         raise LaunchError(error.message, hint=error.hint) from error

@@ -206,6 +206,7 @@ class EagerContext:
         self.debug = debug
         self.sanitize_overflow = sanitize_overflow
         self.target: Target | None = None  # nothing is compiled
+        self.num_warps: int | None = None
 
     @property
     def builder(self) -> EagerBuilder:

@@ -45,7 +45,7 @@ def specialize(
         position += not parameter.constexpr
     device = _common_device(kernel, found)
     target = Target.parse(device.target)
-    schedule = make_schedule({"debug": kernel.debug, **_meant_for(target, options)})
+    schedule = make_schedule({"debug": kernel.debug, **options})
     records = recording.settings is not None
     variant = Variant(kernel.source, found.types, found.constants, target, schedule, instrumented=records)
     return Launch(variant, device, tuple(found.passed), found.known)
@@ -55,15 +55,6 @@ def describes(kernel: Kernel, arguments: Mapping[str, object]) -> bool:
     """Whether some of the arguments of a warm-up only say what will be passed."""
     leaves = [part for p in kernel.parameters for part in parts_of(p, arguments[p.name])]
     return any(_placeholder(leaf, value) is not None for leaf, value in leaves)
-
-
-def _meant_for(target: Target, options: Mapping[str, object]) -> Mapping[str, object]:
-    """``options`` without a number of warps that no GPU has. Triton's CPU back end counts one thread a warp, so
-    programs written for it ask for 64 and more; here warps mean nothing on CPUs."""
-    warps = options.get("num_warps")
-    if target.kind == "cpu" and type(warps) is int and 32 < warps <= 1024 and warps & (warps - 1) == 0:
-        return {name: value for name, value in options.items() if name != "num_warps"}
-    return options
 
 
 @dataclass
@@ -82,7 +73,7 @@ class _Found:
         """An argument with a type; ``value`` is None where it was only described."""
         text, _, device = key.partition("@")
         kind = parse_argument_type(text)
-        if kind.pointer:
+        if kind.pointer and (device or value is not None):
             self.arrays[name], self.homes[name] = value, device or "cpu"
         if kind.is_one:
             self.constants[name] = 1

@@ -8,6 +8,7 @@ from enum import Enum
 from ...errors import LaunchError
 from ...ir.types import Pointer, Scalar
 from ...language.aggregate import Aggregate, AggregateType
+from ...language.builtin import is_builtin
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
@@ -86,6 +87,8 @@ def constant_text(value: object) -> str:
         return f"dtype {value}"
     if isinstance(value, Inlinable):
         return f"function {source_of(value).hash}"
+    if callable(value) and is_builtin(value):
+        return f"builtin {value.__module__}.{getattr(value, '__qualname__', value)}"
     if isinstance(value, AggregateType):
         return _aggregate_text(value)
     if isinstance(value, Aggregate):

@@ -147,6 +147,7 @@ def lowered(variant: Variant) -> Function:
         debug=variant.schedule.debug,
         sanitize_overflow=variant.schedule.sanitize_overflow,
         target=variant.target,
+        num_warps=variant.schedule.num_warps,
     )
 
 

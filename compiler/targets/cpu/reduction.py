@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...ir.core import Block, Op, Value
+from ...ir.core import Block, Effect, Op, Value
 from ...ir.types import Scalar
 from ...llvm.typed import Typed, constant
 from ...tile import elementwise as ops
@@ -28,7 +28,7 @@ def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Type
     """The region applied lane by lane; the values it yields."""
     end = region.terminator
     yielded = end.operands if end is not None else []
-    if _has_control(region):
+    if _one_by_one(region):
         for arg, value in zip(region.args, args, strict=True):
             low.set_scalar(arg, value)
         low.run(region)
@@ -54,8 +54,13 @@ def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Type
     return [m if m.lanes == lanes else low.e.splat(m, lanes) for m in made]
 
 
-def _has_control(region: Block) -> bool:
-    return any(op.blocks for op in region.ops)
+def _one_by_one(region: Block) -> bool:
+    """Whether elements are combined one after the other: there are branches, or assertions."""
+    return _acts(region) or any(op.blocks for op in region.ops)
+
+
+def _acts(region: Block) -> bool:
+    return any(op.effect is Effect.WRITE or any(map(_acts, op.blocks)) for op in region.ops)
 
 
 def neutral_element(op: reduction.Reduce) -> Typed | None:
@@ -97,10 +102,10 @@ def _integer_range(elem: Scalar) -> tuple[int, int]:
 @statements(reduction.Reduce)
 def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     """Vectors are accumulated along the axis; if it is the vectors' own, their lanes are combined at the end."""
-    if not any(low.live.uses.get(r) for r in op.results):
+    if not any(low.live.uses.get(r) for r in op.results) and not _acts(op.combine):
         return
     tile_shape = op.inputs[0].type.shape
-    lanes = 1 if _has_control(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
+    lanes = 1 if _one_by_one(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]
     made = low.run_nest(
         [(v, True) for v in op.inputs],
@@ -210,7 +215,7 @@ def scan(low: CpuLowering, op: reduction.Scan) -> None:
     tile_shape = op.inputs[0].type.shape
     axis, along = vector_axis(tile_shape), vector_axis(tile_shape) == op.axis
     lanes = min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
-    if along or _has_control(op.combine):
+    if along or _one_by_one(op.combine):
         lanes = 1
     for value in op.inputs:
         low.store(value)
@@ -288,7 +293,7 @@ def map_elementwise(low: CpuLowering, op: MapElementwise) -> None:
     """Vectors of elements where the body is straight, else one element after the other."""
     tile_shape = op.inputs[0].type.shape
     types = [v.type for v in (*op.inputs, *op.results)]
-    lanes = 1 if _has_control(op.body) else min(low.lanes(tile_shape, t.elem) for t in types)
+    lanes = 1 if _one_by_one(op.body) else min(low.lanes(tile_shape, t.elem) for t in types)
     buffers = [low.allocate(r) for r in op.results]
 
     def body(emission: Emission, coords: Coords) -> None:

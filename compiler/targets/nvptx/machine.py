@@ -381,7 +381,9 @@ def _atom(
 ) -> str:
     letter = _CONSTRAINTS[word]
     inputs = ", ".join(f"${i + 2}" for i in range(len(operands)))
-    text = f"atom.{op.semantics}.{op.scope}.global.{spelling} $0, [$1], {inputs};"
+    # The order in which Triton writes them, which programs that read PTX know; the assembler takes any.
+    order = (op.semantics, op.scope) if isinstance(op, AtomicCAS) else (op.scope, op.semantics)
+    text = f"atom.global.{'.'.join(order)}.{spelling} $0, [$1], {inputs};"
     constraints = f"={letter},l" + f",{letter}" * len(operands)
     every = [(GLOBAL_POINTER, address), *((word, o) for o in operands)]
     if predicate is not None:

@@ -28,18 +28,22 @@ class _Liveness:
         self.parents: dict[Block, Op | None] = {}
         self.around: dict[Op, Block] = {}
         self.todo: list[Value] = []
-        self.index(function.body, None)
+        for op in self.index(function.body, None):
+            self.need(op)
         while self.todo:
             self.follow(self.todo.pop())
 
-    def index(self, block: Block, parent: Op | None) -> None:
+    def index(self, block: Block, parent: Op | None) -> list[Op]:
+        """Note where everything in ``block`` is; returns what must stay for its own sake."""
         self.parents[block] = parent
+        acting = []
         for op in block.ops:
             self.around[op] = block
             for nested in op.blocks:
-                self.index(nested, op)
+                acting += self.index(nested, op)
             if _acts(op) or (op.effect is Effect.TERMINATOR and parent is None):
-                self.need(op)
+                acting.append(op)
+        return acting
 
     def want(self, *values: Value) -> None:
         for value in values:

@@ -125,6 +125,20 @@ def div_one(op: e.Div, new: Rewriter) -> Replacement:
     return op.lhs if _is_float(op.rhs, 1.0) else None
 
 
+@rule(e.Pow)
+def small_power(op: e.Pow, new: Rewriter) -> Replacement:
+    """pow(x, 1.0) -> x, pow(x, 2.0) -> x * x, and of f32 and f64 also the third and fourth power as two products, which
+    round once more"""
+    if _is_float(op.rhs, 1.0):
+        return op.lhs
+    wide = op.lhs.type.scalar.bits >= 32
+    exponent = next((n for n in (2.0, *((3.0, 4.0) if wide else ())) if _is_float(op.rhs, n)), None)
+    if exponent is None:
+        return None
+    square = new(e.Mul(op.lhs, op.lhs))
+    return square if exponent == 2.0 else new(e.Mul(square, op.lhs if exponent == 3.0 else square))
+
+
 @rule(e.Sub)
 def sub_zero(op: e.Sub, new: Rewriter) -> Replacement:
     """x - 0.0 -> x (also for x = -0.0, unlike x + 0.0)"""

@@ -11,7 +11,7 @@ from deuteron.compiler.gpu.asynchronous import Pipe, Put, RingBuffer, Roles
 from deuteron.compiler.gpu.barriers import insert_barriers
 from deuteron.compiler.gpu.lifetimes import ByteRange, Lifetime, Lifetimes, TakenBytes
 from deuteron.compiler.gpu.ops import ConvertLayout
-from deuteron.compiler.gpu.scratch import GpuFunction
+from deuteron.compiler.gpu.scratch import CONVERSION_BYTES, GpuFunction
 from deuteron.compiler.ir import Function
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.tile.control import For
@@ -188,3 +188,23 @@ def test_one_slot_is_better_than_none(to_gpu, target: str, slots: int) -> None:
     """Where two do not fit, copies still fill the memory that products read; a slot is 64 KiB, or 128."""
     block = (128, 128, 128) if target in ("cuda:86", "cuda:120") else (256, 256, 128)
     assert product(to_gpu, target, 3, block, persistent=False).num_slots == slots
+
+
+#: A result that threads add to memory element by element, and that another layout suits better than the product's.
+ADDED = """
+def added(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr):
+    rm, rn = tl.arange(0, BM), tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, 32):
+        rk = start + tl.arange(0, 32)
+        acc += tl.dot(tl.load(a + rm[:, None] * K + rk[None, :]), tl.load(b + rk[:, None] * BN + rn[None, :]))
+    tl.atomic_add(c + rm[:, None] * BN + rn[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+def test_large_results_are_converted_in_parts(to_gpu, target: str) -> None:
+    pointers = dict.fromkeys(("a", "b", "c"), "*fp32:16")
+    made = to_gpu(ADDED, {**pointers, "K": "i32:16"}, {"BM": 256, "BN": 256}, 4, target)
+    places = [place for op, place in made.allocation.places.items() if isinstance(op, ConvertLayout)]
+    assert max(place.end - place.start for place in places) == CONVERSION_BYTES < 256 * 256 * 4

@@ -169,6 +169,30 @@ def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
     assert '.pragma "nounroll"' in ptx_of("matmul_f16")
 
 
+LOOP = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr, WRITE: tl.constexpr):
+    offs = tl.arange(0, N)
+    total = tl.zeros((N,), dtype=tl.float32)
+    for i in range(n):
+        total += tl.load(x_ptr + i * N + offs)
+        if WRITE:
+            tl.store(y_ptr + i * N + offs, total)
+    tl.store(y_ptr + offs, total)
+"""
+
+
+@pytest.mark.parametrize(
+    "size, write, rounds", [(128, False, 4), (256, False, 4), (128, True, 1), (8192, False, 1)], ids=str
+)
+def test_short_loops_that_wait_for_memory_have_several_loads_on_their_way(from_text, size, write, rounds) -> None:
+    sample = from_text(LOOP, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "n": "i32"}, {"N": size, "WRITE": write})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    blocks = re.split(r"^\$L\w+:", ptx, flags=re.MULTILINE)
+    loads = max(len(re.findall(r"ld\.global", block)) for block in blocks)
+    assert loads == rounds * max(1, size // 128 // 4)
+    assert assemble(ptx, Target.parse("cuda:90a"), sample.schedule).spill_bytes == 0
+
+
 def test_register_cap_and_threads_are_in_the_ptx(standard_kernels) -> None:
     sample, target = standard_kernels["vector_add"], Target.parse("cuda:90a")
     schedule = Schedule(num_warps=8, maxnreg=64)

@@ -328,7 +328,7 @@ def k(counter_ptr, out_ptr, N: tl.constexpr):
     assert counter[0] == 3
     np.testing.assert_array_equal(out, np.repeat(np.arange(3), 128).reshape(3, 128))
     ptx = check_ptx(sample)
-    assert "atom.acq_rel.gpu.global.add.u32" in ptx
+    assert "atom.global.gpu.acq_rel.add.u32" in ptx
 
 
 def test_compare_and_swap(from_text, simulated, check_ptx) -> None:
@@ -343,7 +343,7 @@ def k(lock_ptr, out_ptr):
     simulated(sample, (4,), [lock, out])
     assert lock[0] == 4
     np.testing.assert_array_equal(out, [0, 1, 2, 3])
-    assert "atom.relaxed.cta.global.cas.b32" in check_ptx(sample)
+    assert "atom.global.relaxed.cta.cas.b32" in check_ptx(sample)
 
 
 # Debugging and modifiers -------------------------------------------------------------------------------------

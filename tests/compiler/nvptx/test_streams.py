@@ -17,6 +17,16 @@ def chain(x, b, steps):
         tl.store(x + (i + 1) * 4096 + m * 64 + n, tl.dot(left, right).to(tl.float16))
         tl.debug_barrier()
 """
+#: A row of factors for each step of a product, as norms before a product have.
+SCALED = """
+def scaled(x, factors, w, out, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, BK)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        left = tl.load(x + m * K + (start + k)[None, :]) * tl.load(factors + (start + k)[None, :])
+        total += tl.dot(left, tl.load(w + (start + k)[:, None] * N + n))
+    tl.store(out + m * N + n, total)
+"""
 #: The same with the address of what is stored chosen at run time: any array may be meant.
 CHOSEN = CHAIN.replace("chain(x, b, steps)", "chosen(x, b, y, steps, other)").replace(
     "tl.store(x +", "tl.store((y if other else x) +"
@@ -41,3 +51,70 @@ def test_what_the_kernel_writes_is_not_fetched_ahead(from_text, run_function, ta
         made.tile(), (1,), [x, b, *([np.zeros_like(x)] if chosen else []), 4, *([0] if chosen else [])], 4, target
     )
     np.testing.assert_array_equal(x, wanted)
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize(("rows", "depth"), [(16, 64), (64, 32), (128, 64)])
+def test_factors_that_are_repeated_come_ahead_of_the_product(from_text, run_function, target, rows, depth) -> None:
+    signature = {**dict.fromkeys(("x", "factors", "w"), "*fp16:16"), "out": "*fp32:16", "K": "i32:16"}
+    made = from_text(SCALED, signature, {"M": rows, "N": 64, "BK": depth})
+    rings = [op for op in made.gpu(target).walk() if isinstance(op, RingBuffer)]
+    assert len(rings) == 3
+    rng = np.random.default_rng(0)
+    x, factors, w = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((rows, 256), (1, 256), (256, 64)))
+    out = np.full((rows, 64), np.nan, np.float32)
+    run_function(made.tile(), (1,), [x, factors, w, out, 256], 4, target)
+    np.testing.assert_array_equal(out, (x * factors).astype(np.float64) @ w.astype(np.float64))
+
+
+#: One loop over the steps of all tiles of a program: a branch says where the next tile lies.
+FLAT = """
+def flat(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PROGRAMS: tl.constexpr):
+    tiles_n, steps = tl.cdiv(N, BN), tl.cdiv(K, BK)
+    tiles = tl.cdiv(M, BM) * tiles_n
+    tile = tl.program_id(0) - PROGRAMS
+    mine = (tiles - tl.program_id(0) + PROGRAMS - 1) // PROGRAMS
+    step, row, column = -1, 0, 0
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    total = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, steps * mine):
+        step = tl.where(step == steps - 1, 0, step + 1)
+        if step == 0:
+            tile += PROGRAMS
+            row, column = tile // tiles_n * BM, tile % tiles_n * BN
+            m = row + tl.arange(0, BM)
+            n = column + tl.arange(0, BN)
+        at = step * BK
+        left = LEFT
+        right = RIGHT
+        total = tl.dot(left, right, total)
+        if step == steps - 1:
+            place = c + (row + tl.arange(0, BM))[:, None] * N + (column + tl.arange(0, BN))[None, :]
+            tl.store(place, total)
+            total = tl.zeros((BM, BN), tl.float32)
+"""
+BY_POINTERS = (
+    "tl.load(a + m[:, None] * K + (at + k)[None, :], mask=(at + k)[None, :] < K, other=0.0)",
+    "tl.load(b + (at + k)[:, None] * N + n[None, :], mask=(at + k)[:, None] < K, other=0.0)",
+)
+BY_DESCRIPTORS = (
+    "tl.make_tensor_descriptor(a, (M, K), (K, 1), (BM, BK)).load([row, at])",
+    "tl.make_tensor_descriptor(b, (K, N), (N, 1), (BK, BN)).load([at, column])",
+)
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize("operands", [BY_POINTERS, BY_DESCRIPTORS], ids=["pointers", "descriptors"])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_a_branch_may_say_where_the_next_tile_lies(from_text, run_function, target, operands, warps) -> None:
+    text = FLAT.replace("LEFT", operands[0]).replace("RIGHT", operands[1])
+    signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
+    blocks = {"BM": 64 * warps // 4, "BN": 64, "BK": 32, "PROGRAMS": 3}
+    made = from_text(text, signature, blocks)
+    assert len([op for op in made.gpu(target).walk() if isinstance(op, RingBuffer)]) == 2
+    rng = np.random.default_rng(0)
+    m, n, k = 256, 128, 80
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    c = np.full((m, n), np.nan, np.float32)
+    run_function(made.tile(), (3,), [a, b, c, m, n, k], warps, target)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))

@@ -59,6 +59,15 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
     ],
     "mul_one": [([f32("k", "1.0"), "%r = mul %k %f : f32"], ["%f"])],
     "div_one": [([f32("k", "1.0"), "%r = div %f %k {precise = False} : f32"], ["%f"])],
+    "small_power": [
+        ([f32("k", "1.0"), "%r = pow %f %k : f32"], ["%f"]),
+        ([f32("k", "2.0"), "%r = pow %f %k : f32"], ["%r = mul %f %f : f32", "%r"]),
+        ([f32("k", "3.0"), "%r = pow %f %k : f32"], ["%0 = mul %f %f : f32", "%r = mul %0 %f : f32", "%r"]),
+        ([f32("k", "4.0"), "%r = pow %f %k : f32"], ["%0 = mul %f %f : f32", "%r = mul %0 %0 : f32", "%r"]),
+        ([f32("k", "2.5"), "%r = pow %f %k : f32"], [f32("k", "2.5"), "%r = pow %f %k : f32", "%r"]),
+        (["%k = constant {value = 3.0, type = f16} : f16", "%r = pow %h %k : f16"],
+         ["%k = constant {value = 3.0, type = f16} : f16", "%r = pow %h %k : f16", "%r"]),
+    ],
     "sub_zero": [([f32("k", "0.0"), "%r = sub %f %k : f32"], ["%f"])],
     "add_negative_zero": [
         ([f32("k", "-0.0"), "%r = add %f %k : f32"], ["%f"]),

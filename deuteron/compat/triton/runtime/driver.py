@@ -26,6 +26,17 @@ def _device(index: int | None = None) -> Device:
     return _device(ActiveDriver().get_current_device())
 
 
+def get_device_key() -> int | str:
+    """What ``kernel.device_caches`` is asked for: the ordinal of the current GPU, "cpu" without one."""
+    active = ActiveDriver()
+    return active.get_current_device() if active.is_active() else "cpu"
+
+
+def current_device() -> str:
+    """The name of the GPU that launches without arrays use, "cpu" where there is none."""
+    return _device().name
+
+
 class DeviceFacts:
     """``driver.active.utils``."""
 

@@ -1,5 +1,6 @@
 """Kernels, and what decorates them."""
 
+from deuteron.compat.triton.runtime.driver import get_device_key
 from deuteron.compiler import JITFunction, constexpr_function, jit, reinterpret
 from deuteron.compiler.language.inline import ConstexprFunction
 from deuteron.compiler.language.inline import Inlinable as JITCallable
@@ -17,6 +18,7 @@ __all__ = [
     "MockTensor",
     "TensorWrapper",
     "constexpr_function",
+    "get_device_key",
     "jit",
     "reinterpret",
 ]
