@@ -46,17 +46,17 @@ class Target:
 
 #: ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine with mbarriers; ``wgmma``: products of warp
 #: groups; ``setmaxnreg``: registers that move between warp groups; ``fp8``: 8-bit floats in mma.sync;
-#: ``griddepcontrol``: kernels that begin before the one before them has ended (PTX ISA, "Target ISA Notes" of each
-#: instruction).
+#: ``griddepcontrol``: kernels that begin before the one before them has ended; ``vector_atomics``: additions to several
+#: neighbours in memory at once (PTX ISA, "Target ISA Notes" of each instruction).
 FEATURES: dict[str, frozenset[str]] = {
     "80": frozenset({"cp.async"}),
     "86": frozenset({"cp.async"}),
     "89": frozenset({"cp.async", "fp8"}),
-    "90": frozenset({"cp.async", "fp8", "griddepcontrol", "tma"}),
-    "90a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "wgmma", "setmaxnreg"}),
-    "100": frozenset({"cp.async", "fp8", "griddepcontrol", "tma"}),
-    "100a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "setmaxnreg"}),
-    "120": frozenset({"cp.async", "fp8", "griddepcontrol", "tma"}),
+    "90": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
+    "90a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics", "wgmma", "setmaxnreg"}),
+    "100": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
+    "100a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics", "setmaxnreg"}),
+    "120": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
 }
 
 # Opt-in shared memory per block in bytes.

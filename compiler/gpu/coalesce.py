@@ -10,6 +10,7 @@ from ..layout import LinearLayout, coalesced, contiguous_registers
 from ..tile.axis import AxisFacts
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from .asynchronous import FetchTile
+from .ops import VectorUpdate
 
 #: Widest access of one thread in bytes (ld.global.v4.b32).
 VECTOR_BYTES = 16
@@ -39,9 +40,10 @@ def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
 
 
 def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:
-    if isinstance(op, AtomicRMW | AtomicCAS):
+    if isinstance(op, AtomicRMW | AtomicCAS) and not isinstance(op, VectorUpdate):
         return 1
-    vector = min(facts[op.pointer].aligned(axis), VECTOR_BYTES // op.pointer.type.pointee.bytes)
+    most = op.vector if isinstance(op, VectorUpdate) else VECTOR_BYTES // op.pointer.type.pointee.bytes
+    vector = min(facts[op.pointer].aligned(axis), most)
     if op.mask is not None:
         vector = min(vector, facts[op.mask].constancy[axis])
     return max(1, vector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.core import Effect, Op, Value
 from ..ir.types import Tile
-from ..tile.memory import Load, Store
+from ..tile.memory import AtomicRMW, Load, Store
 
 
 class ConvertLayout(Op, mnemonic="gpu.convert"):
@@ -33,6 +33,15 @@ class VectorLoad(Load, mnemonic="gpu.load", effect=Effect.READ):
 
 class VectorStore(Store, mnemonic="gpu.store", effect=Effect.WRITE):
     """A store of ``vector`` consecutive registers at a time, as :class:`VectorLoad`. Copies are written once."""
+
+    vector: int = 1
+    axis: int = 0
+
+
+class VectorUpdate(AtomicRMW, mnemonic="gpu.update", effect=Effect.WRITE):
+    """An atomic operation whose old values nobody reads, on ``vector`` consecutive registers at a time, along ``axis``,
+    as :class:`VectorStore`; what becomes of each element is one step. Before layouts are chosen ``vector`` is the most
+    that the target can do."""
 
     vector: int = 1
     axis: int = 0

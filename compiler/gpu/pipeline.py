@@ -12,6 +12,7 @@ from ..target import Target
 from ..tile.axis import analyze
 from ..tile.memory import GridWait
 from . import relayout_rules
+from .atomics import find_updates
 from .barriers import insert_barriers
 from .fences import place_fences
 from .flight import let_fly
@@ -19,6 +20,7 @@ from .homes import Costs, Homes
 from .legality import MOST_THREADS, require_legal
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
+from .room import with_room
 from .scratch import GpuFunction, allocate
 from .verify import verify_gpu
 from .work import GpuWork
@@ -38,6 +40,7 @@ Observer = Callable[[str, Function], None]
 def lay_out(work: GpuWork) -> None:
     """Choose a layout for every tile and emit the conversions between them."""
     function, schedule = work.function, work.schedule
+    find_updates(function, work.target)
     facts, costs = analyze(function), Costs(function)
     homes = Homes(function, facts, costs, work.target, schedule)
     work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
@@ -109,7 +112,8 @@ def lower_to_gpu(
     denied: frozenset[Guard] = frozenset(),
     observe: Observer = lambda name, made: None,
 ) -> GpuFunction:
-    """The GPU function of a tile function, for ``schedule.num_warps`` warps; ``function`` is left as it is.
+    """The GPU function of a tile function, for ``schedule.num_warps`` warps, or more where a product's result would not
+    fit into their registers; ``function`` is left as it is.
 
     ``denied``: guards that the launch's arguments break. Rings get ``schedule.num_stages`` slots, or as many as fit.
 
@@ -121,6 +125,7 @@ def lower_to_gpu(
     if 32 * schedule.num_warps > MOST_THREADS:
         raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
+    schedule = with_room(schedule, function)
     limit = MOST_SLOTS
     while True:
         work = GpuWork(function.clone(), target, schedule, denied, limit)

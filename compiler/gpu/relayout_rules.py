@@ -20,7 +20,7 @@ from ..tile.movement import Gather
 from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, order_of_fetch, vector_of
-from .ops import Mma, VectorLoad, VectorStore
+from .ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .reduction import scan_layout
 from .relayout import RULES, Relayout, Rule
 from .shared_operands import first_operand, operand_of_threads, shared_operand
@@ -85,6 +85,14 @@ def _store(state: Relayout, store: Store) -> None:
 def _atomic_rmw(state: Relayout, op: AtomicRMW) -> None:
     layout = _access_layout(state, op, op.value)
     state.emit(op.clone({v: state.demand(v, layout) for v in op.operands}), op)
+
+
+@_rule(VectorUpdate)
+def _vector_update(state: Relayout, op: VectorUpdate) -> None:
+    layout = _access_layout(state, op, op.value)
+    vector, axis = (1, 0) if layout is None else vector_of(op, layout, state.facts)
+    made = op.clone({v: state.demand(v, layout) for v in op.operands}, vector=vector, axis=axis)
+    state.emit(made, op)
 
 
 @_rule(AtomicCAS)

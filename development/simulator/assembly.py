@@ -31,7 +31,9 @@ _MEMORY = re.compile(
     r"(?:@\$(\d+) )?(ld|st)(?:\.volatile)?\.(global|shared(?:::cta|::cluster)?)(?:\.[\w:]+)*?(\.v\d)?\.b(\d+) "
 )
 _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.global\.(\w+)\.(\w+)\.([\w.]+)\.(\w+) ")
-_RED = re.compile(r"(?:@\$(\d+) )?red\.(\w+)\.(\w+)\.shared\.(add)\.(u32) ")
+_RED = re.compile(
+    r"(?:@\$(\d+) )?red\.relaxed\.\w+\.(shared|global)\.(\w+(?:\.noftz)?)(?:\.v\d)?\.([bfsu]f?\d+)(?:x2)? "
+)
 _MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
@@ -220,7 +222,7 @@ def _updated(operation: str, operands: Sequence[Any], old: Any) -> Any:
 def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     active = _predicate(match, 1, inputs)
     kind = match[5]
-    dtype = np.dtype(_ATOMIC_TYPES.get(kind) or f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}")
+    dtype = _atomic_type(kind)
     operation = match[4]
 
     def atom(warp: Warp) -> Sequence[Array]:
@@ -237,17 +239,30 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
 
 
 def _reduction(match: re.Match[str], inputs: Inputs) -> Compute:
-    """An atomic addition in shared memory whose old value nobody gets."""
+    """An atomic operation on neighbours in memory whose old values nobody gets; each element's is a step of its own."""
     active = _predicate(match, 0, inputs)
+    operands = [x for type, x in inputs[1:] if type != "i1"]
+    dtype, operation = _atomic_type(match[4]), match[3]
 
     def red(warp: Warp) -> Sequence[Array]:
-        where, value = inputs[0][1](warp.env), inputs[1][1](warp.env).view(np.uint32)
+        where = inputs[0][1](warp.env)
+        words = [np.ascontiguousarray(x(warp.env)).reshape(LANES, 1).view(dtype) for x in operands]
+        values = np.concatenate(words, axis=1)
+        memory = warp.memory if match[2] == "global" else warp.shared
         for lane in np.flatnonzero(active(warp)):
-            update = partial(_updated, match[4], [value[lane]])
-            warp.shared.change(int(where[lane]), np.dtype(np.uint32), update, int(warp.agents[lane]))
+            first = int(where[lane])
+            if first % values[lane].nbytes:
+                raise SimulationError(f"red of {values[lane].nbytes} bytes at the address {first:#x}")
+            for place, value in enumerate(values[lane]):
+                update = partial(_updated, operation, [value])
+                memory.change(first + place * dtype.itemsize, dtype, update, int(warp.agents[lane]))
         return []
 
     return red
+
+
+def _atomic_type(kind: str) -> np.dtype[Any]:
+    return np.dtype(_ATOMIC_TYPES.get(kind) or f"{'i' if kind[0] == 's' else 'u'}{int(kind[1:]) // 8}")
 
 
 # Conversions -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Roles
-from ...gpu.ops import VectorLoad, VectorStore
+from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
 from ...ir.core import Op
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
 from ...layout import MatrixAccess
@@ -198,6 +198,7 @@ class PtxMachine(simt.SimtTarget):
         self,
         state: simt.Lowering,
         op: AtomicRMW,
+        order: str,
         kind: str,
         elem: Scalar,
         address: str,
@@ -205,24 +206,60 @@ class PtxMachine(simt.SimtTarget):
         predicate: str | None,
     ) -> str:
         """A predicated ``atom``; bf16 is added from sm_90 on."""
-        if elem == BF16 and kind == "add" and self.target.capability < 90:
+        self._require_addition(op)
+        spelling, word = _atomic_spelling(kind, elem)
+        travels = register_type(elem) == word
+        operand = value if travels else to_integer(state, value, elem)
+        result = _atom(state, op, order, spelling, word, address, [operand], predicate)
+        return result if travels else from_integer(state, result, elem)
+
+    def compare_and_swap(
+        self,
+        state: simt.Lowering,
+        op: AtomicCAS,
+        order: str,
+        address: str,
+        expected: str,
+        value: str,
+        predicate: str | None,
+    ) -> str:
+        """A predicated ``atom.cas``."""
+        bits = op.value.type.elem.bits
+        return _atom(state, op, order, f"cas.b{bits}", f"i{bits}", address, [expected, value], predicate)
+
+    def update(
+        self,
+        state: simt.Lowering,
+        op: VectorUpdate,
+        words: Words,
+        address: str,
+        packed: list[str],
+        predicate: str | None,
+    ) -> None:
+        """A predicated ``red``; bf16 is added from sm_90 on."""
+        self._require_addition(op)
+        inputs = ", ".join(f"${i + 1}" for i in range(words.count))
+        place = f"{{{inputs}}}" if words.count > 1 else inputs
+        instruction = f"red.relaxed.{op.scope}.global.{_update_spelling(op, words)} [$0], {place};"
+        constraints = "l," + ",".join([_CONSTRAINTS[words.type]] * words.count)
+        operands = [(GLOBAL_POINTER, address), *((words.type, p) for p in packed)]
+        if predicate is not None:
+            instruction = f"@${words.count + 1} {instruction}"
+            constraints += ",b"
+            operands.append(("i1", predicate))
+        state.text.asm([], instruction, constraints + ",~{memory}", operands)
+
+    def _require_addition(self, op: AtomicRMW) -> None:
+        if op.value.type.elem == BF16 and op.kind == "add" and self.target.capability < 90:
             raise UnsupportedOp(
                 f"atomic_add of bf16 needs sm_90 or newer, the target is {self.target}",
                 location=op.location,
                 hint="add in f32",
             )
-        spelling, word = _atomic_spelling(kind, elem)
-        travels = register_type(elem) == word
-        operand = value if travels else to_integer(state, value, elem)
-        result = _atom(state, op, spelling, word, address, [operand], predicate)
-        return result if travels else from_integer(state, result, elem)
 
-    def compare_and_swap(
-        self, state: simt.Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
-    ) -> str:
-        """A predicated ``atom.cas``."""
-        bits = op.value.type.elem.bits
-        return _atom(state, op, f"cas.b{bits}", f"i{bits}", address, [expected, value], predicate)
+    def fence(self, state: simt.Lowering, scope: str) -> None:
+        """``fence.acq_rel`` (PTX ISA, "membar / fence")."""
+        state.text.asm([], f"fence.acq_rel.{scope};", "~{memory}", [])
 
     # Records: special registers, read in their place among accesses and asynchronous operations -----------------
 
@@ -370,9 +407,21 @@ def _atomic_spelling(kind: str, elem: Scalar) -> tuple[str, str]:
             return f"{kind}.{'s' if elem.is_signed else 'u'}{bits}", f"i{bits}"
 
 
+def _update_spelling(op: VectorUpdate, words: Words) -> str:
+    """Operation and type of a PTX red: a vector of words, which may be pairs of 16-bit floats."""
+    elem = op.value.type.scalar
+    spelling, _ = _atomic_spelling(op.kind, elem)
+    if op.vector == 1:
+        return spelling
+    operation = spelling.removesuffix(f".{elem}")
+    count = f".v{words.count}" if words.count > 1 else ""
+    return f"{operation}{count}.{elem}" + ("x2" if words.per_word == 2 else "")
+
+
 def _atom(
     state: simt.Lowering,
     op: AtomicRMW | AtomicCAS,
+    semantics: str,
     spelling: str,
     word: str,
     address: str,
@@ -382,7 +431,7 @@ def _atom(
     letter = _CONSTRAINTS[word]
     inputs = ", ".join(f"${i + 2}" for i in range(len(operands)))
     # The order in which Triton writes them, which programs that read PTX know; the assembler takes any.
-    order = (op.semantics, op.scope) if isinstance(op, AtomicCAS) else (op.scope, op.semantics)
+    order = (semantics, op.scope) if isinstance(op, AtomicCAS) else (op.scope, semantics)
     text = f"atom.global.{'.'.join(order)}.{spelling} $0, [$1], {inputs};"
     constraints = f"={letter},l" + f",{letter}" * len(operands)
     every = [(GLOBAL_POINTER, address), *((word, o) for o in operands)]

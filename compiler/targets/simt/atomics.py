@@ -1,7 +1,15 @@
-"""Atomics: one thread performs each element's, and hands the old value to all that hold a copy."""
+"""Atomics: one thread performs each element's, and hands the old value to all that hold a copy.
+
+An atomic that is in order costs two fences (on sm_90a a MEMBAR before it, and CCTL.IVALL behind it, which empties the
+first-level cache). A thread that has several of a tile's elements passes them once for all of these.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...gpu.ops import VectorUpdate
 from ...gpu.scratch import is_shared_by_threads
 from ...ir.core import Value
 from ...ir.types import F32, F64, SCALARS
@@ -9,7 +17,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW
 from .convert import from_integer, to_integer
 from .lowering import Lowering, reach_of, rule
 from .registers import register_type
-from .vectors import load_shared
+from .vectors import groups_of, load_shared, packed_words, words_of
 
 
 @rule(AtomicRMW)
@@ -19,16 +27,46 @@ def _rmw(state: Lowering, op: AtomicRMW) -> None:
     mask = state.values[op.mask] if op.mask is not None else None
     alone = state.only_thread(op.pointer.type.layout)
     made: list[str | None] = [None] * len(pointer)
-    for i in pointer.unique():
-        predicate = state.both(alone, mask[i] if mask is not None else None)
-        if elem in (F32, F64) and op.kind in ("min", "max"):
-            made[i] = _float_extremum(state, op, pointer[i], value[i], predicate)
-        else:
-            made[i] = state.machine.atomic(state, op, op.kind, elem, pointer[i], value[i], predicate)
+    extremum = elem in (F32, F64) and op.kind in ("min", "max")
+    with _ordered(state, op, several=extremum or len(pointer.unique()) > 1) as order:
+        for i in pointer.unique():
+            predicate = state.both(alone, mask[i] if mask is not None else None)
+            if extremum:
+                made[i] = _float_extremum(state, op, order, pointer[i], value[i], predicate)
+            else:
+                made[i] = state.machine.atomic(state, op, order, op.kind, elem, pointer[i], value[i], predicate)
     _give(state, op.result, made, alone, state.scratch(op) if op in state.allocation.places else 0)
 
 
-def _float_extremum(state: Lowering, op: AtomicRMW, address: str, value: str, predicate: str | None) -> str:
+@rule(VectorUpdate)
+def _vector_update(state: Lowering, op: VectorUpdate) -> None:
+    pointer = state.values[op.pointer]
+    mask = state.values[op.mask] if op.mask is not None else None
+    words = words_of(op.value.type.elem, op.vector)
+    alone = state.only_thread(op.pointer.type.layout)
+    firsts = groups_of(pointer, op.vector)
+    with _ordered(state, op, several=True):
+        for first in firsts:
+            packed = packed_words(state, op.value, range(first, first + op.vector))
+            predicate = state.both(alone, mask[first] if mask is not None else None)
+            state.machine.update(state, op, words, pointer[first], packed, predicate)
+    state.define(op.result, [None] * len(pointer))
+
+
+@contextmanager
+def _ordered(state: Lowering, op: AtomicRMW | AtomicCAS, *, several: bool) -> Iterator[str]:
+    """The order that each of a thread's atomics has: that of ``op``, or relaxed between fences."""
+    if not several or op.semantics == "relaxed":
+        yield op.semantics
+        return
+    if op.semantics != "acquire":
+        state.machine.fence(state, op.scope)
+    yield "relaxed"
+    if op.semantics != "release":
+        state.machine.fence(state, op.scope)
+
+
+def _float_extremum(state: Lowering, op: AtomicRMW, order: str, address: str, value: str, predicate: str | None) -> str:
     """Floats compare like integers: in order where the sign is plus, in reverse order where it is minus."""
     elem = op.value.type.scalar
     word = f"i{elem.bits}"
@@ -37,8 +75,8 @@ def _float_extremum(state: Lowering, op: AtomicRMW, address: str, value: str, pr
     negative = state.text.op(f"xor i1 {positive}, true")
     reverse = "min" if op.kind == "max" else "max"
     signed, unsigned = SCALARS[f"i{elem.bits}"], SCALARS[f"u{elem.bits}"]
-    first = state.machine.atomic(state, op, op.kind, signed, address, bits, state.both(predicate, positive))
-    second = state.machine.atomic(state, op, reverse, unsigned, address, bits, state.both(predicate, negative))
+    first = state.machine.atomic(state, op, order, op.kind, signed, address, bits, state.both(predicate, positive))
+    second = state.machine.atomic(state, op, order, reverse, unsigned, address, bits, state.both(predicate, negative))
     chosen = state.text.op(f"select i1 {positive}, {word} {first}, {word} {second}")
     return from_integer(state, chosen, elem)
 
@@ -50,10 +88,11 @@ def _cas(state: Lowering, op: AtomicCAS) -> None:
     expected, value = state.values[op.expected], state.values[op.value]
     alone = state.only_thread(op.pointer.type.layout)
     made: list[str | None] = [None] * len(pointer)
-    for i in pointer.unique():
-        old, new = (to_integer(state, side[i], elem) for side in (expected, value))
-        result = state.machine.compare_and_swap(state, op, pointer[i], old, new, alone)
-        made[i] = from_integer(state, result, elem)
+    with _ordered(state, op, several=len(pointer.unique()) > 1) as order:
+        for i in pointer.unique():
+            old, new = (to_integer(state, side[i], elem) for side in (expected, value))
+            result = state.machine.compare_and_swap(state, op, order, pointer[i], old, new, alone)
+            made[i] = from_integer(state, result, elem)
     _give(state, op.result, made, alone, state.scratch(op) if op in state.allocation.places else 0)
 
 

@@ -18,7 +18,7 @@ from ...layout import MatrixAccess
 from ..rules import RuleSet
 
 if TYPE_CHECKING:
-    from ...gpu.ops import VectorLoad, VectorStore
+    from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
     from ...tile.memory import AtomicCAS, AtomicRMW
     from .lowering import Lowering
     from .vectors import Words
@@ -123,13 +123,15 @@ class SimtTarget(ABC):
         self,
         state: Lowering,
         op: AtomicRMW,
+        order: str,
         kind: str,
         elem: Scalar,
         address: str,
         value: str,
         predicate: str | None,
     ) -> str:
-        """The old value of a read-modify-write of ``kind`` on ``elem``, in the order and scope of ``op``.
+        """The old value of a read-modify-write of ``kind`` on ``elem``, in the scope of ``op``; ``order``: one of
+        SEMANTICS.
 
         Floats are only added and exchanged: their extrema arrive as those of integers.
 
@@ -139,9 +141,24 @@ class SimtTarget(ABC):
 
     @abstractmethod
     def compare_and_swap(
-        self, state: Lowering, op: AtomicCAS, address: str, expected: str, value: str, predicate: str | None
+        self, state: Lowering, op: AtomicCAS, order: str, address: str, expected: str, value: str, predicate: str | None
     ) -> str:
         """The old value of a compare-and-swap; operands and result are integers of the element's width."""
+
+    @abstractmethod
+    def update(
+        self, state: Lowering, op: VectorUpdate, words: Words, address: str, packed: list[str], predicate: str | None
+    ) -> None:
+        """The update of ``packed`` words, each element in one step, relaxed, in the scope of ``op``.
+
+        Raises:
+            UnsupportedOp: the target has no such operation.
+        """
+
+    @abstractmethod
+    def fence(self, state: Lowering, scope: str) -> None:
+        """Relaxed atomics before and after it are releases of what this thread did before, and acquire what it does
+        afterwards, in ``scope``."""
 
     # Records -------------------------------------------------------------------------------------------------
 

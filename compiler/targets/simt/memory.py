@@ -7,8 +7,7 @@ from ...tile.blocks import BlockLoad, BlockStore
 from ...tile.debug import Assume
 from ...tile.memory import Barrier, Load, Store
 from .lowering import RULES, Lowering, rule
-from .registers import Registers
-from .vectors import Words, define_words, packed_words, unpack, words_of
+from .vectors import Words, define_words, groups_of, packed_words, unpack, words_of
 
 for _kind, _because in (
     (Load, "the layout pass turns it into a vector access"),
@@ -29,11 +28,6 @@ def _assume(state: Lowering, op: Assume) -> None:
     state.text.call("void", "llvm.assume", [("i1", state.scalar(op.condition))])
 
 
-def _groups(registers: Registers, vector: int) -> list[int]:
-    """First register of every vector, copies left out."""
-    return [i for i in registers.unique() if i % vector == 0]
-
-
 @rule(VectorLoad)
 def _load(state: Lowering, op: VectorLoad) -> None:
     pointer = state.values[op.pointer]
@@ -43,7 +37,7 @@ def _load(state: Lowering, op: VectorLoad) -> None:
     plain = mask is None and not (op.volatile or op.cache or op.eviction)
     names: list[str | None] = [None] * len(pointer)
     kept: dict[int, str] = {}
-    for first in _groups(pointer, op.vector):
+    for first in groups_of(pointer, op.vector):
         members = range(first, first + op.vector)
         if plain:
             loaded = _plain_load(state, words, pointer[first])
@@ -80,7 +74,7 @@ def _store(state: Lowering, op: VectorStore) -> None:
     mask = state.values[op.mask] if op.mask is not None else None
     words = words_of(op.value.type.elem, op.vector)
     alone = state.only_thread(op.pointer.type.layout)
-    for first in _groups(pointer, op.vector):
+    for first in groups_of(pointer, op.vector):
         packed = packed_words(state, op.value, range(first, first + op.vector))
         predicate = state.both(alone, mask[first] if mask is not None else None)
         state.machine.store_global(state, op, words, pointer[first], packed, predicate)

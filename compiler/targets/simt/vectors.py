@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from .lowering import Lowering
-from .registers import memory_type, register_type
+from .registers import Registers, memory_type, register_type
 
 WORD_BITS = 32
 
@@ -29,6 +29,11 @@ class Words:
     def per_word(self) -> int:
         """Elements in one word."""
         return self.vector // self.count
+
+
+def groups_of(registers: Registers, vector: int) -> list[int]:
+    """First register of every vector, copies left out."""
+    return [i for i in registers.unique() if i % vector == 0]
 
 
 def words_of(element: Element, vector: int) -> Words:

@@ -17,7 +17,7 @@ from deuteron.compiler.ir import Function
 from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
-from deuteron.compiler.targets.nvptx import PtxProgram, lower_to_llvm
+from deuteron.compiler.targets.nvptx import PtxProgram, assemble, emit_ptx, lower_to_llvm
 from deuteron.compiler.tile.passes import optimize
 from simulator import simulate_launch
 
@@ -206,3 +206,22 @@ def from_text() -> Callable[..., Sample]:
         return Sample(source, signature, constexprs or {}, Schedule(num_warps=warps, **schedule))
 
     return make
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Numbers of a fixed seed."""
+    return np.random.default_rng(3)
+
+
+@pytest.fixture
+def check_ptx() -> Callable[..., str]:
+    """ptxas takes the code without spills; returns the PTX."""
+
+    def check(sample: Sample, target: str = "cuda:90a") -> str:
+        parsed = Target.parse(target)
+        ptx = emit_ptx(sample.program(target), parsed, sample.schedule)
+        assert assemble(ptx, parsed, sample.schedule).spill_bytes == 0
+        return ptx
+
+    return check

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.errors import UnsupportedOp
-from deuteron.compiler.targets import Target
-from deuteron.compiler.targets.nvptx import assemble, emit_ptx
 
 DTYPES = {
     "fp16": np.float16,
@@ -24,24 +22,6 @@ DTYPES = {
     "fp8e4nv": ml_dtypes.float8_e4m3fn,
     "fp8e5": ml_dtypes.float8_e5m2,
 }
-
-
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(3)
-
-
-@pytest.fixture
-def check_ptx():
-    """ptxas takes the code without spills; returns the PTX."""
-
-    def check(sample, target: str = "cuda:90a") -> str:
-        parsed = Target.parse(target)
-        ptx = emit_ptx(sample.program(target), parsed, sample.schedule)
-        assert assemble(ptx, parsed, sample.schedule).spill_bytes == 0
-        return ptx
-
-    return check
 
 
 # Maths -------------------------------------------------------------------------------------------------------

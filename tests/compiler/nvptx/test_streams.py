@@ -118,3 +118,16 @@ def test_a_branch_may_say_where_the_next_tile_lies(from_text, run_function, targ
     c = np.full((m, n), np.nan, np.float32)
     run_function(made.tile(), (3,), [a, b, c, m, n, k], warps, target)
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+def test_more_warps_than_were_asked_for(from_text, run_function, target) -> None:
+    """Two warps cannot hold 64 x 256 results; four do."""
+    signature = {**dict.fromkeys(("x", "factors", "w"), "*fp16:16"), "out": "*fp32:16", "K": "i32:16"}
+    made = from_text(SCALED, signature, {"M": 64, "N": 256, "BK": 32}, 2)
+    rng = np.random.default_rng(0)
+    x, factors, w = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 96), (1, 96), (96, 256)))
+    out = np.full((64, 256), np.nan, np.float32)
+    program = run_function(made.tile(), (1,), [x, factors, w, out, 96], 2, target)
+    assert program.num_warps >= 4
+    np.testing.assert_array_equal(out, (x * factors).astype(np.float64) @ w.astype(np.float64))

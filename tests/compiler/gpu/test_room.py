@@ -1,0 +1,44 @@
+"""A product's result that the registers of the warps asked for cannot hold gets more warps."""
+
+from __future__ import annotations
+
+import pytest
+
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.target import Target
+from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
+
+PRODUCT = """
+def product(a, b, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, BK)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        total += tl.dot(tl.load(a + m * K + (start + k)[None, :]), tl.load(b + (start + k)[:, None] * N + n))
+    tl.store(c + m * N + n, total.to(tl.float16))
+"""
+SIGNATURE = {**dict.fromkeys(("a", "b", "c"), "*fp16:16"), "K": "i32:16"}
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize(
+    "shape, asked, given",
+    [((128, 128), 4, 4), ((128, 256), 4, 8), ((256, 128), 2, 8), ((64, 128), 1, 2), ((256, 256), 4, 16),
+     ((256, 256), 32, 32), ((64, 64), 1, 1)],
+)  # fmt: skip
+def test_warps_enough_to_hold_the_result(to_gpu, target, shape, asked, given) -> None:
+    made = to_gpu(PRODUCT, SIGNATURE, {"M": shape[0], "N": shape[1], "BK": 32}, asked, target)
+    assert made.num_warps == given
+    assert made.recipe.threads - 32 * given in (0, 32, 128)  # those that only copy
+
+
+def test_a_number_of_registers_is_taken_at_its_word(to_gpu) -> None:
+    made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, "cuda:90a", maxnreg=255)
+    assert made.num_warps == 4
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+def test_such_a_result_is_not_spilled(to_gpu, target) -> None:
+    machine, schedule = Target.parse(target), Schedule(num_warps=4)
+    made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, target)
+    program = lower_to_llvm(made, machine, schedule)
+    assert assemble(emit_ptx(program, machine, schedule), machine, schedule).spill_bytes == 0
