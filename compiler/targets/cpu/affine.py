@@ -74,8 +74,10 @@ def structured(e: Emitter, op: Op, args: list[Chunk], lanes: int, level: int) ->
                 return None
             stride = factor * (_stride(args[0]) or _stride(args[1]))
             divisor = _divisor(args[0]) * _divisor(args[1])
-        case ops.Shl() if isinstance(args[1], Uniform) and args[1].number in range(op.lhs.type.scalar.bits):
-            amount = int(args[1].number)
+        case ops.Shl() if isinstance(args[1], Uniform) and isinstance(args[1].number, int):
+            amount = args[1].number
+            if not 0 <= amount < op.lhs.type.scalar.bits:
+                return None
             stride, divisor = _stride(args[0]) << amount, min(_divisor(args[0]) << amount, 1 << 30)
         case ops.Cast() if _between_integers(op):
             source = op.x.type.scalar
