@@ -25,7 +25,8 @@ class EventLog:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         # Unbuffered: a line is one call of write, and a kill between two calls would leave half of it.
-        self._file = path.open("a+b" if create else "r+b", buffering=0)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
@@ -33,9 +34,17 @@ class EventLog:
             raise
 
     def append(self, value: JsonObject) -> None:
-        """Write one object; when this returns it is on disk."""
-        self._file.write(canonical_json(value).encode() + b"\n")
-        os.fsync(self._file.fileno())
+        """Write one object; when this returns it is on disk. Raises :class:`OSError` when there is no room for it; then
+        the file is as it was."""
+        line = memoryview(canonical_json(value).encode() + b"\n")
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:  # of the last bytes of a disk a call takes what fits, and only the next one fails
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(end)
+            raise
 
     def recover(self) -> list[bytes]:
         """All whole lines, without their newlines; a line that was cut off is removed from the file."""

@@ -55,8 +55,14 @@ class Journal:
             raise
 
     def append(self, event: TuneEvent) -> None:
-        """Write an event; when this returns it survives a crash of process and machine."""
-        self._log.append(event.to_json())
+        """Write an event; when this returns it survives a crash of process and machine. Raises :class:`JournalError`
+        where there is no room for it."""
+        try:
+            self._log.append(event.to_json())
+        except OSError as error:
+            raise JournalError(
+                f"cannot write {self.path}: {error.strerror}", hint="make room, and run the same job again: it goes on"
+            ) from None
 
     def close(self) -> None:
         """Let go of the file, so that another process may use it."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler import JITFunction, knobs
-from deuteron.compiler.errors import DeuteronError, LaunchError
+from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
@@ -153,8 +154,8 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
     :func:`~.records.trust.admit_pulled` refuses; then the copy stays."""
     folder = folder or knobs.home.get() / "bundles"
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
-    etag_path = path.with_suffix(".etag")
-    known = {"If-None-Match": etag_path.read_text()} if path.exists() and etag_path.exists() else {}
+    etag = _etag_of(path)
+    known = {} if etag is None else {"If-None-Match": etag}
     from .http import HttpClient, ServiceError, ServiceUnreachable  # lazy: httpx is for those who fetch
 
     try:
@@ -163,8 +164,8 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
             client.stream(url, headers=known, follow_redirects=True) as response,
         ):
             if response.status_code != 304:
-                _keep(response.iter_bytes(1 << 20), path, url, allow_unsigned)
-                etag_path.write_text(response.headers.get("ETag", ""))
+                digest = _keep(response.iter_bytes(1 << 20), path, url, allow_unsigned)
+                _etag_path(path).write_text(f"{digest} {response.headers.get('ETag', '')}")
     except ServiceError as error:
         raise BundleError(f"{url} answered: {error.message}", hint="check address and token") from None
     except ServiceUnreachable as error:
@@ -175,19 +176,41 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
     return path
 
 
-def _keep(chunks: Iterable[bytes], path: Path, url: str, allow_unsigned: bool) -> None:
-    """Publish a bundle that arrives in ``chunks`` from ``url`` at ``path``, if it is whole and may be trusted."""
+def _keep(chunks: Iterable[bytes], path: Path, url: str, allow_unsigned: bool) -> str:
+    """Publish a bundle that arrives in ``chunks`` from ``url`` at ``path``, if it is whole and may be trusted; its
+    sha256."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
+    part = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")
+    digest = hashlib.sha256()
     try:
+        with part.open("xb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
         admit_pulled(read_bundle(part), url, _keys(), allow_unsigned=allow_unsigned)
-    except DeuteronError:
-        part.unlink()
-        raise
-    part.replace(path)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return digest.hexdigest()
+
+
+def _etag_path(path: Path) -> Path:
+    """Beside the copy at ``path``: the sha256 of a copy, and the ETag that it came with."""
+    return path.with_suffix(".etag")
+
+
+def _etag_of(path: Path) -> str | None:
+    """The ETag of the copy at ``path``; None where there is none, or where what is noted is that of another copy: of
+    several processes that fetch at once each publishes a file and then a note."""
+    try:
+        noted, _, etag = _etag_path(path).read_text().partition(" ")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+    return etag if etag and noted == digest else None
 
 
 def _keys() -> KeyFolder:

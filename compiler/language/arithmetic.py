@@ -7,7 +7,6 @@ import warnings
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
-    F16,
     F32,
     I1,
     I8,
@@ -407,8 +406,3 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
 def promote_bf16(x: tensor) -> tensor:
     """bf16 as f32; anything else as it is."""
     return cast_to(x, F32) if x.dtype == BF16 else x
-
-
-def half_to_f32(x: tensor) -> tensor:
-    """f16 and bf16 as f32."""
-    return cast_to(x, F32) if x.dtype in (F16, BF16) else x

@@ -286,18 +286,6 @@ class LinearLayout:
             raise LayoutError(f"a map onto {outer.out_bits} bits does not fill a tile of {sizes}")
         return self.with_columns(sizes, columns)
 
-    def sublayout(self, dimensions: Sequence[Dimension], axes: Sequence[int] | None = None) -> LinearLayout:
-        """Keep only some hardware dimensions, and of the coordinates only ``axes`` (in that order)."""
-        kept = range(self.rank) if axes is None else axes
-        shape = tuple(self.shape[axis] for axis in kept)
-        bases = [
-            tuple(flatten(shape, [basis[axis] for axis in kept]) for basis in self.bases(dimension))
-            if dimension in dimensions
-            else ()
-            for dimension in DIMENSIONS
-        ]
-        return LinearLayout(shape, *bases)
-
     def product(self, outer: LinearLayout) -> LinearLayout:
         """Tile this layout by ``outer``: this one takes the low hardware bits and the low coordinates.
 

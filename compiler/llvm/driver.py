@@ -95,20 +95,6 @@ def compile_text(
         return str(target.emit_assembly(module)).encode()
 
 
-def optimized_text(text: str, machine: Machine, *, speed: int = 2) -> str:
-    """The module after LLVM's optimiser, as text."""
-    llvm = _llvm()
-    with _lock:
-        module = _parse(text)
-        target = _target_machine(machine, speed)
-        module.triple = machine.triple
-        module.data_layout = str(target.target_data)
-        options = llvm.create_pipeline_tuning_options(speed_level=speed)
-        builder = llvm.create_pass_builder(target, options)
-        builder.getModulePassManager().run(module, builder)
-        return f"{module}"
-
-
 def _brief_passes() -> ModulePassManager:
     passes: ModulePassManager = _llvm().create_new_module_pass_manager()
     passes.add_sroa_pass()

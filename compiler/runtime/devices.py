@@ -18,8 +18,14 @@ _preferred: list[Callable[[], str]] = []
 
 
 def prefer(name: Callable[[], str]) -> None:
-    """Have ``name`` say where arguments that are on no device run, unless DEUTERON_DEVICE does."""
+    """Have ``name`` say, at each launch, where arguments that are on no device run, unless DEUTERON_DEVICE does."""
     _preferred[:] = [name]
+    knobs.epoch.value += 1  # launches that are prepared count on the device that was the default
+
+
+def default_moves() -> bool:
+    """Whether the default device may be another one at the next launch."""
+    return bool(_preferred)
 
 
 def get_device(name: str) -> Device:

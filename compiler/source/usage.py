@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..errors import DeuteronError
 from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
 from .kernel import KernelSource, source_of
@@ -257,7 +258,7 @@ class _Reader:
             return
         try:
             callee = dict(self.source.captured()).get(ast.unparse(call.func))
-        except Exception:
+        except DeuteronError:
             return  # not a function of this text; the compilation says so at its place
         if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction):
             return

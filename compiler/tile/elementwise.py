@@ -6,8 +6,6 @@ sides to one type (facts of Triton's promotion live in ``language/promotion.py``
 
 from __future__ import annotations
 
-from typing import Literal
-
 from ..ir.core import Op, Value
 from ..ir.types import I1, I64, Element, Pointer, Scalar, Tile
 from .formats import round_to
@@ -268,9 +266,6 @@ class Max(Binary, mnemonic="max"):
     propagate_nan: bool = False
 
 
-Predicate = Literal["eq", "ne", "lt", "le", "gt", "ge"]
-
-
 class Compare(Op, mnemonic="compare", elementwise=True):
     """i1 result. Signedness is the operands'; floats compare ordered, except that ``ne`` is true for NaN."""
 
@@ -391,8 +386,3 @@ class Hint(Op, mnemonic="hint", elementwise=True):
 
 def _bits(element: Element) -> int:
     return I64.bits if isinstance(element, Pointer) else element.bits
-
-
-def is_integer_pointer_cast(op: Bitcast) -> bool:
-    """Whether ``op`` makes pointers out of integers."""
-    return isinstance(op.to, Pointer) and isinstance(op.x.type.elem, Scalar)

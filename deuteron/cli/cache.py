@@ -175,6 +175,8 @@ def _replaced(path: Path) -> Iterator[TextIO]:
     try:
         with part.open("w", encoding="utf-8", newline="") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
+from deuteron.profiler.output.files import write_atomic
 from deuteron.tuner import ConfigRecord, JobSpec
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
@@ -215,11 +216,8 @@ class Client:
         return Download(self._http, "/v1/bundles/latest", chosen, path, accept, most_bytes).run()
 
     def profile(self, job_id: str, path: Path) -> Path:
-        """Save a job's .hatchet profile."""
-        content = self._http.send("GET", f"/v1/jobs/{job_id}/profile").content
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_bytes(content)
-        return temporary.replace(path)
+        """Save a job's .hatchet profile. Raises ProfileFileError where ``path`` cannot be written."""
+        return write_atomic(path, self._http.send("GET", f"/v1/jobs/{job_id}/profile").content)
 
     def _get(self, path: str, **parameters: str | int) -> dict[str, object]:
         return _document(self._http.send("GET", path, params=parameters))

@@ -32,8 +32,8 @@ class Spool:
     def append(self, event: dict[str, object]) -> None:
         """Write an event with the next sequence number."""
         delivery = Delivery(self._next, event)
-        self._next += 1
         self._log.append(delivery.to_json())
+        self._next += 1
         self._unsent.append(delivery)
 
     def unsent(self, limit: int = 200) -> list[Delivery]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import select
 import sys
 import threading
 import time
+from multiprocessing.connection import wait
 from typing import Protocol
 
 from deuteron.tuner.errors import TunerError
@@ -44,7 +44,7 @@ def train_in_child(request: Train, stopping: threading.Event) -> Trained:
     with ChildProcess(COMMAND) as child:
         try:
             number = child.send("train", request.to_json())
-            while not select.select([child.fileno()], [], [], _LOOK_S)[0]:
+            while not wait([child.fileno()], _LOOK_S):
                 if stopping.is_set():
                     raise Stopped("stopped")
                 if time.monotonic() >= deadline:

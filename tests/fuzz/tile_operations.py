@@ -91,6 +91,16 @@ def convert(p: Program) -> None:
     p.add(f"{a.name}.to(tl.{to})", (a.shape, to), meaning=lambda v, _: v[i].astype(DTYPES[to]))
 
 
+def count(p: Program) -> None:
+    """Consecutive numbers, of which some wrap around in a narrow type before they are widened."""
+    size, factor = 2 ** p.rng.randint(2, 9), p.rng.choice([1, 1, 3, 127])
+    start = p.rng.choice([0, 3, 125, 250, 32760])
+    narrow, wide = (p.rng.choice([name for name in DTYPES if not is_float(name)]) for _ in range(2))
+    numbers = (np.arange(size) * factor + start).astype(DTYPES[narrow]).astype(DTYPES[wide])
+    text = f"(tl.arange(0, {size}) * {factor} + {start}).to(tl.{narrow}).to(tl.{wide})"
+    p.add(text, ((size,), wide), meaning=lambda v, _: numbers)
+
+
 def reshape(p: Program) -> None:
     a = pick(p)
     if a is None or not a.shape:
@@ -366,10 +376,14 @@ def histogram(p: Program) -> None:
 
 def product(p: Program) -> None:
     """A product of small integers: exact in every format."""
-    a = pick(p, lambda v: len(v.shape) == 2 and v.dtype == "float32" and min(v.shape) >= 16)
-    if a is None or prod(a.shape) > 1024:
+    a = pick(p, lambda v: v.dtype == "float32" and 256 <= prod(v.shape) <= 1024)
+    if a is None:
         return
     a = bounded(p, a)
+    if len(a.shape) != 2 or min(a.shape) < 16:
+        shape, flat = (16, prod(a.shape) // 16), a.index
+        text = f"tl.reshape({a.name}, {shape})"
+        a = p.add(text, (shape, "float32"), meaning=lambda v, _: v[flat].reshape(shape))
     i = a.index
     kind = p.rng.choice(["float16", "float32"])
     text = f"tl.dot({a.name}.to(tl.{kind}), tl.trans({a.name}).to(tl.{kind}))"
@@ -378,6 +392,21 @@ def product(p: Program) -> None:
 
 
 OPERATIONS: tuple[Callable[[Program], None], ...] = (
-    *(load, elementwise, elementwise, convert, reshape, reshape, permute, permute, expand, join, join, split, order),
+    *(
+        load,
+        count,
+        elementwise,
+        elementwise,
+        convert,
+        reshape,
+        reshape,
+        permute,
+        permute,
+        expand,
+        join,
+        join,
+        split,
+        order,
+    ),
     *(order, gather, reduction, reduction, scan, scan, loop, branch, histogram, product),
 )

@@ -293,6 +293,8 @@ def test_results_are_kept_per_configuration(private_cache: Path) -> None:
     with knobs.cache_autotuning.scope(True):
         assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
         assert search(BLOCKS, fill_kernel())[1] == []
+        with knobs.cpu_threads.scope(knobs.cpu_threads.get() + 3):
+            assert search(BLOCKS, fill_kernel())[1] == [64, 128, 256]
         more, ran = search([*BLOCKS, Config({"BLOCK": 32})], fill_kernel())
         assert ran == [32]
         assert more.best_config == Config({"BLOCK": 32})

@@ -51,6 +51,34 @@ def test_every_launch_asks_for_the_stream(driver: FakeDriver, kernel: deuteron.J
     assert len({made.arguments for made in driver.launches}) == 1  # memory is used again
 
 
+def fill(address, by, BLOCK: tl.constexpr = 32):
+    tl.store(address.to(tl.pointer_type(tl.float32)) + tl.arange(0, BLOCK), by)
+
+
+def test_launches_without_arrays_go_to_the_device_that_is_current(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.install(monkeypatch, gpus=2)
+    monkeypatch.setitem(devices._known, "cuda:1", FakeGpu(1))
+    monkeypatch.setattr(devices, "_preferred", [])
+    current = ["cuda:0"]
+    devices.prefer(lambda: current[0])
+    driver.sizes = [8, 4]
+    kernel = deuteron.JITFunction(fill)
+    for name in ("cuda:0", "cuda:1", "cuda:1", "cuda:0"):
+        current[0] = name
+        kernel[(1,)](0x7F0000000000, 1.5)
+    assert driver.contexts == [0, 1, 1, 0]
+    current[0] = "cuda:1"
+    bound = kernel.bound((1,), 0x7F0000000000, 1.5)
+    current[0] = "cuda:0"
+    bound()
+    compiled = next(iter(kernel.cache.values()))
+    assert isinstance(compiled, deuteron.CompiledKernel)
+    compiled.run((1,), 0x7F0000000000, 1.5)
+    assert driver.contexts[4:] == [1, 0]
+
+
 @pytest.mark.parametrize("raw", [True, False])
 def test_the_stream_is_torchs_as_soon_as_torch_uses_the_gpu(monkeypatch: pytest.MonkeyPatch, raw: bool) -> None:
     streams, used = cuda._Streams(), []

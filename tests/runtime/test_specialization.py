@@ -18,6 +18,8 @@ from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.arrays.arguments import read_int, readers
 from deuteron.compiler.runtime.cuda import driver
 from deuteron.compiler.runtime.variant.constants import constant_text
+from deuteron.compiler.runtime.variant.specialization import specialization_text, variant_from_text
+from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.signature import parse_argument_type
 
 
@@ -25,6 +27,15 @@ from deuteron.compiler.signature import parse_argument_type
 def copy(x, y, n, BLOCK: tl.constexpr = 64, FLAG: tl.constexpr = None):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@deuteron.jit
+def flagged(y, FLAG: tl.constexpr):
+    tl.store(y, FLAG)
+
+
+class Mode(enum.IntEnum):
+    FAST = 2
 
 
 @deuteron.jit(do_not_specialize=["n"], do_not_specialize_on_alignment=["x", 3])
@@ -245,3 +256,17 @@ def test_one_compilation_per_key(offset: int, n: int, block: int, warps: int | N
 
 
 SEEN: dict[str, tuple[object, ...]] = {}
+
+
+@pytest.mark.parametrize("value", [3, True, -0.0, None, "text", (1, (2.5,))])
+def test_a_variant_comes_back_from_its_text(value: object) -> None:
+    variant = make_variant(flagged, {"y": "*i32:16"}, {"FLAG": value}, "cpu", {})
+    assert variant_from_text(flagged.source, specialization_text(variant)).key == variant.key
+
+
+@pytest.mark.parametrize("value", [Mode.FAST, np.float64(2.0), (Mode.FAST,)])
+def test_what_only_looks_like_a_number_is_not_in_the_text(value: object) -> None:
+    """It would come back as the number, which is another variant."""
+    text = specialization_text(make_variant(flagged, {"y": "*i32:16"}, {"FLAG": value}, "cpu", {}))
+    with pytest.raises(LaunchError, match="the compile-time value of 'FLAG', .*, is not in the data"):
+        variant_from_text(flagged.source, text)

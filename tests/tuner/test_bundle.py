@@ -179,3 +179,11 @@ def test_a_shape_of_any_size_can_be_asked_for(make_record) -> None:  # type: ign
         records = [make_record({"n": n + 1}) for n in range(count)]
         answer = lookup(records, records[0].kernel_hash, records[0].device, {"n": 10**40}, records[0].dtype)
         assert answer.match == "default" and "farther" in answer.reason
+
+
+def test_a_bundle_is_as_readable_as_other_files(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.touch()
+    write_bundle(tmp_path / "bundle", [])
+    assert (tmp_path / "bundle").stat().st_mode == other.stat().st_mode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bundle", "other"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,29 @@ def test_pool_compiles_in_parallel_and_labels_failures(pool: CompilePool) -> Non
     }
     assert "SIGSEGV" in (pool.result({"deed": "segfault"}).error or "")
     assert pool.result({"deed": "ok"}).metrics == {"registers": 8.0}
+
+
+@pytest.fixture
+def crowded() -> Iterator[None]:
+    """Descriptors below 1024 are taken, as in a service with many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] < 1024:
+            taken.append(os.dup(taken[0]))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("crowded")
+def test_descriptors_may_have_large_numbers(child: ChildProcess, pool: CompilePool) -> None:
+    assert ask(child, "ok")["status"] == "ok"
+    assert child.fileno() > 1023
+    assert pool.result({"deed": "ok"}).status == "ok"
 
 
 def test_pool_settles(pool: CompilePool) -> None:

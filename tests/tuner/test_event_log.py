@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,33 @@ def test_numbers_that_json_lacks_are_refused(path: Path) -> None:
         with pytest.raises(ValueError, match="not JSON compliant"):
             log.append({"n": float("nan")})
         assert log.recover() == []
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Files of this process hold at most ``size`` bytes, as on a disk that is full by then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_line_for_which_there_is_no_room_is_refused_whole(path: Path) -> None:
+    with EventLog(path) as log:
+        log.append({"n": 1})
+        with room_for(20), pytest.raises(OSError, match="too large"):
+            log.append({"text": "longer than what is left"})
+        assert path.read_bytes() == b'{"n":1}\n'
+        log.append({"n": 2})
+    assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_lines_follow_what_was_whole(path: Path, create: bool) -> None:
+    path.write_bytes(b'{"n":1}\n{"torn":')
+    with EventLog(path, create=create) as log:
+        log.recover()
+        log.append({"n": 2})
+    assert path.read_bytes() == b'{"n":1}\n{"n":2}\n'

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -51,6 +52,20 @@ def test_each_line_is_on_disk_when_the_search_goes_on(tmp_path: Path, monkeypatc
             journal.append(event(number))
             assert synced[-1] == number + 2  # the header is a line too
     assert synced == [1, 2, 3, 4]
+
+
+def test_a_full_disk_is_no_surprise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal(tmp_path, SPEC) as journal:
+        journal.append(event(0))
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(JournalError, match=r"cannot write .*journal\.jsonl: No space left") as caught:
+            journal.append(event(1))
+        assert "it goes on" in (caught.value.hint or "")
+    with Journal(tmp_path, SPEC) as journal:
+        assert [trial.number for _, _, trial in journal.trials] == [0]
 
 
 @pytest.mark.parametrize("cut", [1, 5, 100])

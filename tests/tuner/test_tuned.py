@@ -77,6 +77,18 @@ def test_fetched_once_then_revalidated_then_offline(service: Service, body: byte
     assert [p.suffix for p in sorted((tmp_path / "cache").iterdir())] == [".bundle", ".etag"]
 
 
+def test_an_older_copy_that_another_process_published_last_is_fetched_anew(
+    service: Service, body: bytes, tmp_path: Path, make_record
+) -> None:  # type: ignore[no-untyped-def]
+    """Its ETag would be that of the newer copy, which a service answers with 304 for ever."""
+    write_bundle(tmp_path / "old", [make_record({"n": 1})])
+    service.body = body
+    path = fetch_bundle(service.url, tmp_path / "cache")
+    path.write_bytes((tmp_path / "old").read_bytes())
+    assert fetch_bundle(service.url, tmp_path / "cache").read_bytes() == body
+    assert service.seen == [(200, None), (200, None)]
+
+
 def test_unreachable_service_uses_the_copy(body: bytes, tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/bundle"
     with pytest.raises(BundleError, match="cannot fetch") as caught:
@@ -105,6 +117,15 @@ def test_a_copy_is_not_replaced_by_what_another_key_signed(
             fetch_bundle(service.url, tmp_path / "cache")
         assert path.read_bytes() == body
         fetch_bundle(service.url, tmp_path / "anyway", allow_unsigned=True)
+
+
+def test_a_transfer_that_breaks_leaves_nothing(body: bytes, tmp_path: Path) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, body[:100], content_length=str(len(body)))
+
+    with AnsweringServer(answer) as server, pytest.raises(BundleError, match="cannot fetch"):
+        fetch_bundle(server.url, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:

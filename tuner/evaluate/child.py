@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO
 
@@ -122,9 +122,8 @@ class ChildProcess:
             if newline:
                 self._buffer = rest
                 return self._decode(line, number)
-            left = deadline - time.monotonic()
-            readable = select.select([self.fileno()], [], [], max(left, 0))[0]
-            if not readable:
+            # By poll: select takes no descriptor above 1023, and servers have many.
+            if not wait([self.fileno()], max(deadline - time.monotonic(), 0)):
                 self.kill()
                 raise ChildTimeout("no answer in time; the process was killed")
             chunk = os.read(self.fileno(), 1 << 16)

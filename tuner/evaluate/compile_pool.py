@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 
 from ..codec import JsonObject
 from ..space import Configuration, config_key
@@ -111,7 +111,8 @@ class CompilePool:
         readable = [slot.child for slot in working if slot.child.answered]
         if not readable:
             left = min(slot.deadline for slot in working) - time.monotonic()
-            readable = select.select([slot.child for slot in working], [], [], max(left, 0))[0]
+            ready = wait([slot.child.fileno() for slot in working], max(left, 0))
+            readable = [slot.child for slot in working if slot.child.fileno() in ready]
         now = time.monotonic()
         for slot in working:
             if slot.child in readable or slot.deadline <= now:

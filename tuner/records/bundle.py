@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -205,25 +206,17 @@ def _signed(manifest: Manifest, key: SigningKey | None) -> Manifest:
 
 def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
     body.seek(0)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # By its own name instead of mkstemp's it is as readable as any file; the umask cannot be asked for, only changed.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(manifest_line(manifest.to_json()))
             shutil.copyfileobj(body, file, 1 << 20)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp gives 0600; a bundle is as readable as any file.
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_bundle(path: str | Path) -> Bundle:

@@ -68,8 +68,9 @@ def check_strategy(name: str) -> None:
         require_extras("optuna", by=f"the strategy {name}")
 
 
-#: Strategies that use what is known before a search.
-STARTING_FROM_OTHERS = frozenset({"surrogate"})
+#: Strategies that use what is known before a search, made with it.
+_WITH_PRIOR: dict[str, Callable[[Space, int, Prior], Strategy]] = {"surrogate": _surrogate}
+STARTING_FROM_OTHERS = frozenset(_WITH_PRIOR)
 
 
 def make_strategy(name: str, space: Space, seed: int, prior: Prior | None = None) -> Strategy:
@@ -77,5 +78,5 @@ def make_strategy(name: str, space: Space, seed: int, prior: Prior | None = None
     for those of :data:`STARTING_FROM_OTHERS`."""
     check_strategy(name)
     if prior is not None and name in STARTING_FROM_OTHERS:
-        return _surrogate(space, seed, prior)
+        return _WITH_PRIOR[name](space, seed, prior)
     return STRATEGIES[name](space, seed)

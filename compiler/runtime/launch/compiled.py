@@ -151,8 +151,7 @@ class CompiledKernel:
     def _init_handles(self) -> None:
         """Load the kernel on the device that launches without arrays go to, or the first one that runs it. Triton's
         name: programs call it before they ask for registers. Raises as :meth:`loaded`."""
-        device = default_device()
-        self.loaded(device if device.properties.kind == self.kind else get_device(self.kind))
+        self.loaded(self._home())
 
     def _load(self, device: Device) -> Loaded:
         installed.tell(VariantLoad(self.metadata, device, done=False))
@@ -271,8 +270,9 @@ class CompiledKernel:
         return where or self._home(), tuple(values)
 
     def _home(self) -> Device:
-        """Where a kernel without array arguments runs."""
-        return default_device() if self.kind == "cpu" else get_device("cuda:0")
+        """Where a launch without arrays runs: the default device, or the first one of the kernel's kind."""
+        device = default_device()
+        return device if device.properties.kind == self.kind else get_device(self.kind)
 
     def __getstate__(self) -> dict[str, object]:
         return {

@@ -24,7 +24,7 @@ from .description import DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared
-from .launcher import Warm, compile_for_launch, compile_later, make_launcher
+from .launcher import Warm, compile_for_launch, compile_later, prepare
 from .pending import PendingKernel, active_mode
 from .specialize import describes, specialize
 from .stand_in import standing
@@ -248,7 +248,7 @@ class JITFunction(DescribedKernel):
         elif self.interpreted:
             made = InterpretedLaunch(self, launch)
         else:
-            made = make_launcher(self, launch)
+            made = prepare(self, launch, lambda: specialize(self, arguments, options))
             self._watch()
         self._variants[key] = made
         return made

@@ -33,6 +33,8 @@ class Launch:
     passed: tuple[tuple[int, ...], ...]
     #: Numbers and addresses by name, of the arguments that were given and not only described.
     known: Mapping[str, object] = field(default_factory=dict)
+    #: No array says where the launch runs: ``device`` is the default one of this moment.
+    anywhere: bool = False
 
     def without(self, guards: Sequence[Guard]) -> Launch:
         """The same launch with a variant that does without ``guards``."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...launch_recipe import Guard
 from ...signature import flattened, is_hidden
+from ..devices import default_device, default_moves
 from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .guards import Guards, Spread, broken_by
 from .hooks import LaunchEvent, VariantRequest, installed, launch_with_hooks
-from .kernel import Kernel, Launch
+from .kernel import Kernel, Launch, Prepared
 from .loaded import Direct
 from .pending import AsyncCompileMode, PendingKernel
 from .recorded import run_observed
@@ -70,6 +71,14 @@ def _make(kernel: Kernel, launch: Launch, warmup: bool) -> CompiledKernel:
         made.name = kernel.repr(launch)
     kernel.cache[launch.variant.key] = made
     installed.tell(replace(request, metadata=made.metadata))
+    return made
+
+
+def prepare(kernel: Kernel, launch: Launch, again: Callable[[], Launch]) -> Prepared:
+    """What launches one specialisation from now on; ``again`` specialises it once more."""
+    made = make_launcher(kernel, launch)
+    if launch.anywhere and default_moves():
+        return DefaultDeviceLauncher(launch.device.name, made, lambda: make_launcher(kernel, again()))
     return made
 
 
@@ -236,6 +245,36 @@ class GuardedLauncher:
     def _otherwise(self, grid: object, *values: Any) -> object:
         direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
         return direct(grid, *values)
+
+
+class DefaultDeviceLauncher:
+    """Launches of one specialisation that no array binds to a device: each runs on the default device of its moment,
+    which programs may change from launch to launch. ``make`` prepares one for the default device."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, device: str, made: Prepared, make: Callable[[], Prepared]) -> None:
+        self._made = {device: made}
+        self._make = make
+
+    @property
+    def direct(self) -> Direct | None:
+        """That of the default device."""
+        return self._here().direct
+
+    def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel | None:
+        return self._here()(grid, values, arguments)
+
+    def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
+        """The launch of a call on the default device, to be repeated there."""
+        return self._here().bound(grid, values, arguments)
+
+    def _here(self) -> Prepared:
+        name = default_device().name
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = self._make()
+        return found
 
 
 class Warm:

@@ -48,7 +48,7 @@ def specialize(
     schedule = make_schedule({"debug": kernel.debug, **options})
     records = recording.settings is not None
     variant = Variant(kernel.source, found.types, found.constants, target, schedule, instrumented=records)
-    return Launch(variant, device, tuple(found.passed), found.known)
+    return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
 
 
 def describes(kernel: Kernel, arguments: Mapping[str, object]) -> bool:

@@ -1,7 +1,8 @@
 """Timings of configurations, kept on disk from one process to the next.
 
-There is one entry per configuration, so that a changed list of configurations keeps what was timed before, and the
-device's name is part of the key: two kinds of GPU with one architecture do not share timings.
+There is one entry per configuration, so that a changed list of configurations keeps what was timed before. The device's
+name is part of the key, since two kinds of GPU with one architecture do not share timings, and on a CPU the number of
+threads that share a grid.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...target import Target
 from ..device import Device
 from ..launch.kernel import Kernel
+from ..launch.loading import grid_threads
 from ..variant.cache import Entry, autotune_cache
 from ..variant.constants import constant_text
 from ..variant.toolchain import toolchain
@@ -32,6 +34,7 @@ class TuningResults:
         self._key = [constant_text(part) for part in key]  # 1, 1.0 and True are three keys
         self._device = device
         self._toolchain = toolchain(Target.parse(device.target), device.properties.driver)
+        self._threads = [f"{grid_threads()} threads"] if device.properties.kind == "cpu" else []
 
     def _entry_key(self, config: Config) -> str:
         parts = [
@@ -39,6 +42,7 @@ class TuningResults:
             config.identity(),
             *self._key,
             self._device.properties.name,
+            *self._threads,
             *(f"{name}: {value}" for name, value in self._toolchain.items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -75,12 +75,14 @@ def _function(parameter: str, name: str, digest: str) -> Sourced:
 
 
 def _encoded(value: object) -> object:
-    """A compile-time value in JSON: numbers, texts and None as they are, the rest as an object that names its kind."""
-    if value is None or isinstance(value, bool | int | str):
+    """A compile-time value in JSON: numbers, texts and None as they are, the rest as an object that names its kind.
+    Values of subclasses, such as members of an IntEnum, are none of these: kernels tell them apart."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
         return value
-    if isinstance(value, float):
+    if isinstance(value, float) and kind is float:
         return {"float": value.hex()}
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple) and kind is tuple:
         return {"tuple": [_encoded(item) for item in value]}
     if isinstance(value, Scalar):
         return {"dtype": value.name}

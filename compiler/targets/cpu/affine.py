@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...ir.core import Op
 from ...ir.types import Pointer, Scalar
-from ...llvm.typed import Emitter, Typed, constant, lane_numbers
+from ...llvm.typed import Emitter, Typed, lane_numbers
 from ...tile import elementwise as ops
 from . import elementwise
-from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, power_of_two_divisor
+from .chunk import Affine, Chunk, Uniform, Vector, power_of_two_divisor
 
 
 def vectorized(e: Emitter, chunk: Chunk, lanes: int) -> Typed:
@@ -23,7 +23,9 @@ def vectorized(e: Emitter, chunk: Chunk, lanes: int) -> Typed:
 
 
 def divisor_of(op: Op, args: list[Uniform]) -> int:
-    """A power of two that divides the scalar result of ``op``."""
+    """A power of two that divides the scalar result of ``op``; 1 for what is made of floats."""
+    if any(v.type.is_float for v in op.operands):
+        return 1
     divisors = [a.divisor for a in args]
     match op:
         case ops.Add() | ops.Sub() | ops.Min() | ops.Max():
@@ -49,7 +51,8 @@ def known_number(op: Op, args: list[Uniform]) -> int | float | None:
         case ops.Hint():
             return args[0].number
         case ops.Cast() if isinstance(args[0].number, int) and not isinstance(op.to, Pointer):
-            fits = op.to.is_integer and -(1 << 31) <= args[0].number < 1 << 31 and op.to.bits >= 32
+            least = -(1 << 31) if op.to.is_signed else 0
+            fits = op.to.is_integer and op.to.bits >= 32 and least <= args[0].number < 1 << 31
             return args[0].number if fits else None
     return None
 
@@ -72,10 +75,21 @@ def structured(e: Emitter, op: Op, args: list[Chunk], lanes: int, level: int) ->
             stride = factor * (_stride(args[0]) or _stride(args[1]))
             divisor = _divisor(args[0]) * _divisor(args[1])
         case ops.Shl() if isinstance(args[1], Uniform) and isinstance(args[1].number, int):
-            stride, divisor = _stride(args[0]) << args[1].number, 1
+            amount = args[1].number
+            if not 0 <= amount < op.lhs.type.scalar.bits:
+                return None
+            stride, divisor = _stride(args[0]) << amount, min(_divisor(args[0]) << amount, 1 << 30)
         case ops.Cast() if _between_integers(op):
+            source = op.x.type.scalar
+            if op.result.type.scalar.bits > source.bits and not _stays_within(args[0], lanes, source.bits):
+                return None
             stride, divisor = _stride(args[0]), _divisor(args[0])
         case ops.AddPtr():
+            index = op.offset.type.scalar
+            # Addresses may take it that signed integers of 32 bits do not overflow (see tile/axis).
+            wraps = index.bits < 32 or (index.bits < 64 and not index.is_signed)
+            if wraps and not _stays_within(args[1], lanes, index.bits):
+                return None
             size = op.pointer.type.pointee.bytes
             stride, divisor = _stride(args[0]) + _stride(args[1]) * size, 1
         case _:
@@ -119,6 +133,15 @@ def _stride(chunk: Chunk) -> int:
     return chunk.stride if isinstance(chunk, Affine) else 0
 
 
+def _stays_within(chunk: Chunk, lanes: int, bits: int) -> bool:
+    """Whether the lanes of integers of ``bits`` bits go on counting when they are widened: none of them wraps, because
+    they begin at a multiple of a power of two and stay below the next multiple."""
+    if not isinstance(chunk, Affine):
+        return True
+    span = 1 << ((lanes - 1) * chunk.stride).bit_length()
+    return chunk.stride > 0 and chunk.divisor % span == 0 and span < 1 << bits
+
+
 def _divisor(chunk: Chunk) -> int:
     return 1 if isinstance(chunk, Vector) else chunk.divisor
 
@@ -129,8 +152,3 @@ def _base(chunk: Chunk) -> Typed:
             return chunk.base
         case _:
             return chunk.value
-
-
-def zero_of(elem: Scalar | Pointer) -> Typed:
-    """The zero of an element type, as it is held in registers."""
-    return constant(llvm_element(elem), 0)

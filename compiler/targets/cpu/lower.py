@@ -78,7 +78,6 @@ class CpuLowering:
         self.prints: list[Op] = []
         #: Where a program records, if it does.
         self.track: ProgramTrack | None = None
-        self.exit_label = ""
 
     def entry_variable(self, type: str) -> Typed:
         """A variable of the whole function, which LLVM keeps in a register."""

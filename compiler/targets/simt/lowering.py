@@ -254,10 +254,6 @@ class Lowering:
         """This thread's part of the coordinate along ``axis``."""
         return self.thread_bits([b[axis] for b in layout.lane], [b[axis] for b in layout.warp])
 
-    def flat_index(self, layout: LinearLayout) -> str:
-        """This thread's part of the row-major index of its elements."""
-        return self.thread_bits(layout.flat_lane, layout.flat_warp)
-
     def add_bits(self, thread: str, reach: int, constant: int) -> str:
         """``thread XOR constant``, as an addition where ``reach`` (the bits that threads set) allows it."""
         if not constant:

@@ -8,9 +8,8 @@ from functools import lru_cache
 from ...ir.types import Element, Pointer, Tile
 from ...layout import LinearLayout
 
-#: Address spaces of memory: NVPTX and AMDGPU number them alike (LLVM, user guides of both back ends).
+#: Pointers to global memory: NVPTX and AMDGPU number its address space alike (LLVM, user guides of both back ends).
 GLOBAL_POINTER = "ptr addrspace(1)"
-SHARED_POINTER = "ptr addrspace(3)"
 
 _REGISTER = {
     "i1": "i1",

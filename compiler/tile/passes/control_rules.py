@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...ir.core import Block, Op, Value
 from .. import control as c
 from .. import debug, memory
+from .numbers import trip_count
 from .registry import Replacement, Rewriter, rule
 from .rules import constant_of
 
@@ -23,7 +24,7 @@ def for_short(op: c.For, new: Rewriter) -> Replacement:
     if None in bounds:
         return None
     lower, upper, step = (int(b) for b in bounds if b is not None)
-    trips = len(range(lower, upper, step)) if step else 0
+    trips = trip_count(lower, upper, step) if step else 0
     if trips == 0:
         return op.inits
     if trips > 1:

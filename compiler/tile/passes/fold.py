@@ -38,18 +38,22 @@ class _Folder(Rewriter):
     def block(self, block: Block) -> None:
         outer, self.out = self.out, []
         for op in block.ops:
-            if self.replaced:
-                op.map_operands(self.resolve)
-            self.location = op.location
-            results = self.simplify(op)
-            if results is None:
-                for nested in op.blocks:
-                    self.block(nested)
-                self.out.append(op)
-            else:
-                self.changed = True
-                self.replaced.update(zip(op.results, results, strict=True))
+            self.visit(op)
         block.ops, self.out = self.out, outer
+
+    def visit(self, op: Op) -> None:
+        """Fold ``op``, which comes next; what it reads may have been replaced."""
+        if self.replaced:
+            op.map_operands(self.resolve)
+        self.location = op.location
+        results = self.simplify(op)
+        if results is None:
+            for nested in op.blocks:
+                self.block(nested)
+            self.out.append(op)
+        else:
+            self.changed = True
+            self.replaced.update(zip(op.results, results, strict=True))
 
     def resolve(self, value: Value) -> Value:
         return self.replaced.get(value, value)
@@ -96,17 +100,10 @@ class _Folder(Rewriter):
     def inline(self, block: Block, arguments: tuple[Value, ...]) -> tuple[Value, ...]:
         self.replaced.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
-            op.map_operands(self.resolve)
             if isinstance(op, Yield | Condition):
+                op.map_operands(self.resolve)
                 return op.values
-            self.location = op.location
-            results = self.simplify(op)
-            if results is None:
-                for nested in op.blocks:
-                    self.block(nested)
-                self.out.append(op)
-            else:
-                self.replaced.update(zip(op.results, results, strict=True))
+            self.visit(op)
         return ()
 
     def uses(self, value: Value) -> int:

@@ -113,3 +113,8 @@ def _cast(op: e.Cast, value: Number, to: Scalar) -> Number | None:
         low, high = (-(1 << to.bits - 1), 1 << to.bits - 1) if to.is_signed else (0, 1 << to.bits)
         return int(value) if math.isfinite(value) and low <= int(value) < high else None
     return to.wrap(value)
+
+
+def trip_count(lower: int, upper: int, step: int) -> int:
+    """Iterations of a loop over such bounds; ``len`` of a range takes no more than 2**63 - 1. ``step``: not 0."""
+    return max(0, -((lower - upper) // step))

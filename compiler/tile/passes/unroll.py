@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...ir.core import Block, Function, Op, Value
 from ..control import For, Yield
 from ..elementwise import Add, Constant, IntDiv, Max, Mul, Sub
+from .numbers import trip_count
 
 
 def unroll(function: Function) -> Function:
@@ -48,7 +49,7 @@ class _Unroller:
         loop = self.loop
         lower, upper = _constant(loop.lower), _constant(loop.upper)
         if lower is not None and upper is not None:
-            trips = len(range(lower, upper, self.step))
+            trips = trip_count(lower, upper, self.step)
             if trips <= loop.unroll:
                 indices = [self.number(lower + i * self.step) for i in range(trips)]
                 return self.copies(loop.body, indices, loop.inits, self.out)

@@ -240,3 +240,56 @@ def test_constants(both, same, name, value):
 
     found, wanted = both(make, operands("i32"))
     same(found[0], wanted[0])
+
+
+def wrapping_numbers(kernel, type: str, start: int, factor: int):
+    """``arange(0, 512) * factor + start``, computed in a type where that may wrap."""
+    index = kernel.emit(e.Cast(kernel.arange(512), t.SCALARS[type]))
+    return kernel.binary(e.Add, kernel.binary(e.Mul, index, factor), start)
+
+
+@pytest.mark.parametrize(
+    ("type", "start", "factor"),
+    [("u8", 3, 1), ("i8", 3, 1), ("u8", 0, 3), ("i16", 0, 127), ("u32", 2**32 - 5, 1), ("i32", 2**31 - 5, 1)],
+)
+def test_consecutive_numbers_that_wrap_are_widened_one_by_one(kernel, run, type, start, factor):
+    numbers = wrapping_numbers(kernel, type, start, factor)
+    out = kernel.parameter("out", "*i64")
+    kernel.store(kernel.rows(out, (512,)), kernel.emit(e.Cast(numbers, t.I64)))
+    found = np.zeros(512, np.int64)
+    run(kernel.function, [found])
+    wanted = (np.arange(512) * factor + start).astype(DTYPES[type])
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("type", ["u8", "u16"])
+def test_offsets_that_wrap_stay_in_the_table(kernel, run, guarded, type):
+    size = np.iinfo(DTYPES[type]).max + 1
+    start = size - 256 + 3
+    table = guarded(np.arange(size, dtype=np.int32))
+    base, out = kernel.parameter("table", "*i32"), kernel.parameter("out", "*i32")
+    pointers = kernel.pointers(base, wrapping_numbers(kernel, type, start, 1))
+    kernel.store(kernel.rows(out, (512,)), kernel.load(pointers))
+    found = np.zeros(512, np.int32)
+    run(kernel.function, [table.array, found])
+    np.testing.assert_array_equal(found, (np.arange(512) + start) % size)
+
+
+def test_a_negative_shift_is_undefined_and_compiles(kernel, run):
+    out = kernel.parameter("out", "*i32")
+    kernel.store(kernel.rows(out, (64,)), kernel.binary(e.Shl, kernel.arange(64), -1))
+    run(kernel.function, [np.zeros(64, np.int32)])
+
+
+def test_halves_of_multiples_are_no_multiples(kernel, run):
+    """256 divides the first factor and not 253, the product: consecutive numbers from there leave a byte."""
+    start, half = kernel.parameter("start", "i32", 256), kernel.parameter("half", "f32")
+    product = kernel.binary(e.Mul, kernel.emit(e.Cast(start, t.F32)), half)
+    begin = kernel.emit(e.Cast(kernel.emit(e.Cast(product, t.I32)), t.SCALARS["u8"]))
+    index = kernel.emit(e.Cast(kernel.arange(16), t.SCALARS["u8"]))
+    numbers = kernel.binary(e.Add, index, begin)
+    out = kernel.parameter("out", "*i32")
+    kernel.store(kernel.rows(out, (16,)), kernel.emit(e.Cast(numbers, t.I32)))
+    found = np.zeros(16, np.int32)
+    run(kernel.function, [256, 253 / 256, found])
+    np.testing.assert_array_equal(found, (np.arange(16) + 253) % 256)

@@ -125,14 +125,6 @@ def test_left_divide_refuses_a_different_tile():
     assert whole.left_divide(tile) is None
 
 
-def test_sublayout_restricts_inputs_and_axes():
-    layout = blocked((16, 16), (1, 4), (8, 4), (2, 1))
-    part = layout.sublayout(("register", "warp"), axes=(1,))
-    assert part.shape == (16,)
-    assert part.lane == ()
-    assert part.register == tuple((b[1],) for b in layout.register)
-
-
 def test_invalid_shapes_and_bases_are_refused():
     with pytest.raises(LayoutError, match="power of two"):
         LinearLayout.from_bases((3, 4))

@@ -49,11 +49,6 @@ def test_rejected_text_is_shown_with_line_numbers(bad):
     assert "    1 define i32 @f(" in error.value.message
 
 
-def test_optimized_text_is_smaller():
-    text = "define i32 @f(i32 %x) {\n  %a = add i32 %x, 1\n  %b = sub i32 %a, 1\n  ret i32 %b\n}\n"
-    assert "ret i32 %x" in driver.optimized_text(text, driver.host_machine())
-
-
 def test_threads_may_compile_at_once():
     def one(number: int) -> int:
         text = f"define i32 @f() {{\n  ret i32 {number}\n}}\n"

@@ -12,7 +12,7 @@ from deuteron.compiler.ir import SCALARS, parse_function, print_function, verify
 from deuteron.compiler.targets import interpreter
 from deuteron.compiler.tile.formats import f8_bits
 from deuteron.compiler.tile.passes import dce, fold, unroll
-from deuteron.compiler.tile.passes.numbers import round_to
+from deuteron.compiler.tile.passes.numbers import round_to, trip_count
 from deuteron.compiler.tile.passes.registry import every_rule
 
 HEAD = (
@@ -300,6 +300,26 @@ def test_short_loops_keep_their_iterations(bounds):
     interpreter.run(function, (1,), [out])
     assert out[0] == sum(i + 100 for i in range(*bounds))
     assert any(op.mnemonic == "for" for op in function.walk()) == (len(range(*bounds)) > 1)
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(-9, 9).filter(bool))
+def test_trips_are_those_of_a_range(lower, upper, step):
+    assert trip_count(lower, upper, step) == len(range(lower, upper, step))
+
+
+@pytest.mark.parametrize("factor", [1, 4])
+def test_a_loop_over_all_64_bits_stays_a_loop(factor):
+    """``len`` of such a range overflows."""
+    text = "\n".join(
+        [
+            "func @f(%p: *i32) {", *(f"%{name} = constant {{value = {value}, type = u64}} : u64"
+            for name, value in (("lo", 0), ("up", 2**64 - 1), ("st", 1))),
+            f"for %lo %up %st inits=[] {{num_stages = 0, unroll = {factor}}} body=(%i: u64) {{",
+            i32("k", 100), "store %p %k", "}", "}",
+        ]
+    )  # fmt: skip
+    function = unroll(fold(parse_function(text)))
+    assert [op.mnemonic for op in function.walk()].count("for") == 1
 
 
 @pytest.mark.parametrize("factor", [2, 3, 4])

@@ -45,7 +45,6 @@ def test_posterior_is_the_dense_formula() -> None:
     mean, variance = dense(POINTS, VALUES, POOL)
     assert posterior.mean(VALUES) == pytest.approx(mean, abs=SINGLE)
     assert posterior.variance() == pytest.approx(variance, abs=SINGLE)
-    assert posterior.mean_at(POOL[4], VALUES) == pytest.approx(mean[4], abs=SINGLE)
     assert posterior.smoothed(VALUES) == pytest.approx(dense(POINTS, VALUES, POINTS)[0], abs=SINGLE)
 
 

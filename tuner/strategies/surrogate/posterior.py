@@ -74,11 +74,6 @@ class PoolPosterior:
         result: Vector = np.maximum(1.0 - np.einsum("ij,ij->j", projected, projected), LEAST_VARIANCE)
         return result
 
-    def mean_at(self, point: Vector, values: Vector) -> float:
-        """The mean at one point."""
-        covariance = self.kernel.between(self._points[: self.size], point[None])[:, 0]
-        return float((self._factor @ values) @ (self._factor @ covariance))
-
     def weights(self, values: Vector) -> Vector:
         """What the covariances with the points are multiplied by to give a mean, given the values at the points."""
         result: Vector = self._factor.T @ (self._factor @ values)
