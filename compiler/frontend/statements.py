@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from ..errors import UnusedResult
-from ..ir.types import Scalar
+from ..ir.types import I32, I64, U64, Scalar
 from ..language import arithmetic, debugging
 from ..language.constexpr import constexpr
 from ..language.inline import Inlinable
+from ..language.promotion import fits
 from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
 from .assignment import assign
@@ -61,9 +62,16 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 @statement(ast.Assign)
 def _assign(frame: Frame, node: ast.Assign) -> None:
-    value = evaluate(frame, node.value)
+    value = _typed(evaluate(frame, node.value))
     for target in node.targets:
         assign(frame, target, value)
+
+
+def _typed(value: object) -> object:
+    """A number that a name is to hold. An integer too wide for i32 gets its type there, as in Triton: ``~x`` of uint32
+    is uint32. Others stay known while compiling."""
+    wide = isinstance(value, int) and not fits(value, I32) and (fits(value, I64) or fits(value, U64))
+    return arithmetic.as_tensor(value) if wide else value
 
 
 @statement(ast.AnnAssign)
@@ -87,7 +95,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     current = frame.lookup(node.target)
     value = evaluate(frame, node.value)
     with frame.at(node):
-        result = apply_binary(frame, node, node.op, current, value)
+        result = _typed(apply_binary(frame, node, node.op, current, value))
     assign(frame, node.target, result)
 
 

@@ -170,3 +170,23 @@ def masked_by_a_scalar(x_ptr, o_ptr, n, N: tl.constexpr):
 def test_a_scalar_takes_new_dimensions(launch, first):
     out = launch(masked_by_a_scalar, (1,), np.full(1, first, np.float32), np.zeros(8, np.float32), 5, N=8)[1]
     np.testing.assert_array_equal(out, np.float32((np.arange(8) < 5) & (first > 0)))
+
+
+@triton.jit
+def wide_constants(x_ptr, o_ptr):
+    top = 1 << 31
+    kinds = (1 << 30) | top
+    values = ~kinds
+    far = -(1 << 40)
+    far += 1
+    tl.store(o_ptr, tl.load(x_ptr) & values)
+    tl.store(o_ptr + 1, tl.load(x_ptr) + far)
+    kept: tl.constexpr = 1 << 33
+    tl.static_assert(kept == 8589934592)
+
+
+def test_an_integer_too_wide_for_int32_has_its_own_type_once_it_has_a_name() -> None:
+    """uint32 and int64 here, so that its complement is not -3221225473. A kernel that runs as Python has Python's."""
+    out = np.zeros(2, np.int64)
+    wide_constants[(1,)](np.array([-5], np.int32), out)
+    np.testing.assert_array_equal(out, [-5 & 0x3FFFFFFF, -4 - (1 << 40)])

@@ -253,6 +253,16 @@ def test_a_compiled_kernel_takes_the_arguments_of_all_parameters() -> None:
         launched[(1,)]((x, y), out, 2, 1, 64)
 
 
+def test_a_compiled_kernel_takes_the_arguments_of_all_but_constexpr_parameters() -> None:
+    x, y, out = np.arange(40, dtype=np.float32), np.ones(40, np.float32), np.zeros(40, np.float32)
+    launched = add[(1,)](x, y, out, 1, BLOCK=64)  # n is 1, which becomes part of the code
+    out[:] = 0
+    launched[(1,)](x, y, out, 1)
+    np.testing.assert_array_equal(out, (x + y) * (np.arange(40) < 1))
+    with pytest.raises(LaunchError, match="argument 'n' is 2, the kernel was compiled for 1"):
+        launched[(1,)](x, y, out, 2)
+
+
 def test_broken_promises_are_refused() -> None:
     kernel = deuteron.compile(add, {**ADD, "x": "*f32:16", "n": "i32:16"}, {"BLOCK": 64})
     raw = np.zeros(200, np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -193,3 +194,42 @@ def test_numbers_of_kernels_that_run_as_python_stay_in_them():
         filled[(1,)](np.zeros((32, 2048), np.int32))
     assert type(ir_types.Tile(ir_types.I32, (32, 2048)).size) is int
     assert {type(n) for n in shape_of((32, 2048))} == {int}
+
+
+def within(number: int) -> Any:
+    limit, offset = tl.constexpr(number), tl.constexpr(0)
+
+    @deuteron.jit
+    def kernel(out, m, n, READ: tl.constexpr, BLOCK: tl.constexpr):
+        row, column = tl.arange(0, BLOCK)[:, None], tl.arange(0, BLOCK)[None, :]
+        mask = row < m and column < n + offset and not (row == 1 or column == 1)
+        if READ and not READ.shape:
+            raise AssertionError("a constant decides what is evaluated")
+        if m > 0 and n > 0:
+            tl.store(out + row * BLOCK + column, 1, mask=mask or row == limit)
+
+    return kernel
+
+
+@pytest.mark.parametrize("interpreted", [True, False])
+def test_logical_operators_of_tiles_are_elementwise(interpreted: bool) -> None:
+    out = np.zeros((8, 8), np.int32)
+    row, column = np.indices(out.shape)
+    expected = (row < 3) & (column < 5) & (row != 1) & (column != 1) | (row == 6)
+    with knobs.interpret.scope(interpreted):
+        within(6)[(1,)](out, 3, 5, None, 8)
+    np.testing.assert_array_equal(out, expected)
+
+
+@deuteron.jit
+def wrong_line(x):
+    i = tl.arange(0, 4)
+    mask = i < 2 and i > 0
+    tl.store(x + i, 1, mask=mask and tl.arange(0, 3) < 2)
+
+
+def test_errors_beside_logical_operators_name_their_line() -> None:
+    with pytest.raises(CompilationError) as caught:
+        wrong_line[(1,)](np.zeros(4, np.int32))
+    assert caught.value.location is not None
+    assert caught.value.location.line == inspect.getsourcelines(wrong_line.fn)[1] + 4

@@ -107,7 +107,7 @@ def test_empty_grid_launches_nothing(recorder: Any, x: np.ndarray, grid: tuple[i
     assert recorder.launches == []
 
 
-@pytest.mark.parametrize("grid", [3, (3,), [3], (np.int64(3),), (3, 1), (3, 1, 1)])
+@pytest.mark.parametrize("grid", [3, (3,), [3], (np.int64(3),), (3, 1), (3, 1, 1), (3, 1, 1, 1)])
 def test_spellings_of_a_grid(recorder: Any, x: np.ndarray, grid: Any) -> None:
     kernel[grid](x, x, 100, BLOCK=64)
     assert recorder.launches[0][1] == (3, 1, 1)

@@ -26,6 +26,7 @@ from ...language.inline import Inlinable
 from ...language.tensor import tensor
 from ...signature import ArgumentType, flattened, gathered, is_hidden
 from ...target import Target
+from .truth import HELPERS, elementwise
 
 if TYPE_CHECKING:
     from ...targets.interpreter import Argument, EagerBuilder, Turn
@@ -175,13 +176,14 @@ class Python:
 
 def _with_plain_globals(function: FunctionType) -> FunctionType:
     names = {name: PYTHON_BUILTINS[name] for name in ("range", "min", "max", "abs")}
-    names |= {name: unwrap(value) for name, value in function.__globals__.items()}
-    cells = [_plain_cell(cell) for cell in function.__closure__ or ()]
+    names |= {name: unwrap(value) for name, value in function.__globals__.items()} | HELPERS
+    code = elementwise(function)
+    held = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells = [_plain_cell(held[name]) for name in code.co_freevars]
     defaults = tuple(unwrap(d) for d in function.__defaults__ or ())
     # Numbers in the text can be asked for their types. Python 3.14 has small ones in its instructions: those cannot.
-    constants = tuple(map(_known, function.__code__.co_consts))
-    code = function.__code__.replace(co_consts=constants)
-    made = FunctionType(code, names, function.__name__, defaults, tuple(cells) or None)
+    constants = tuple(map(_known, code.co_consts))
+    made = FunctionType(code.replace(co_consts=constants), names, function.__name__, defaults, tuple(cells) or None)
     made.__kwdefaults__ = {n: unwrap(d) for n, d in (function.__kwdefaults__ or {}).items()}
     return made
 

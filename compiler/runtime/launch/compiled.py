@@ -167,8 +167,8 @@ class CompiledKernel:
         stream: int | None = None,
     ) -> None:
         """Launch with the arguments that are not compile-time values, in signature order, tuples leaf by leaf; or with
-        those of all parameters, as Triton has it. Where they break a guard, a variant without it is compiled, once,
-        and runs instead.
+        those of all parameters, as Triton has it, or of all but the constexpr ones, as Triton had it before 3.3. Where
+        they break a guard, a variant without it is compiled, once, and runs instead.
 
         Raises:
             LaunchError: grid or arguments do not fit; the message names the argument.
@@ -227,12 +227,16 @@ class CompiledKernel:
         return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
 
     def _of_run_time(self, args: tuple[object, ...]) -> tuple[object, ...]:
-        """Of the arguments of all parameters those that the machine code takes; any other number of them as it is.
+        """Of the arguments of all parameters, or of all but the constexpr ones, those that the machine code takes; any
+        other number of them as it is.
         Raises LaunchError for a number or text that is not what the kernel was compiled for."""
         names = shown(self.signature)
         if len(args) == len(names) or self.variant is None:
             return args
-        parameters = [parameter.name for parameter in self.variant.source.arguments]
+        declared = self.variant.source.arguments
+        parameters = [argument.name for argument in declared]
+        if len(args) != len(parameters):
+            parameters = [argument.name for argument in declared if not argument.constexpr]
         if len(args) != len(parameters):
             return args
         flat = scattered(dict(zip(parameters, args, strict=True)))

@@ -1,4 +1,7 @@
-"""Launch grids: one to three sizes, or a function of the launch's arguments that gives them."""
+"""Launch grids: one to three sizes, or a function of the launch's arguments that gives them.
+
+Triton looks at three, so further sizes of 1 are taken.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,8 @@ def _checked(grid: object) -> tuple[int, int, int]:
             f"the grid {grid!r} is not made of whole numbers",
             hint="write grid = (n,), with cdiv(n, BLOCK) where n is not a multiple of BLOCK",
         ) from None
+    while len(sizes) > 3 and sizes[-1] == 1:
+        sizes.pop()
     if not 1 <= len(sizes) <= 3:
         raise LaunchError(f"the grid {tuple(sizes)} has {len(sizes)} dimensions", hint="use 1 to 3")
     for axis, (size, limit) in enumerate(zip(sizes, _LIMITS, strict=False)):
