@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from ..ir.types import I64, U64
 from ..language.aggregate import Aggregate
+from ..language.promotion import fits, type_of_number
 from ..language.tensor import tensor
+from ..language.typed import Typed, typed_number
 from .frame import Frame
 
 
@@ -34,6 +37,17 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
                 "only names can be assigned",
                 "write to memory with tl.store(pointer, value)",
             )
+
+
+def typed(value: object) -> object:
+    """What a name is to hold: numbers get their types there, as in Triton, also those in tuples."""
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), map(typed, value))
+    if isinstance(value, bool | Typed) or not isinstance(value, int | float):
+        return value
+    if isinstance(value, int) and not fits(value, I64) and not fits(value, U64):
+        return value  # there is no type for it
+    return typed_number(value, type_of_number(value))
 
 
 def _set_field(frame: Frame, target: ast.expr, name: str, field: str, value: object) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
 from ..language.aggregate import OPERATORS, Aggregate
 from ..language.structure import Structure
-from ..language.tensor import tensor
+from ..language.tensor import Operand, tensor
 from ..source import constants
 from ..source.namespace import HelperModule
-from .assignment import assign
+from . import known
+from .assignment import assign, typed
 from .attributes import described, read_attribute
 from .calls import call
 from .dispatch import evaluate, expression
@@ -32,7 +34,7 @@ def _name(frame: Frame, node: ast.Name) -> object:
 
 @expression(ast.NamedExpr)
 def _named(frame: Frame, node: ast.NamedExpr) -> object:
-    value = evaluate(frame, node.value)
+    value = typed(evaluate(frame, node.value))
     assign(frame, node.target, value)
     return value
 
@@ -83,6 +85,12 @@ _BINARY = {
 }
 
 
+_UNARY: dict[type[ast.unaryop], Callable[[Operand], tensor]] = {
+    ast.USub: arithmetic.negate,
+    ast.Invert: arithmetic.invert,
+    ast.Not: arithmetic.logical_not,
+}
+
 #: Methods of aggregates behind operators.
 _METHODS: dict[type[ast.operator], str] = {
     kind: f"__{name}__"
@@ -106,9 +114,11 @@ def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs
             raise frame.error(
                 node, f"a {side} cannot be combined with other values", "tl.advance moves a block pointer"
             )
-    if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
-        return constants.binary(op, lhs, rhs)
     emit = _BINARY.get(type(op))
+    if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
+        if emit is not None and known.concerns(lhs, rhs):
+            return known.combined(frame, emit, _operand(lhs), _operand(rhs))
+        return constants.binary(op, lhs, rhs)
     if emit is None:
         raise frame.error(
             node,
@@ -136,17 +146,12 @@ def _binop(frame: Frame, node: ast.BinOp) -> object:
 def _unaryop(frame: Frame, node: ast.UnaryOp) -> object:
     value = evaluate(frame, node.operand)
     with frame.at(node):
-        if not isinstance(value, tensor):
-            return constants.unary(node.op, value)
-        match node.op:
-            case ast.USub():
-                return arithmetic.negate(value)
-            case ast.UAdd():
-                return value
-            case ast.Invert():
-                return arithmetic.invert(value)
-            case _:
-                return arithmetic.logical_not(value)
+        emit = _UNARY.get(type(node.op))
+        if isinstance(value, tensor):
+            return value if emit is None else emit(value)
+        if emit is not None and known.concerns(value):
+            return known.combined(frame, emit, _operand(value))
+        return constants.unary(node.op, value)
 
 
 _PREDICATES: dict[type[ast.cmpop], str] = {
@@ -184,6 +189,8 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, r
             return isinstance(op, ast.IsNot)  # a tensor is nothing but itself
         return constants.compare(op, lhs, rhs)
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
+        if type(op) in _PREDICATES and known.concerns(lhs, rhs):
+            return known.combined(frame, arithmetic.compare, _operand(lhs), _operand(rhs), _PREDICATES[type(op)])
         return constants.compare(op, lhs, rhs)
     if type(op) not in _PREDICATES:
         raise frame.error(node, "'in' is not defined for tensors")

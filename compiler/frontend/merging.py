@@ -12,6 +12,7 @@ from ..language import arithmetic
 from ..language.promotion import type_of_number
 from ..language.structure import Structure, parts_of, rebuilt, same_form
 from ..language.tensor import tensor
+from ..language.typed import Typed
 from ..source.identity import float_text
 from ..tile import control
 from .frame import Frame, LastIndex, Scope, Undefined
@@ -45,6 +46,8 @@ def same_constant(a: object, b: object) -> bool:
         return same_form(a, b) and all(same_constant(x, y) for x, y in zip(parts, others, strict=True))
     if isinstance(a, float) and isinstance(b, float):
         return float_text(a) == float_text(b)  # nan is nan, and 0.0 is not -0.0
+    if isinstance(a, Typed) and isinstance(b, Typed) and a.type != b.type:
+        return False
     return a is b or (type(a) is type(b) and a == b)
 
 

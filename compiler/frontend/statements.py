@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 
 from ..errors import UnusedResult
-from ..ir.types import I32, I64, U64, Scalar
+from ..ir.types import Scalar
 from ..language import arithmetic, debugging
 from ..language.constexpr import constexpr
 from ..language.inline import Inlinable
-from ..language.promotion import fits
 from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
-from .assignment import assign
+from .assignment import assign, typed
 from .dispatch import evaluate, execute, statement
 from .exits import leave
 from .expressions import apply_binary, called
@@ -62,16 +61,9 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 @statement(ast.Assign)
 def _assign(frame: Frame, node: ast.Assign) -> None:
-    value = _typed(evaluate(frame, node.value))
+    value = typed(evaluate(frame, node.value))
     for target in node.targets:
         assign(frame, target, value)
-
-
-def _typed(value: object) -> object:
-    """A number that a name is to hold. An integer too wide for i32 gets its type there, as in Triton: ``~x`` of uint32
-    is uint32. Others stay known while compiling."""
-    wide = isinstance(value, int) and not fits(value, I32) and (fits(value, I64) or fits(value, U64))
-    return arithmetic.as_tensor(value) if wide else value
 
 
 @statement(ast.AnnAssign)
@@ -85,6 +77,8 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
     if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
         with frame.at(node):
             value = arithmetic.cast_to(arithmetic.as_tensor(value), annotation)
+    elif annotation is not constexpr:
+        value = typed(value)
     assign(frame, node.target, value)
 
 
@@ -95,7 +89,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     current = frame.lookup(node.target)
     value = evaluate(frame, node.value)
     with frame.at(node):
-        result = _typed(apply_binary(frame, node, node.op, current, value))
+        result = typed(apply_binary(frame, node, node.op, current, value))
     assign(frame, node.target, result)
 
 

@@ -29,6 +29,7 @@ from .builtin import builtin, operator
 from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
 from .storage import converted
 from .tensor import Operand, emit, tensor
+from .typed import Typed
 
 _SIGNED = {U8: I8, U16: I16, U32: I32, U64: I64}
 
@@ -45,6 +46,8 @@ def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = (
         value = bool(value)
     elif not fits(int(value), type):
         raise TypeMismatch(f"the integer {value} is out of range for {type}")
+    else:
+        value = int(value)
     return emit(ew.Constant(value, Tile(type, shape)))
 
 
@@ -119,8 +122,8 @@ def meet(lhs: Operand, rhs: Operand, *, division: bool = False) -> tuple[tensor,
 
 
 def _in_type(operand: Operand, type: Scalar) -> tensor:
-    if isinstance(operand, tensor):
-        return cast_to(operand, type)
+    if isinstance(operand, tensor | Typed):
+        return cast_to(as_tensor(operand), type)
     return as_tensor(operand, type)
 
 

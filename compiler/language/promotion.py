@@ -1,7 +1,8 @@
 """Which type two operands meet in: Triton's rules, on element types.
 
-A Python number joins at the tensor's type unless it is of a higher kind (bool < int < float). Otherwise f64 wins over
-f32 over f16; bf16 keeps only with bf16; half types divide in f32; integers follow C (unsigned wins at equal rank).
+A number without a type joins at the tensor's type unless it is of a higher kind (bool < int < float). Otherwise f64
+wins over f32 over f16; bf16 keeps only with bf16; half types divide in f32; integers follow C (unsigned wins at equal
+rank).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..ir.types import (
     Scalar,
 )
 from .tensor import Operand, tensor
+from .typed import Typed
 
 _KIND_ORDER = {"bool": 0, "int": 1, "uint": 1, "float": 2}
 _LARGEST_F32 = 3.4028234663852886e38
@@ -30,7 +32,9 @@ _SMALLEST_F32 = 1.1754943508222875e-38
 
 
 def type_of_number(number: int | float | bool) -> Scalar:
-    """The type of a Python number on its own."""
+    """The type of a number on its own."""
+    if isinstance(number, Typed):
+        return number.type
     if isinstance(number, bool):
         return I1
     if isinstance(number, int):
@@ -64,11 +68,15 @@ def scalar_of(operand: Operand) -> Scalar:
 def common_type(lhs: Operand, rhs: Operand, *, division: bool = False) -> Scalar:
     """The type in which ``lhs`` and ``rhs`` are computed; ``division`` for / // %."""
     a, b = scalar_of(lhs), scalar_of(rhs)
-    if isinstance(lhs, tensor) != isinstance(rhs, tensor):
-        of_number, of_tensor = (b, a) if isinstance(lhs, tensor) else (a, b)
+    if _has_type(lhs) != _has_type(rhs):
+        of_number, of_tensor = (b, a) if _has_type(lhs) else (a, b)
         if _KIND_ORDER[of_number.kind] <= _KIND_ORDER[of_tensor.kind]:
             return F32 if division and of_tensor in (F16, BF16) else of_tensor
     return _meet(a, b, division)
+
+
+def _has_type(operand: Operand) -> bool:
+    return isinstance(operand, tensor | Typed)
 
 
 def _meet(a: Scalar, b: Scalar, division: bool) -> Scalar:

@@ -139,7 +139,7 @@ def test_a_zero_in_a_grid_launches_nothing(driver: FakeDriver, kernel: deuteron.
         ((1, -1), "size -1 along axis 1"),
         ((1, 65536), "size 65536 along axis 1"),
         ((1, 1, 65536), "size 65536 along axis 2"),
-        ((1, 1, 1, 1), "has 4 dimensions"),
+        ((1, 1, 1, 2), "has 4 dimensions"),
         ((), "has 0 dimensions"),
     ],
 )

@@ -1,0 +1,34 @@
+"""Numbers that a kernel has assigned to a name: known while compiling, and of a type.
+
+A literal takes the type of the tensor that it meets. What a name holds is a scalar of its own type, as in Triton: where
+a kernel says ``s = 0.1``, ``x * s`` of an fp16 tile is computed in fp32, and ``n = -7; n // 2`` is -3, as in C. With
+``s: tl.constexpr = 0.1`` it is a number like a literal. Unlike Triton's such a scalar is still known, so that shapes,
+ranges and conditions may be made of it.
+"""
+
+from __future__ import annotations
+
+from ..ir.types import Scalar
+from ..tile.formats import round_to
+
+
+class TypedInt(int):
+    """An integer of ``type``, in its range."""
+
+    type: Scalar
+
+
+class TypedFloat(float):
+    """A float of ``type``, rounded to it."""
+
+    type: Scalar
+
+
+Typed = TypedInt | TypedFloat
+
+
+def typed_number(value: int | float, type: Scalar) -> Typed:
+    """A number, in the range of ``type``, as a scalar of that type."""
+    made: Typed = TypedFloat(round_to(float(value), type)) if type.is_float else TypedInt(value)
+    made.type = type
+    return made

@@ -1,0 +1,130 @@
+"""What a kernel assigns to a name has a type of its own, and is known while compiling. Triton 3.9 has the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.compiler.errors import CompilationError
+
+
+@triton.jit
+def two():
+    return 2.0
+
+
+@triton.jit
+def scaled(x, s):
+    return x * s
+
+
+@triton.jit
+def types(x8, x16, N: tl.constexpr, C: tl.constexpr):
+    a, b = tl.load(x8 + tl.arange(0, N)), tl.load(x16 + tl.arange(0, N))
+    n, s = 3, 0.5
+    tl.static_assert((a * n).dtype == tl.int32 and (a * 3).dtype == tl.int8)
+    tl.static_assert((b * s).dtype == tl.float32 and (b * 0.5).dtype == tl.float16)
+    tl.static_assert((a * -n).dtype == tl.int32 and (a * (n + 1)).dtype == tl.int32 and (a * ~n).dtype == tl.int32)
+    tl.static_assert((b * n).dtype == tl.float16 and (a * s).dtype == tl.float32)
+    tl.static_assert(tl.maximum(a, n).dtype == tl.int32 and tl.where(a > 0, b, s).dtype == tl.float32)
+    pair = (1, 0.5)
+    tl.static_assert((a * pair[0]).dtype == tl.int32 and (b * pair[1]).dtype == tl.float32)
+    c, d = C, C * 2
+    tl.static_assert((a * c).dtype == tl.int32 and (a * d).dtype == tl.int32 and (a * (C * 2)).dtype == tl.int8)
+    e: tl.constexpr = C * 2
+    f: int = 3
+    tl.static_assert((a * e).dtype == tl.int8 and (a * f).dtype == tl.int32)
+    n += 1
+    tl.static_assert((a * n).dtype == tl.int32 and n == 4)
+    tl.static_assert((b * two()).dtype == tl.float16 and (b * scaled(2.0, 1.0)).dtype == tl.float16)
+    tl.static_assert(scaled(b, 0.5).dtype == tl.float16 and scaled(b, s).dtype == tl.float32)
+    if (w := 0.25) > 0:
+        tl.static_assert((b * w).dtype == tl.float32)
+    for j in tl.static_range(2):
+        k = j
+        tl.static_assert((a * j).dtype == tl.int8 and (a * k).dtype == tl.int32)
+    z = a.shape[0]
+    tl.static_assert((a * z).dtype == tl.int32 and (a * a.shape[0]).dtype == tl.int8)
+    infinity = float("inf")
+    tl.static_assert((b * infinity).dtype == tl.float32 and (b * float("inf")).dtype == tl.float16)
+    tiny, wide, widest = 1e-40, 1 << 31, 1 << 63
+    tl.static_assert(
+        (b * tiny).dtype == tl.float64 and (a * wide).dtype == tl.uint32 and (a * widest).dtype == tl.uint64
+    )
+
+
+def test_types_are_those_of_triton() -> None:
+    triton.compile(types, {"x8": "*i8", "x16": "*fp16"}, {"N": 8, "C": 5}, stop_after="tile")
+
+
+@triton.jit
+def results(x8, x16, wide, half, numbers):
+    i = tl.arange(0, 4)
+    n, s, m = 5, 0.1, -7
+    tl.store(wide + i, tl.load(x8 + i) * n)
+    tl.store(half + i, tl.load(x16 + i) * s)
+    most = 0x7FFFFFFF
+    tl.store(numbers, m // 2)
+    tl.store(numbers + 1, m % 2)
+    tl.store(numbers + 2, most + 1)
+    tl.store(numbers + 3, (m - n) * (n << 2))
+    tl.store(numbers + 4, (m < n) & (n != 5.5))
+    big = 1e8
+    tl.store(numbers + 5, ((big + 1) - big).to(tl.int32))
+    tl.store(numbers + 6, (m / 2 * 2).to(tl.int32))
+    tl.store(numbers + 7, s == 0.1)
+
+
+def test_arithmetic_is_that_of_tensors() -> None:
+    """Kernels that run as Python have Python's numbers, as under Triton's interpreter: only compiled ones are here."""
+    x8, x16 = np.array([100, -100, 7, 0], np.int8), np.array([1, 3, 60000, -2], np.float16)
+    wide, half, numbers = np.zeros(4, np.int32), np.zeros(4, np.float32), np.zeros(8, np.int32)
+    results[(1,)](x8, x16, wide, half, numbers)
+    np.testing.assert_array_equal(wide, x8.astype(np.int32) * 5)
+    np.testing.assert_array_equal(half, x16.astype(np.float32) * np.float32(0.1))
+    np.testing.assert_array_equal(numbers, [-3, -1, -(1 << 31), -240, 1, 0, -7, 1])
+
+
+@triton.jit
+def shaped(o):
+    count = 3
+    size = 2 * count + 2
+    rows: tl.constexpr = size // 2
+    total = 0
+    for i in tl.static_range(count):
+        total += i
+    if total == 3:
+        tile = tl.full((size, rows), 1.0, tl.float32)
+    else:
+        tile = None
+    for _ in range(count):
+        total += 1
+    tl.store(o + tl.arange(0, size)[:, None] * rows + tl.arange(0, rows)[None, :], tile * total)
+
+
+def test_shapes_and_branches_may_be_made_of_them(launch) -> None:
+    out = launch(shaped, (1,), np.zeros((8, 4), np.float32))[0]
+    np.testing.assert_array_equal(out, np.full((8, 4), 6, np.float32))
+
+
+@triton.jit
+def unsigned_quotient(x, o):
+    n = 4
+    tl.store(o, tl.load(x) // n)
+
+
+def test_signs_must_agree_as_in_triton() -> None:
+    with pytest.raises(CompilationError, match="different signedness"):
+        unsigned_quotient[(1,)](np.ones(1, np.uint32), np.zeros(1, np.uint32))
+
+
+@triton.jit
+def undefined(o):
+    n = 0
+    tl.store(o, 1 // n)
+
+
+def test_what_has_no_value_while_compiling_is_computed_at_run_time() -> None:
+    triton.compile(undefined, {"o": "*i32"}, {}, stop_after="tile")
