@@ -91,7 +91,7 @@ class Recorder:
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
-            self.gpu.mark(here(), self.places.of_caller())
+            self.gpu.mark(here(), None if contexts.follows_main() else self.places.of_caller())
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
@@ -121,9 +121,9 @@ class Recorder:
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted
         if self.gpu is not None:
-            if wanted:
-                self.gpu.use_root(registry.active)
+            self.gpu.use_root(registry.active)
             self.gpu.trace(places.of_trace)
+            self.gpu.mark_again(self.places.of_main(), self.places.now)
             self.follow()
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:
