@@ -201,11 +201,10 @@ class CheckedProgram(Program):
             (b for b in self.memory.buffers if b.start <= address < b.start + b.size), None
         )
         what = buffer.describe(address, size) if buffer else f"address {address:#x}"
-        who = "another program" if conflict.program < 0 else f"program {self.watch.program_id(conflict.program)}"
-        other = conflict.place if conflict.place.location else None
-        message = f"{form.verb} {what}, which {who} {conflict.verb} as well"
-        index = _index(lane, shape)
-        self._found(FindingKind.RACE, message, buffer.name if buffer else "", index, len(conflict.lanes), other)
+        who = self.watch.program_id(conflict.program)
+        message = f"{form.verb} {what}, which program {who} {conflict.verb} as well"
+        name, index = buffer.name if buffer else "", _index(lane, shape)
+        self._found(FindingKind.RACE, message, name, index, len(conflict.lanes), conflict.place)
 
     def _never_written(
         self, form: AccessForm, lanes: Array, undefined: Array, size: int, shape: tuple[int, ...]
