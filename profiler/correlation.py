@@ -16,7 +16,7 @@ class Correlations:
     still carry one of a profiler that has ended. 0 is no number.
     """
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()  # a signal may come to the thread that holds it
     _issued = 0
 
     def __init__(self) -> None:

@@ -65,7 +65,7 @@ class GpuProfiler:
         self.source = source
         self.correlations = Correlations()
         self.attribution = Attribution(self.correlations)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come to the thread that holds it, and flush
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
         self._traced = False
