@@ -64,8 +64,8 @@ class Recorder:
         return scope
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
-        """Add metrics to an open scope, in the sessions that are active. GPU work that reading a tensor causes is booked
-        as metadata."""
+        """Add metrics to an open scope, in the sessions that are active. GPU work that reading a tensor causes is
+        booked as metadata."""
         if any(type(value) not in _PLAIN for value in metrics.values()):
             with self.metadata_state(""):
                 metrics = {key: listed(value) for key, value in metrics.items()}

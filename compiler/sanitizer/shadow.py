@@ -47,9 +47,10 @@ class Region:
         self.size = size
         self.granule = granule
         count = -(-size // granule)
-        #: The last event of each kind at each cell, and the last one of another program than that one's.
-        self.written, self.read, self.atomic = (np.full(count, NOBODY, np.int32) for _ in range(3))
-        self.read_before, self.atomic_before = (np.full(count, NOBODY, np.int32) for _ in range(2))
+        #: The last event of each kind at each cell, and the last one of another program than that one's. NOBODY is 0,
+        #: so that cells which nobody touches take no memory.
+        self.written, self.read, self.atomic = (np.zeros(count, np.int32) for _ in range(3))
+        self.read_before, self.atomic_before = (np.zeros(count, np.int32) for _ in range(2))
         self.undefined: Array | None = None
 
     def mark_undefined(self, offset: int, undefined: Array) -> None:

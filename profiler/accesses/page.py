@@ -17,8 +17,8 @@ from .analysis import ArrayNumbers, OperationNumbers, array_numbers, operation_n
 from .encode import Encoded, encoded
 from .record import AccessRecord, RecordedArray, RecordedLaunch, RecordedOperation
 
-#: Characters of JSON that accesses may take, and tables of launches: pages stay under 3 MB. Accesses that do not fit are
-#: in the numbers only.
+#: Characters of JSON that accesses may take, and tables of launches: pages stay under 3 MB. Accesses that do not fit
+#: are in the numbers only.
 MOST_CHARACTERS = 2_400_000
 MOST_OF_TABLES = 400_000
 

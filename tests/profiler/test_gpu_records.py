@@ -284,9 +284,7 @@ def test_other_threads_follow_when_sessions_pause(gpu: FakeGpu, tree: Callable[.
     }
 
 
-def test_a_session_paused_by_another_thread_pauses_for_the_main_thread(
-    gpu: FakeGpu, tree: Callable[..., dict]
-) -> None:
+def test_a_session_paused_by_another_thread_pauses_for_the_main_thread(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     session = proton.start("p")
     with proton.scope("A"):
         for change in (proton.deactivate, proton.activate):
