@@ -205,6 +205,11 @@ def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
     deliver(client, first, [tune_events(trials=0)[1]], claim_id="ticket.again")
     own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
     assert len(own["known"]) == 3 and own["toolchain"] == with_record[1]["toolchain"]
+    # So it does when another job's faster record has taken its place.
+    deliver(client, third, [tune_events(trials=0, median_ns=1.0)[1]], first=2, claim_id="c.c")
+    (stored,) = client.get("/v1/configs").json()["configs"]
+    assert stored["time_ns"]["median"] == 1.0
+    assert own in client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
     assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
     assert client.get("/v1/searches").status_code == 422
 
