@@ -6,6 +6,7 @@ nobody holds was left behind. A last line without its newline was cut off by a c
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -25,17 +26,28 @@ class EventLog:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         # Unbuffered: a line is one call of write, and a kill between two calls would leave half of it.
+        new = create and not path.exists()
         self._file = path.open("a+b" if create else "r+b", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             self._file.close()
             raise
+        if new:
+            _sync_folder(path.parent)
 
     def append(self, value: JsonObject) -> None:
-        """Write one object; when this returns it is on disk."""
-        self._file.write(canonical_json(value).encode() + b"\n")
-        os.fsync(self._file.fileno())
+        """Write one object; when this returns it is on disk. Where there is no room for all of it nothing is written:
+        the beginning of a line would spoil the next one."""
+        line = canonical_json(value).encode() + b"\n"
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(before)
+            raise
 
     def recover(self) -> list[bytes]:
         """All whole lines, without their newlines; a line that was cut off is removed from the file."""
@@ -61,6 +73,15 @@ class EventLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the name of a new file survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
-from .spool import Spool, leftovers
+from .spool import KEPT_S, Spool, is_unwanted, leftovers, set_aside
 
 logger = logging.getLogger("deuteron.worker")
 
@@ -97,7 +97,7 @@ def load_runner(name: str) -> JobRunner:
 
 
 def deliver_leftovers(bench: Bench, link: Link) -> int:
-    """Send what dead runs of this machine left in the spool; how many files are done with.
+    """Send what dead runs of this machine left in the spool; how many files the server took.
 
     Raises:
         ServiceUnreachable: the server does not answer; the files stay.
@@ -109,10 +109,11 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
             try:
                 link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
             except ServiceError as error:
-                if error.status not in (404, 422):
+                if not is_unwanted(error.status):
                     raise
-                # The job is unknown to this server: nobody will ever ask for these events.
-                logger.warning("dropping %s: %s", leftover.path.name, error)
+                logger.warning("%s is kept for %d days: %s", leftover.path, KEPT_S / 86400, error)
+                set_aside(leftover)
+                continue
             leftover.path.unlink(missing_ok=True)
             delivered += 1
     return delivered

@@ -6,6 +6,7 @@ left behind by a process that died, and whoever finds it delivers it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from deuteron.tuner.event_log import EventLog
 from .ingest import Delivery
 
 _SUFFIX = ".jsonl"
+#: How long a file is kept that the server does not want.
+KEPT_S = 30 * 86400.0
 
 
 class Spool:
@@ -59,6 +62,19 @@ class Leftover:
     job_id: str
     claim_id: str
     deliveries: list[Delivery]
+
+
+def is_unwanted(status: int) -> bool:
+    """Whether a server that answers a delivery with this will not take it later, either: it does not know the job, or
+    not what was reported. Any other refusal may be mended, such as that of a token."""
+    return status in (400, 404, 413, 422)
+
+
+def set_aside(leftover: Leftover) -> None:
+    """Keep for a while what a server does not want. It may be another service's, whose workers have the same home, or
+    that of a newer version."""
+    if time.time() - leftover.path.stat().st_mtime > KEPT_S:
+        leftover.path.unlink(missing_ok=True)
 
 
 def leftovers(folder: Path) -> Iterator[Leftover]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from deuteron.server.store.jobs import Jobs
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 
@@ -344,6 +348,29 @@ def test_profile_upload_and_download(client: TestClient) -> None:
     assert ".hatchet" in got.headers["content-disposition"]
     headers = {"If-None-Match": got.headers["etag"]}
     assert client.get(f"/v1/jobs/{job_id}/profile", headers=headers).status_code == 304
+
+
+def test_a_profile_is_on_disk_before_a_job_has_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and its name; and nothing is kept for a job that is not there."""
+    folder = client.app.state.context.settings.directory("profiles")  # type: ignore[attr-defined]
+    assert client.put(f"/v1/worker/jobs/{uuid.uuid4()}/profile", content=b"[]").status_code == 404
+    assert list(folder.iterdir()) == []
+    order: list[str] = []
+    real_sync, real_attach = os.fsync, Jobs.attach_profile
+
+    def fsync(handle: int) -> None:
+        order.append("folder" if os.fstat(handle).st_ino == folder.stat().st_ino else "file")
+        real_sync(handle)
+
+    def attach(jobs: Jobs, job_id: str, digest: str) -> None:
+        order.append("attached")
+        real_attach(jobs, job_id, digest)
+
+    job_id = submit(client)["id"]
+    monkeypatch.setattr("os.fsync", fsync)
+    monkeypatch.setattr(Jobs, "attach_profile", attach)
+    assert client.put(f"/v1/worker/jobs/{job_id}/profile", content=b"[]").status_code == 204
+    assert order == ["file", "folder", "attached"]
 
 
 # -- bad submissions

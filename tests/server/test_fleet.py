@@ -310,7 +310,7 @@ def test_a_worker_whose_keeper_ended_is_started_again(tmp_path: Path, wait_until
 
 
 def test_an_idle_cluster_rests(tmp_path: Path, wait_until: Callable[..., None]) -> None:
-    """Nothing in it happens more than four times a second: scheduler, keepers and workers took 4 % of a core for that."""
+    """Nothing in it happens more than four times a second: Dask alone took 4 % of a core."""
     pytest.importorskip("dask")
     from deuteron.server.dispatch.engine import Engine
     from deuteron.server.dispatch.quiet import HEARTBEAT_S
