@@ -29,6 +29,7 @@ from deuteron.tuner.events import (
 from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from ..files import is_full
 from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
@@ -188,6 +189,10 @@ def _call_runner(
         logger.warning("the job failed: %s", error)
         if not ended:
             emit(JobFailed(error.message, error.hint))
+    except OSError as error:
+        logger.exception("the runner broke")
+        if not ended:
+            emit(JobFailed(f"this worker's machine: {error}", "is there room on its disk?" if is_full(error) else None))
     except Exception as error:
         # A defect of the runner must end the job with a reason, not as a lost worker.
         logger.exception("the runner broke")

@@ -6,6 +6,7 @@ left behind by a process that died, and whoever finds it delivers it.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +18,16 @@ from deuteron.tuner.event_log import EventLog
 
 from .ingest import Delivery
 
+logger = logging.getLogger("deuteron.worker")
+
 _SUFFIX = ".jsonl"
 #: How long a file is kept that the server does not want.
 KEPT_S = 30 * 86400.0
 
 
 class Spool:
-    """The spool of one run. ``append`` is durable against the death of this process when it returns."""
+    """The spool of one run. ``append`` is durable against the death of this process when it returns, as long as the
+    disk has room."""
 
     def __init__(self, folder: Path, job_id: str, claim_id: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +40,11 @@ class Spool:
         """Write an event with the next sequence number."""
         delivery = Delivery(self._next, event)
         self._next += 1
-        self._log.append(delivery.to_json())
+        try:
+            self._log.append(delivery.to_json())
+        except OSError as error:
+            # A full disk is no reason to throw away what was measured: the server may have room.
+            logger.warning("event %d is in memory only: %s", delivery.sequence, error)
         self._unsent.append(delivery)
 
     def unsent(self, limit: int = 200) -> list[Delivery]:

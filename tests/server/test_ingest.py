@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from fastapi.testclient import TestClient
@@ -25,6 +26,7 @@ from deuteron.server.dispatch.run import Bench, deliver_leftovers
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.store import JobState, NewJob
+from deuteron.tuner.event_log import EventLog
 from deuteron.tuner.events import JobStarted
 from deuteron.tuner.http import ServiceError
 
@@ -167,6 +169,28 @@ class RefusingLink:
         raise ServiceError("no", status=self.status, problem={})
 
     heartbeat = deliver
+
+
+def test_a_full_disk_does_not_throw_away_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spool cannot be written; the server, perhaps of another machine, gets the events all the same."""
+
+    class TakingLink:
+        took: ClassVar[list[int]] = []
+
+        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+            self.took.extend(item.sequence for item in events)
+            return Receipt(True, False)
+
+    def full(log: EventLog, value: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(tmp_path, "job", "ticket.run")
+    with Reporter(cast(Link, TakingLink()), spool, "job", "ticket.run") as reporter:
+        reporter.emit({"kind": "one"})
+        monkeypatch.setattr(EventLog, "append", full)
+        reporter.emit({"kind": "two"})
+        assert reporter.drain(30)
+    assert TakingLink.took == [1, 2] and not spool.path.exists()
 
 
 @pytest.mark.parametrize(("status", "stays"), [(401, True), (403, True), (404, False), (422, False)])
