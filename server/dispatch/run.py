@@ -29,7 +29,7 @@ from deuteron.tuner.events import (
 from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
-from ..files import is_full
+from ..files import is_full, is_older
 from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
@@ -40,6 +40,8 @@ logger = logging.getLogger("deuteron.worker")
 _CLAIM_PATIENCE_S = 60.0
 _DRAIN_PATIENCE_S = 600.0
 _UPLOAD_PAUSE_S = 1.0
+# Between the folder of a run and its spool pass milliseconds.
+_BEGINNING_S = 3600.0
 _courier = threading.Lock()
 
 
@@ -74,6 +76,11 @@ class Bench:
     def spool(self) -> Path:
         """The folder of this machine's spools."""
         return self.home / "spool"
+
+    @property
+    def runs(self) -> Path:
+        """The folder in which each run has one of its own."""
+        return self.home / "runs"
 
     @property
     def worker_name(self) -> str:
@@ -120,6 +127,14 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
     return delivered
 
 
+def forget_dead_runs(bench: Bench) -> None:
+    """Remove the folders of runs that were killed. One that is alive, or has something to deliver, has a spool."""
+    kept = {path.name.removesuffix(".jsonl").partition(".")[2] for path in bench.spool.glob("*.jsonl")}
+    for folder in bench.runs.glob("*"):
+        if folder.name not in kept and is_older(folder, _BEGINNING_S):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def measure(bench: Bench, job_id: str, ticket: str) -> str:
     """Run a job to its end and return how the run ended, for the log.
 
@@ -145,7 +160,7 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
 
 
 def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment) -> str:
-    workdir = bench.home / "runs" / claim_id
+    workdir = bench.runs / claim_id
     workdir.mkdir(parents=True, exist_ok=True)
     spool = Spool(bench.spool, job_id, claim_id)
     try:

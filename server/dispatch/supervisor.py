@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.compiler.errors import DeuteronError
 
+from ..files import remove_parts
 from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
@@ -132,6 +133,8 @@ class DaskDispatcher:
         """Dispatch until this dispatcher is closed or the lock is lost."""
         self._patience.begin()
         self._guarded(self._recover)
+        for name in ("bundles", "profiles"):
+            remove_parts(self._settings.directory(name))
         if self._trainer is not None:
             self._trainer.start()
         while not self._closing.is_set() and self._lock.held():

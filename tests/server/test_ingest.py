@@ -22,9 +22,10 @@ from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.leases import Patience
 from deuteron.server.dispatch.link import Link
 from deuteron.server.dispatch.reporter import Reporter
-from deuteron.server.dispatch.run import Bench, deliver_leftovers
+from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
+from deuteron.server.files import remove_parts
 from deuteron.server.store import JobState, NewJob
 from deuteron.tuner.event_log import EventLog
 from deuteron.tuner.events import JobStarted
@@ -223,6 +224,31 @@ def test_what_is_of_another_service_is_kept_for_a_while(service: Any) -> None:
     os.utime(left.path, (old, old))
     dispatcher._store_leftovers(folder)
     assert not left.path.exists()
+
+
+def test_what_killed_processes_had_begun_is_removed(service: Any) -> None:
+    """Folders of runs, uploads and bundles in the making stayed for ever."""
+    context, _ = service
+    home, old = context.settings.home, time.time() - 3 * 86400
+    bench = Bench("http://127.0.0.1:1", "", "cpu", home, "x:y", home / "locks")
+    for name in ("dead.run", "alive.run", "new.run"):
+        (bench.runs / name).mkdir(parents=True)
+        (bench.runs / name / "search.hatchet").write_text("[]")
+    for name in ("dead.run", "alive.run"):
+        os.utime(bench.runs / name, (old, old))
+    alive = Spool(bench.spool, "job", "alive.run")
+    forget_dead_runs(bench)
+    assert sorted(path.name for path in bench.runs.iterdir()) == ["alive.run", "new.run"]
+    alive.close()
+
+    folder = context.settings.directory("bundles")
+    names = ["a.bundle", "x.part", ".x.part.k2j4", "y.gz.part"]
+    for name in names:
+        (folder / name).write_text("")
+        os.utime(folder / name, (old, old))
+    (folder / "now.part").write_text("")
+    remove_parts(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.bundle", "now.part"]
 
 
 def test_an_event_is_on_disk_before_it_may_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
