@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-class Patience:
+class LeaseClock:
     """Says whether leases may be judged: only after a whole lease in which this process was there and the clock went
     evenly."""
 

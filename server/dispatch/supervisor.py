@@ -23,7 +23,7 @@ from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
 from .ingest import Ingest
 from .leadership import dispatch_lock
-from .leases import Patience
+from .leases import LeaseClock
 from .resources import detected_devices
 from .roster import Roster
 from .run import Bench
@@ -59,7 +59,7 @@ class DaskDispatcher:
         self._lock = dispatch_lock(store.database.engine)
         self._leads = False
         self._roster = Roster(store)
-        self._patience = Patience(settings.lease_seconds)
+        self._patience = LeaseClock(settings.lease_seconds)
         self._engine: Engine | None = None
         self._dispatched: dict[str, Dispatched] = {}
         # Runs that a lost scheduler took with it: the jobs are not to blame.

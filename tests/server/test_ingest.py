@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery, Receipt
-from deuteron.server.dispatch.leases import Patience
+from deuteron.server.dispatch.leases import LeaseClock
 from deuteron.server.dispatch.link import Link
 from deuteron.server.dispatch.reporter import Reporter
 from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
@@ -144,7 +144,7 @@ def test_leases_expire_when_they_are_over(service) -> None:
 
 def test_silence_counts_only_while_somebody_listened() -> None:
     wall, steady = 1000.0, 50.0
-    patience = Patience(30, lambda: wall, lambda: steady)
+    patience = LeaseClock(30, lambda: wall, lambda: steady)
 
     def pass_by(seconds: float, *, awake: bool = True) -> bool:
         nonlocal wall, steady
