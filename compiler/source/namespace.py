@@ -209,8 +209,14 @@ class TextNamespace:
                 aggregate = any(map(_is_aggregate, pending.decorator_list))
                 self._known[name] = self._make_class(pending) if aggregate else self._make_holder(pending)
             else:
-                self._known[name] = unwrap(evaluate_constant(pending, self))
+                self._known[name] = self._evaluate(name, pending)
         return self._known[name]
+
+    def _evaluate(self, name: str, pending: ast.expr) -> object:
+        try:
+            return unwrap(evaluate_constant(pending, self))
+        except RecursionError:
+            raise UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other") from None
 
     def _make_holder(self, node: ast.ClassDef) -> HelperModule:
         """A class that is not for kernels itself: its constants and jit functions are."""
@@ -283,7 +289,7 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
             if isinstance(home, LanguageModule):
                 return home.member(name)
         case ast.Tuple(elts=items):
-            return tuple(evaluate_constant(item, namespace) for item in items)
+            return constants.bounded(tuple(evaluate_constant(item, namespace) for item in items))
         case ast.UnaryOp(op=op, operand=operand):
             return constants.unary(op, evaluate_constant(operand, namespace))
         case ast.BinOp(left=left, op=op, right=right):
