@@ -6,7 +6,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,31 +49,6 @@ def test_only_what_is_there_can_be_recovered(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         EventLog(path, create=False)
     assert not path.exists()
-
-
-def test_a_line_without_room_is_not_begun(path: Path) -> None:
-    """A short write is no error of Python's: half a line spoilt the next one, and what came after was not read."""
-    with EventLog(path) as log:
-        log.append({"n": 1})
-        real, log._file = log._file, FullDisk(log._file)  # type: ignore[assignment]
-        with pytest.raises(OSError, match="No space left"):
-            log.append({"n": 2})
-        log._file = real
-        log.append({"n": 3})
-        assert log.recover() == [b'{"n":1}', b'{"n":3}']
-
-
-class FullDisk:
-    """A file that takes the first three bytes of everything."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, line: bytes) -> int:
-        return int(self._file.write(line[:3]))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
 
 
 def test_numbers_that_json_lacks_are_refused(path: Path) -> None:
