@@ -12,9 +12,15 @@ COPY server server
 COPY tuner tuner
 # The versions that the tests ran with. What builds stays in this stage.
 RUN python -m venv /opt/deuteron \
-    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,postgres]'
+    && /opt/deuteron/bin/pip install --no-cache-dir --constraint constraints.txt '.[server,postgres,learn]'
 
 FROM python:3.12.8-slim-bookworm
+# What LightGBM is linked to, which grows the trees that predict. Debian removes old versions of a package from its
+# archive, so pinning it breaks the build within weeks; the base image pins the release.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libgomp1 \
+    && rm -rf /var/lib/apt/lists/*
 # A fixed id, so that files on a volume have the same owner in every version of the image.
 RUN groupadd --system --gid 10001 deuteron \
     && useradd --system --uid 10001 --gid deuteron --home-dir /var/lib/deuteron deuteron \

@@ -91,7 +91,8 @@ class Attribution:
 
     def _targets_of(self, number: int) -> list[ProfileTarget]:
         """Where launches with a number go: not to sessions of what kernels record."""
-        found = self.correlations.targets_of(number) or self.fallback
+        known = self.correlations.targets_of(number)
+        found = self.fallback if known is None else known
         return [target for target in found if not target.phase.in_kernels]
 
     def _add(self, kernels: NDArray[np.void], numbers: NDArray[np.uint32], offset_ns: int) -> None:
@@ -108,7 +109,7 @@ class Attribution:
             changes |= key[1:] != key[:-1]
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
-            captured = self.correlations.targets_of(int(captures[first]))
+            captured = self.correlations.targets_of(int(captures[first])) or ()
             for target in self._targets_of(int(numbers[first])):
                 below = _below(target, captured, self._name(int(names[first])))
                 self._add_group(target, below, kernels[first:end], int(numbers[first]), offset_ns)

@@ -18,7 +18,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Protocol
 
-from .place import OpenScope
+from .place import OpenScope, Place
 
 METADATA_SCOPE = "__proton_launch_metadata"
 # Code objects name files as they were imported, which may be through links.
@@ -33,7 +33,7 @@ _SWITCHING = _GENERATOR | inspect.CO_COROUTINE
 
 
 class Cell(Protocol):
-    """Holds the number that is logged with a thread's launches; 0 is none."""
+    """Holds the number that is logged with a thread's launches; 0 stands for that of the main thread."""
 
     value: int
 
@@ -41,7 +41,7 @@ class Cell(Protocol):
 class ThreadState:
     """What the profiler knows of one thread of the system."""
 
-    __slots__ = ("cell", "evaluating", "ident")
+    __slots__ = ("__weakref__", "cell", "evaluating", "ident", "place")
 
     def __init__(self) -> None:
         self.ident = get_ident()
@@ -49,6 +49,8 @@ class ThreadState:
         self.evaluating = False
         # Holds the number that the driver logs with this thread's GPU launches.
         self.cell: Cell | None = None
+        # The place that the number stands for; None where the thread is where the main thread is.
+        self.place: Place | None = None
 
 
 class _Shared:
@@ -112,13 +114,28 @@ def innermost() -> OpenScope | None:
     if not shared.interleaved and scope is not None and not scope.closed and scope.generation == shared.generation:
         return scope  # nearly always
     top, scope = scope, _counted(scope)
-    if scope is None and get_ident() != shared.main_thread and not _of_main.get():
+    if scope is None and _without_own():
         # Also where the thread's own scopes are those of suspended generators.
         top = shared.main
         scope = _counted(top)
     if shared.interleaved and scope is not None:
         return _resumed(top, scope)
     return scope
+
+
+def of_main() -> OpenScope | None:
+    """The innermost scope that the main thread is in."""
+    return _counted(shared.main)
+
+
+def _without_own() -> bool:
+    """Whether a context in no scope is where the main thread is."""
+    return get_ident() != shared.main_thread and not _of_main.get()
+
+
+def follows_main() -> bool:
+    """Whether the caller is where the main thread is, wherever that goes."""
+    return _without_own() and not states.get() and _counted(_innermost.get()) is None
 
 
 def _counted(scope: OpenScope | None) -> OpenScope | None:

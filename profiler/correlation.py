@@ -16,7 +16,7 @@ class Correlations:
     still carry one of a profiler that has ended. 0 is no number.
     """
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()  # a signal may come to the thread that holds it
     _issued = 0
 
     def __init__(self) -> None:
@@ -25,9 +25,7 @@ class Correlations:
         self._metrics: dict[int, Mapping[str, object]] = {}
 
     def number_of(self, targets: Sequence[ProfileTarget]) -> int:
-        """The number of a set of targets, 0 for the empty set."""
-        if not targets:
-            return 0
+        """The number of a set of targets. The empty set has one, too: launches that no session wants carry it."""
         # The phases stay alive in _targets, so their ids are not reused.
         key = tuple((id(target.phase), target.path, target.is_launch) for target in targets)
         number = self._numbers.get(key)
@@ -50,9 +48,9 @@ class Correlations:
         self._targets[Correlations._issued] = tuple(targets)
         return Correlations._issued
 
-    def targets_of(self, number: int) -> tuple[ProfileTarget, ...]:
-        """The targets of a number; none for a number that was not given out here."""
-        return self._targets.get(number, ())
+    def targets_of(self, number: int) -> tuple[ProfileTarget, ...] | None:
+        """The targets of a number; None for a number that was not given out here."""
+        return self._targets.get(number)
 
     def metrics_of(self, number: int) -> Mapping[str, object] | None:
         """The metrics of the one launch that a number stands for; None for a place."""

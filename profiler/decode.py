@@ -153,6 +153,8 @@ def _check_node(node: object, place: Place, where: str) -> list[object]:
     metrics = node.get("metrics")
     if not isinstance(metrics, dict):
         raise MalformedProfile(f"{where}: {_named(place)} ({frame['name']!r}) has no metrics object", hint=_HINT)
+    if not set(map(type, metrics)) <= {str}:  # MessagePack may also have bytes
+        raise MalformedProfile(f"{where}: a metric of {_named(place)} has a name that is no text", hint=_HINT)
     for key, value in () if set(map(type, metrics.values())) <= _PLAIN else metrics.items():
         if type(value) in _PLAIN:
             continue
@@ -179,12 +181,19 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, (int, float, str))
 
 
+def _is_json(value: object) -> bool:
+    """Whether JSON can hold the value; MessagePack can also hold bytes and types of programs' own."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(part) for key, part in value.items())
+    return all(map(_is_json, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
+
+
 def _check_devices(devices: object, where: str) -> None:
     valid = isinstance(devices, dict) and all(
         isinstance(group, dict) and all(isinstance(fields, dict) for fields in group.values())
         for group in devices.values()
     )
-    if not valid:
+    if not valid or not _is_json(devices):
         raise MalformedProfile(f"{where}: the device section is damaged", hint=_HINT)
 
 

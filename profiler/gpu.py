@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
 
 from deuteron.compiler.errors import DeuteronError
 
@@ -64,21 +65,37 @@ class GpuProfiler:
         self.source = source
         self.correlations = Correlations()
         self.attribution = Attribution(self.correlations)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come to the thread that holds it, and flush
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
         self._traced = False
+        # Those that have a cell.
+        self._threads: WeakSet[ThreadState] = WeakSet()
+        self._lock_of_threads = threading.Lock()
         source.start()
         self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
 
-    def mark(self, thread: ThreadState, place: Place) -> None:
-        """Mark the next launches of the calling thread with its place; those of threads without one, too, if it is the
-        main thread."""
-        number = self._number_of(place)
+    def mark(self, thread: ThreadState, place: Place | None) -> None:
+        """Mark the next launches of the calling thread with its place, which is the main thread's where it is None; by
+        the main thread those of threads without a place of their own, too."""
+        number = 0 if place is None else self._number_of(place)
+        thread.place = place  # before the number: see mark_again
         self._cell_of(thread).value = number
         if thread.ident == shared.main_thread:
             self.source.main.value = number
+
+    def mark_again(self, main: Place, now: Callable[[Place], Place]) -> None:
+        """Mark all threads anew after the sessions changed: ``main`` is the main thread's place, ``now`` finds those of
+        others."""
+        self.source.main.value = self._number_of(main)
+        with self._lock_of_threads:
+            threads = list(self._threads)
+        for thread in threads:
+            marked = None
+            while thread.place is not None and thread.place is not marked and thread.cell is not None:
+                marked = thread.place
+                thread.cell.value = self._number_of(now(marked))
 
     def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
         """Mark the calling thread's next launch with its place, and with metrics of its own if it has any."""
@@ -93,6 +110,8 @@ class GpuProfiler:
     def _cell_of(self, thread: ThreadState) -> Cell:
         if thread.cell is None:
             thread.cell = self.source.cell()
+            with self._lock_of_threads:
+                self._threads.add(thread)
         return thread.cell
 
     def use_root(self, sessions: Sequence[Session]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .contexts import METADATA_SCOPE, ThreadState, here, shared, states
+from .contexts import METADATA_SCOPE, ThreadState, follows_main, here, shared, states
 from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
 from .kernel_scopes import add_to_trace, add_to_tree, warn_of_losses
@@ -64,7 +64,8 @@ class Launches:
         place, name = places.of_caller(), given.name
         launch = place.launches.get((event.name, name))
         if launch is None:
-            launch = place.launches[event.name, name] = Place(place, _launch_targets(place, event.name, name, on_cpu))
+            targets = _launch_targets(place, event.name, name, on_cpu)
+            launch = place.launches[event.name, name] = Place(place, targets, (*place.path, name or event.name))
         if given.metrics:
             for session, target in zip(registry.active, launch.targets, strict=False):
                 if name is not None and _wants(session, event.name, name):
@@ -84,7 +85,7 @@ class Launches:
         if event.start_ns is not None and event.end_ns is not None:
             _book(launch, event.start_ns, event.end_ns, given)
         elif self._recorder.gpu is not None and launch.parent is not None:
-            self._recorder.gpu.mark(here(), launch.parent)
+            self._recorder.gpu.mark(here(), None if follows_main() else launch.parent)
 
     def _metadata(self, event: LaunchEvent, thread: ThreadState) -> _Metadata:
         """Name and metrics from ``launch_metadata``. Launches it makes are booked under the metadata state."""

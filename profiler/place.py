@@ -9,13 +9,15 @@ from .session import ProfileTarget
 
 
 class Place:
-    """The targets of one path in all active sessions. ``number`` stands for them in GPU records; -1: not asked for
-    yet. ``timed``: those of the targets that have a time line. ``framed``: they have a frame each, as scopes do."""
+    """The targets of one path in all active sessions. ``path`` is that of scopes and states, whatever the sessions
+    record. ``number`` stands for the targets in GPU records; -1: not asked for yet. ``timed``: those of the targets
+    that have a time line. ``framed``: they have a frame each, as scopes do."""
 
-    __slots__ = ("children", "framed", "launches", "number", "parent", "states", "targets", "timed")
+    __slots__ = ("children", "framed", "launches", "number", "parent", "path", "states", "targets", "timed")
 
-    def __init__(self, parent: Place | None, targets: list[ProfileTarget]) -> None:
+    def __init__(self, parent: Place | None, targets: list[ProfileTarget], path: tuple[str, ...]) -> None:
         self.parent = parent
+        self.path = path
         self.targets = targets
         self.timed = [target for target in targets if target.phase.timeline is not None]
         self.framed = False

@@ -63,11 +63,22 @@ class Places:
             return place
         inside = place.states.get(states[-1])
         if inside is None:
-            inside = place.states[states[-1]] = Place(place, _targets(contexts.shadow_path()))
+            path = contexts.shadow_path()
+            inside = place.states[states[-1]] = Place(place, _targets(path), path)
         return inside
 
+    def now(self, place: Place) -> Place:
+        """A place as the sessions are now, found for a thread that cannot be asked."""
+        known = {target.phase.session: target.path for target in place.targets}
+        targets = [session.target(known.get(session.number, place.path)) for session in registry.active]
+        return Place(None, targets, place.path)
+
+    def of_main(self) -> Place:
+        """The place of the main thread's scopes."""
+        return self._of_scope(contexts.of_main())
+
     def _frames_now(self) -> Place:
-        return Place(None, [session.target(path_in(session)) for session in registry.active])
+        return Place(None, [session.target(path_in(session)) for session in registry.active], contexts.shadow_path())
 
     def _of_scope(self, scope: OpenScope | None) -> Place:
         """The place of a scope, made together with those around it where this epoch does not have it yet."""
@@ -80,12 +91,12 @@ class Places:
             scope = scope.outer
         place = scope.place if scope is not None else None
         if place is None:
-            place = self._root = self._root or Place(None, _targets(()))
+            place = self._root = self._root or Place(None, _targets(()), ())
         for inner in reversed(missing):
             child = place.children.get(inner.name)
             if child is None:
                 path = tuple(outer.name for outer in contexts.chain(inner))[::-1]
-                child = place.children.setdefault(inner.name, Place(place, _targets(path)))
+                child = place.children.setdefault(inner.name, Place(place, _targets(path), path))
             place = inner.place = child
             inner.epoch = self.epoch
         return place

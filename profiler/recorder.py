@@ -64,11 +64,15 @@ class Recorder:
         return scope
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
-        """Add metrics to an open scope. GPU work that reading a tensor causes is booked as metadata."""
+        """Add metrics to an open scope, in the sessions that are active. GPU work that reading a tensor causes is
+        booked as metadata."""
         if any(type(value) not in _PLAIN for value in metrics.values()):
             with self.metadata_state(""):
                 metrics = {key: listed(value) for key, value in metrics.items()}
+        active = [session.number for session in registry.active]
         for target in scope.entered.targets:
+            if target.phase.session not in active:
+                continue
             target.phase.profile.add_to(target.node, metrics)
             if target.phase.timeline is not None:
                 scope.metrics = {**(scope.metrics or {}), **metrics}
@@ -91,7 +95,7 @@ class Recorder:
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
-            self.gpu.mark(here(), self.places.of_caller())
+            self.gpu.mark(here(), None if contexts.follows_main() else self.places.of_caller())
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
@@ -121,9 +125,9 @@ class Recorder:
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted
         if self.gpu is not None:
-            if wanted:
-                self.gpu.use_root(registry.active)
+            self.gpu.use_root(registry.active)
             self.gpu.trace(places.of_trace)
+            self.gpu.mark_again(self.places.of_main(), self.places.now)
             self.follow()
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:

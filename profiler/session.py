@@ -264,12 +264,24 @@ def expand_name(pattern: str) -> str:
 
 
 def check_writable(name: str) -> None:
-    """Refuse a session name whose folder does not exist, before an hour of profiling is lost."""
+    """Refuse a session name that no file can have, before an hour of profiling is lost."""
     if name in ("", "-"):
         return
     folder = Path(name).parent
+    if name.rpartition("/")[2] in ("", ".", ".."):
+        raise ProfileFileError(f"session {name!r} names a folder", hint="add the name of a file, without its suffix")
     if not folder.is_dir():
         raise ProfileFileError(
             f"session {name!r} would be written to {folder}, which is not a folder",
             hint="create the folder, or give another name",
         )
+    if not os.access(folder, os.W_OK):
+        raise ProfileFileError(
+            f"session {name!r} would be written to {folder}, where you may not write", hint="give another name"
+        )
+    try:
+        Path(f"{name}.hatchet").lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:  # too long, or with a zero in it
+        raise ProfileFileError(f"no file can be called {name!r}: {error}", hint="give another name") from error

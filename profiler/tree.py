@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from threading import Lock
+from threading import RLock
 
 from .errors import MetricError
 from .metrics import Value, updates
@@ -37,7 +37,8 @@ class ProfileTree:
     def __init__(self) -> None:
         self.root = Node(ROOT)
         self.devices: dict[str, dict[str, dict[str, DeviceField]]] = {}
-        self._lock = Lock()
+        # A signal may come to the thread that holds it, and what ends the process then adds records.
+        self._lock = RLock()
         self._has_time = False
         self._has_cycles = False
 

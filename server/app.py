@@ -30,6 +30,7 @@ from .lookups import Lookups
 from .metrics import Metrics
 from .pages import install_pages
 from .predictors import FILE_NAME, Predictors
+from .ranges import OneRange
 from .read_through import ReadThrough
 from .settings import NO_DISPATCH, Settings
 from .shortcut import LookupShortcut
@@ -94,6 +95,7 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
+    app.add_middleware(OneRange)
     app.add_middleware(WellFormed)
     app.add_middleware(Timing, metrics=context.metrics)
     app.add_middleware(HeadAsGet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -225,6 +226,8 @@ def _compress(source: Path, target: Path) -> None:
     with source.open("rb") as plain, temporary.open("wb") as file, gzip.GzipFile("", "wb", _LEVEL, file, 0) as packed:
         while piece := plain.read(_PIECE):
             packed.write(piece)
+    with temporary.open("rb") as written:
+        os.fsync(written.fileno())  # else a power cut may leave an empty file beside a bundle that is whole
     temporary.replace(target)
 
 

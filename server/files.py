@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import time
 from pathlib import Path
 
 _CHUNK = 1 << 20
+# Of a file that somebody is still writing.
+_LONGEST_WRITE_S = 86400.0
 
 
 def file_sha256(path: Path) -> str:
@@ -36,3 +40,23 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_folder(path.parent)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether something could not be written because there was no room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write in a folder of this service."""
+    for path in folder.glob("*.part*"):
+        if is_older(path, _LONGEST_WRITE_S):
+            path.unlink(missing_ok=True)
+
+
+def is_older(path: Path, seconds: float) -> bool:
+    """Whether a file or folder is there and was not changed for so long."""
+    try:
+        return time.time() - path.stat().st_mtime > seconds
+    except OSError:
+        return False

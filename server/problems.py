@@ -18,6 +18,7 @@ from starlette.routing import Match
 from deuteron.compiler.errors import CompilationError, DeuteronError
 from deuteron.tuner.errors import Fault, WorkloadError
 
+from .files import is_full
 from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, WorkerIsDraining
 
 logger = logging.getLogger("deuteron.server")
@@ -87,6 +88,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(DeuteronError, _on_deuteron)
     app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(OSError, _on_system)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -178,6 +180,8 @@ def _pointer(location: object) -> str:
 
 async def _on_deuteron(request: Request, error: Exception) -> Response:
     error = cast(DeuteronError, error)
+    if is_full(error.__cause__):
+        return await _on_system(request, error)
     name = type(error).__name__
     status = _STATUS.get(name, 422)
     slug = "".join("-" + c.lower() if c.isupper() else c for c in name).lstrip("-")
@@ -211,6 +215,20 @@ async def _on_database(_request: Request, error: Exception) -> JSONResponse:
         "the database did not answer",
         hint="try again; /readyz tells when it is back",
         headers={"Retry-After": "2"},
+    )
+
+
+async def _on_system(request: Request, error: Exception) -> JSONResponse:
+    if not (is_full(error) or is_full(error.__cause__)):
+        return await _on_bug(request, error)
+    # Not a refusal: workers come again with what they measured.
+    logger.error("no room on the disk: %s", error)
+    return problem_response(
+        503,
+        "disk-full",
+        "the service has no room left on its disk",
+        hint="make room where DEUTERON_HOME is",
+        headers={"Retry-After": "10"},
     )
 
 

@@ -21,15 +21,17 @@ def known_searches(
     """
     stored = tx.configs.of_kernel(kernel, limit=limit)
     records = [ConfigRecord.from_json(json.loads(config.body)) for config in stored]
-    # A job runs on one worker. Of one whose records were all replaced by others the toolchain is not known.
-    toolchains = {config.job_id: record.toolchain for config, record in zip(stored, records, strict=True)}
-    logs = _logs(tx.trials.of_kernel(kernel, without=without), toolchains)[:limit]
+    trials = tx.trials.of_kernel(kernel, without=without)
+    # Of the history, which keeps what others have replaced.
+    keys = tx.config_history.toolchains_of({trial.job_id for trial in trials})
+    toolchains = {job_id: json.loads(key) for job_id, key in keys.items()}
+    logs = _logs(trials, toolchains)[:limit]
     places = {_place(log) for log in logs}
     alone = [log for log in logs_of_records(records) if _place(log) not in places]
     return [*logs, *alone][:limit]
 
 
-def _logs(trials: Iterable[FoundTrial], toolchains: Mapping[str | None, Mapping[str, str]]) -> list[SearchLog]:
+def _logs(trials: Iterable[FoundTrial], toolchains: Mapping[str, Mapping[str, str]]) -> list[SearchLog]:
     """A log for each job, shape and dtype; ``toolchains`` by job."""
     tasks: dict[tuple[str, str, str], list[FoundTrial]] = {}
     for trial in trials:

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
@@ -17,7 +18,7 @@ from deuteron.tuner.errors import SchemaError, StrategyError
 from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
 from .problems import HttpProblem
-from .store import Job, NewJob, StoredKernel, Transaction
+from .store import Job, NewJob, StoredKernel
 
 if TYPE_CHECKING:
     from .api.schemas.jobs import JobBody
@@ -48,12 +49,13 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     refuse_faults(check_job(context, spec))
     text = spec.workload.kernel
     source = KernelSource.from_text(text.source, text.name, text.filename)
+    to_store = kernel_to_store(source, text.source, text.filename)
     with context.store.write() as tx:
         if idempotency_key is not None:
             known = tx.idempotency.find(owner, idempotency_key, fingerprint)
             if known is not None:
                 return tx.jobs.get(known)
-        kernel = store_kernel(tx, source, text.source, text.filename)
+        kernel = tx.kernels.add(to_store)
         job = tx.jobs.add(
             NewJob(
                 id=str(uuid.uuid4()),
@@ -110,8 +112,9 @@ def _stored_kernel(context: ServiceContext, named: dict[str, object]) -> dict[st
     return {"name": found.name, "source": found.text, "filename": found.filename}
 
 
-def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str) -> StoredKernel:
-    """Store the text under the hash that the compiler computed of it."""
+def kernel_to_store(source: KernelSource, text: str, filename: str) -> StoredKernel:
+    """The kernel under the hash that the compiler computes of it. That takes a while for a long text: do it before a
+    transaction that writes, which others wait for."""
     arguments = [
         {
             "name": argument.name,
@@ -120,13 +123,7 @@ def store_kernel(tx: Transaction, source: KernelSource, text: str, filename: str
         }
         for argument in source.arguments
     ]
-    return tx.kernels.add(
-        hash=source.hash,
-        name=source.name,
-        filename=filename,
-        text=text,
-        arguments=json.dumps(arguments),
-    )
+    return StoredKernel(source.hash, source.name, filename, text, json.dumps(arguments), datetime.now(UTC))
 
 
 def _check_size(context: ServiceContext, spec: JobSpec) -> None:

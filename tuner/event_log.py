@@ -25,6 +25,7 @@ class EventLog:
     def __init__(self, path: Path, *, create: bool = True) -> None:
         self.path = path
         # Unbuffered: a line is one call of write, and a kill between two calls would leave half of it.
+        new = create and not path.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
         try:
@@ -32,6 +33,8 @@ class EventLog:
         except BaseException:
             self._file.close()
             raise
+        if new:
+            _sync_folder(path.parent)
 
     def append(self, value: JsonObject) -> None:
         """Write one object; when this returns it is on disk. Raises :class:`OSError` when there is no room for it; then
@@ -70,6 +73,15 @@ class EventLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the name of a new file survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

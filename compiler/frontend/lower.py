@@ -63,7 +63,10 @@ def lower(
         name = argument.name
         frame.scope[name] = given[name] if name in given else _default(source, argument)
     with activate(compilation):
-        returned = run_body(frame)
+        try:
+            returned = run_body(frame)
+        except RecursionError:
+            raise source.error(f"{source.name} is nested too deeply", source.node) from None
     _check_scopes(function, compilation)
     if returned is not None:
         raise source.error("a kernel does not return a value", source.node, "store it through a pointer")

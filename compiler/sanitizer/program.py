@@ -12,6 +12,7 @@ from ..ir.core import Block, Effect, Op, Value
 from ..targets.interpreter.memory import Memory
 from ..targets.interpreter.numbers import Array, dtype_of
 from ..targets.interpreter.program import Held, Program
+from ..tile import blocks
 from ..tile import control as c
 from ..tile import debug as d
 from ..tile import memory as m
@@ -91,7 +92,7 @@ class CheckedProgram(Program):
                 raise
             self._found(FindingKind.ASSERTION, error.message, "", (), 1)
             return
-        if isinstance(op, m.Load | m.AtomicRMW):
+        if isinstance(op, m.Load | m.AtomicRMW | blocks.BlockLoad):
             self._label(op.results, [self._labels_of_load(op)])
         elif op.effect is Effect.PURE:
             self._label(op.results, propagate(op, self))
@@ -201,11 +202,10 @@ class CheckedProgram(Program):
             (b for b in self.memory.buffers if b.start <= address < b.start + b.size), None
         )
         what = buffer.describe(address, size) if buffer else f"address {address:#x}"
-        who = "another program" if conflict.program < 0 else f"program {self.watch.program_id(conflict.program)}"
-        other = conflict.place if conflict.place.location else None
-        message = f"{form.verb} {what}, which {who} {conflict.verb} as well"
-        index = _index(lane, shape)
-        self._found(FindingKind.RACE, message, buffer.name if buffer else "", index, len(conflict.lanes), other)
+        who = self.watch.program_id(conflict.program)
+        message = f"{form.verb} {what}, which program {who} {conflict.verb} as well"
+        name, index = buffer.name if buffer else "", _index(lane, shape)
+        self._found(FindingKind.RACE, message, name, index, len(conflict.lanes), conflict.place)
 
     def _never_written(
         self, form: AccessForm, lanes: Array, undefined: Array, size: int, shape: tuple[int, ...]
@@ -225,12 +225,13 @@ class CheckedProgram(Program):
         self._loaded = np.zeros(size, np.int32)
         self._loaded[lanes[undefined]] = self.watch.label(reason)
 
-    def _labels_of_load(self, op: m.Load | m.AtomicRMW) -> Array | None:
-        """Labels of what a load or atomic has given: masked-off elements without ``other`` have one."""
-        shape = op.pointer.type.shape
+    def _labels_of_load(self, op: m.Load | m.AtomicRMW | blocks.BlockLoad) -> Array | None:
+        """Labels of what a load or atomic has given: masked-off elements without ``other`` have one. Boxes have values
+        outside their arrays."""
+        shape = op.results[0].type.shape
         loaded, self._loaded = self._loaded, None
         labels = np.zeros(shape, np.int32) if loaded is None else loaded.reshape(shape)
-        if op.mask is not None:
+        if not isinstance(op, blocks.BlockLoad) and op.mask is not None:
             off = ~self.get(op.mask)
             if isinstance(op, m.Load) and op.other is not None:
                 labels = np.where(off, labels_of(self, op.other), labels)

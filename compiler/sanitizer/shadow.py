@@ -47,10 +47,10 @@ class Region:
         self.size = size
         self.granule = granule
         count = -(-size // granule)
-        #: The last event of each kind at each cell.
-        self.written, self.read, self.atomic = (np.full(count, NOBODY, np.int32) for _ in range(3))
-        #: Cells that several programs have read.
-        self.shared = np.zeros(count, np.bool_)
+        #: The last event of each kind at each cell, and the last one of another program than that one's. NOBODY is 0,
+        #: so that cells which nobody touches take no memory.
+        self.written, self.read, self.atomic = (np.zeros(count, np.int32) for _ in range(3))
+        self.read_before, self.atomic_before = (np.zeros(count, np.int32) for _ in range(2))
         self.undefined: Array | None = None
 
     def mark_undefined(self, offset: int, undefined: Array) -> None:
@@ -81,7 +81,7 @@ class Region:
 
     def _refine(self, granule: int) -> None:
         times = self.granule // granule
-        for name in ("written", "read", "atomic", "shared", "undefined"):
+        for name in ("written", "read", "atomic", "read_before", "atomic_before", "undefined"):
             held = getattr(self, name)
             if held is not None:
                 setattr(self, name, held.repeat(times))
@@ -157,13 +157,14 @@ class Shadow:
     ) -> list[RaceWith]:
         found = self._unordered(region.written[cells], lanes, program, "writes")
         if writes and not atomic:
-            found += self._unordered(region.atomic[cells], lanes, program, "updates")
-            found += self._unordered(region.read[cells], lanes, program, "reads")
-            if not self.order.tracked:  # else the others may have waited: only the last reader is known
-                own = self.events.programs[region.read[cells]] == program
-                others = np.flatnonzero((own & region.shared[cells]).any(axis=1))
-                if len(others):
-                    found.append(RaceWith(SourcePlace(None), -1, "reads", lanes[others]))
+            for last, before, verb in (
+                (region.atomic, region.atomic_before, "updates"),
+                (region.read, region.read_before, "reads"),
+            ):
+                # A program that has read or updated what it writes now hides the program that did so before it.
+                events = last[cells]
+                hidden = self.events.programs[events] == program
+                found += self._unordered(np.where(hidden, before[cells], events), lanes, program, verb)
         return found
 
     def _unordered(self, events: Array, lanes: Array, program: int, verb: str) -> list[RaceWith]:
@@ -183,11 +184,10 @@ class Shadow:
 def _remember(
     region: Region, cells: Array, event: int, programs: Array, program: int, *, writes: bool, atomic: bool
 ) -> None:
-    if atomic:
-        region.atomic[cells] = event
-    elif writes:
+    if writes and not atomic:
         region.written[cells] = event
-    else:
-        last = region.read[cells]
-        region.shared[cells] |= (last != NOBODY) & (programs[last] != program)
-        region.read[cells] = event
+        return
+    last, before = (region.atomic, region.atomic_before) if atomic else (region.read, region.read_before)
+    known = last[cells]
+    before[cells] = np.where(programs[known] == program, before[cells], known)
+    last[cells] = event

@@ -60,15 +60,20 @@ def binary(op: ast.operator, lhs: object, rhs: object) -> object:
 
 def bounded(value: object) -> object:
     """``value``, unless it is a string or tuple past MAX_LENGTH: nested tuples grow exponentially when doubled."""
-    if isinstance(value, str | tuple) and _leaves(value) > MAX_LENGTH:
+    if isinstance(value, str | tuple) and _room_after(value, MAX_LENGTH) < 0:
         raise UnsupportedSyntax(f"longer than {MAX_LENGTH} elements")
     return value
 
 
-def _leaves(value: object) -> int:
-    if isinstance(value, tuple):
-        return sum(_leaves(v) for v in value)
-    return len(value) if isinstance(value, str) else 1
+def _room_after(value: object, room: int) -> int:
+    """What is left of ``room`` after the leaves of a value; below 0 as soon as they do not fit."""
+    if not isinstance(value, tuple):
+        return room - (len(value) if isinstance(value, str) else 1)
+    for item in value:
+        room = _room_after(item, room)
+        if room < 0:
+            break
+    return room
 
 
 def _guard(op: ast.operator, lhs: object, rhs: object) -> None:

@@ -40,6 +40,9 @@ CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 #: Classes whose values are spelled in full, and differently, by ``repr``.
 _SPELLED = frozenset({type(None), bool, int, str, Scalar, Pointer})
 
+#: Most characters of a kernel and of what it reaches, spelled out. Constants are short texts of long values.
+MAX_REACHED = 8 << 20
+
 
 @dataclass(eq=False)
 class KernelSource:
@@ -193,10 +196,16 @@ class KernelSource:
 
     @property
     def hash(self) -> str:
-        """sha256 over the kernel, every jit function it reaches and what every name in them stands for."""
-        digest = hashlib.sha256()
+        """sha256 over the kernel, every jit function it reaches and what every name in them stands for.
+
+        Raises UnsupportedSyntax where that is more than :data:`MAX_REACHED`.
+        """
+        digest, length = hashlib.sha256(), 0
         for line in _Reached(self).lines():
             digest.update(line.encode() + b"\0")
+            length += len(line)
+            if length > MAX_REACHED:
+                raise UnsupportedSyntax(f"{self.name} and what it reaches have more than {MAX_REACHED} characters")
         return digest.hexdigest()
 
     def default(self, argument: Argument) -> object:
@@ -229,8 +238,7 @@ class KernelSource:
 
     def _members(self, path: str, module: HelperModule) -> Iterator[tuple[str, object]]:
         """The members that the kernel uses of a module that it calls ``path``, and of modules inside."""
-        attributes = (n for n in ast.walk(self.node) if isinstance(n, ast.Attribute))
-        for attribute in sorted({n.attr for n in attributes if ast.unparse(n.value) == path}):
+        for attribute in sorted(self._attributes.get(path, ())):
             try:
                 value = module.member(attribute)
             except UnknownName:
@@ -239,6 +247,15 @@ class KernelSource:
                 yield from self._members(f"{path}.{attribute}", value)
             else:
                 yield f"{path}.{attribute}", value
+
+    @cached_property
+    def _attributes(self) -> dict[str, set[str]]:
+        """What the function reads of every path, such as ``WIDTH`` of ``helpers.sizes``."""
+        found: dict[str, set[str]] = {}
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Attribute) and (path := _path(node.value)) is not None:
+                found.setdefault(path, set()).add(node.attr)
+        return found
 
     @cached_property
     def free_names(self) -> set[str]:
@@ -311,17 +328,30 @@ class TextFunction(Sourced):
         return self._source
 
 
+def _path(node: ast.expr) -> str | None:
+    """A name, or a name with attributes, as text; None for any other expression."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else None
+
+
 def functions_in(value: object) -> Iterator[Inlinable]:
     """The jit functions that a value is or contains: those of a tuple, of an aggregate and of what its fields are."""
-    value = unwrap(value)
-    if isinstance(value, tuple):
-        for item in value:
-            yield from functions_in(item)
-    elif isinstance(value, AggregateType):
-        for part in (*value.methods.values(), *value.properties.values(), *value.fields.values()):
-            yield from functions_in(part)
-    elif isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
-        yield value
+    # A list and not recursion, and each aggregate once: those of those of two fields each are 2 to the n.
+    waiting, seen = [unwrap(value)], set[AggregateType]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, tuple):
+            waiting += map(unwrap, reversed(value))
+        elif isinstance(value, AggregateType):
+            if value not in seen:
+                seen.add(value)
+                parts = [*value.methods.values(), *value.properties.values(), *value.fields.values()]
+                waiting += map(unwrap, reversed(parts))
+        elif isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
+            yield value
 
 
 class _Reached:
@@ -332,6 +362,7 @@ class _Reached:
         self.numbers = {kernel: 0}
         # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
         self.waiting = [kernel]
+        self.told: dict[AggregateType, int] = {}
 
     def lines(self) -> Iterator[str]:
         """What tells the kernel apart from any that may be compiled to other code."""
@@ -394,7 +425,11 @@ class _Reached:
         return self.meaning(value)
 
     def aggregate(self, value: AggregateType) -> str:
-        """What an aggregate has and can do."""
+        """What an aggregate has and can do; where it was told already its number, as aggregates of aggregates double
+        with each level."""
+        if value in self.told:
+            return f"aggregate {value.__name__} number {self.told[value]}"
+        self.told[value] = len(self.told)
         fields = ", ".join(f"{name}: {self.meaning(kind)}" for name, kind in value.fields.items())
         defaults = ", ".join(f"{name} = {self.meaning(default)}" for name, default in value.defaults.items())
         members = (*value.methods.items(), *value.properties.items())

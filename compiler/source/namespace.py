@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -47,7 +47,7 @@ def admit(name: str, value: object) -> object:
     if isinstance(value, type) or callable(value):
         if value in LANGUAGE_TYPES or is_named_tuple(value) or isinstance(value, AggregateType):
             return value
-        if isinstance(value, type) and any(map(_is_helper, vars(value).values())):
+        if isinstance(value, type) and any(map(_is_helper, _members(value))):
             return HelperModule(value)
         home = language_module(getattr(value, "__module__", None) or "")
         if home is not None and isinstance(value, types.BuiltinFunctionType | types.FunctionType):
@@ -71,6 +71,13 @@ def compile_time(function: types.FunctionType) -> Inlinable:
 
 
 _COMPILE_TIME: WeakKeyDictionary[types.FunctionType, Inlinable] = WeakKeyDictionary()
+
+
+def _members(holder: type) -> Iterator[object]:
+    """What a class and its bases hold; static methods as the functions that they are."""
+    for base in holder.__mro__:
+        for member in vars(base).values():
+            yield member.__func__ if isinstance(member, staticmethod) else member
 
 
 def _is_helper(member: object) -> bool:
@@ -202,8 +209,14 @@ class TextNamespace:
                 aggregate = any(map(_is_aggregate, pending.decorator_list))
                 self._known[name] = self._make_class(pending) if aggregate else self._make_holder(pending)
             else:
-                self._known[name] = unwrap(evaluate_constant(pending, self))
+                self._known[name] = self._evaluate(name, pending)
         return self._known[name]
+
+    def _evaluate(self, name: str, pending: ast.expr) -> object:
+        try:
+            return unwrap(evaluate_constant(pending, self))
+        except RecursionError:
+            raise UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other") from None
 
     def _make_holder(self, node: ast.ClassDef) -> HelperModule:
         """A class that is not for kernels itself: its constants and jit functions are."""
@@ -276,7 +289,7 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
             if isinstance(home, LanguageModule):
                 return home.member(name)
         case ast.Tuple(elts=items):
-            return tuple(evaluate_constant(item, namespace) for item in items)
+            return constants.bounded(tuple(evaluate_constant(item, namespace) for item in items))
         case ast.UnaryOp(op=op, operand=operand):
             return constants.unary(op, evaluate_constant(operand, namespace))
         case ast.BinOp(left=left, op=op, right=right):

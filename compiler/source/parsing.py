@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 
 from ..errors import Location, UnsupportedSyntax
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
 MAX_SOURCE_BYTES = 256 * 1024
+#: Most levels of its syntax tree. What reads a tree calls itself a few times a level, and Python's stack is finite.
+MAX_NESTING = 200
+
+# Digits of an integer that Python, which refuses more of them in base 10, reads in base 16 and cannot write again.
+_MANY_DIGITS = re.compile(r"[0-9a-fA-F_]{1000}")
 
 
 def parse_text(text: str, filename: str) -> ast.Module:
@@ -19,7 +26,7 @@ def parse_text(text: str, filename: str) -> ast.Module:
     if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         raise UnsupportedSyntax(f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone")
     try:
-        return ast.parse(text, filename)
+        tree = ast.parse(text, filename)
     except SyntaxError as error:
         where = Location(filename, error.lineno or 1, max(0, (error.offset or 1) - 1))
         raise UnsupportedSyntax(
@@ -28,4 +35,35 @@ def parse_text(text: str, filename: str) -> ast.Module:
             source_line=(error.text or "").rstrip("\n") or None,
         ) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UnsupportedSyntax(f"{filename} cannot be parsed: {error or 'nested too deeply'}") from error
+        raise UnsupportedSyntax(f"{filename} cannot be parsed: {str(error) or 'nested too deeply'}") from error
+    _check_nesting(tree, filename)
+    if _MANY_DIGITS.search(text):
+        _check_integers(tree, filename)
+    return tree
+
+
+def _check_nesting(tree: ast.Module, filename: str) -> None:
+    """Level by level, so that no tree is too deep for the check itself."""
+    level: list[ast.AST] = [tree]
+    for _ in range(MAX_NESTING):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    line = next((node.lineno for node in level if isinstance(node, ast.stmt | ast.expr)), None)
+    raise UnsupportedSyntax(
+        f"{filename} is nested more than {MAX_NESTING} levels deep",
+        hint="split long chains of operators and of elif",
+        location=None if line is None else Location(filename, line, 0),
+    )
+
+
+def _check_integers(tree: ast.Module, filename: str) -> None:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            try:
+                str(node.value)
+            except ValueError:
+                raise UnsupportedSyntax(
+                    f"an integer has more than {sys.get_int_max_str_digits()} digits",
+                    location=Location(filename, node.lineno, node.col_offset),
+                ) from None

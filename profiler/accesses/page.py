@@ -17,8 +17,10 @@ from .analysis import ArrayNumbers, OperationNumbers, array_numbers, operation_n
 from .encode import Encoded, encoded
 from .record import AccessRecord, RecordedArray, RecordedLaunch, RecordedOperation
 
-#: Characters of JSON that accesses may take: pages stay under 3 MB. What does not fit is in the numbers only.
+#: Characters of JSON that accesses may take, and tables of launches: pages stay under 3 MB. Accesses that do not fit
+#: are in the numbers only.
 MOST_CHARACTERS = 2_400_000
+MOST_OF_TABLES = 400_000
 
 
 def accesses_page(record: AccessRecord, title: str, notes: tuple[str, ...] = ()) -> str:
@@ -35,12 +37,29 @@ def accesses_page(record: AccessRecord, title: str, notes: tuple[str, ...] = ())
 
 
 def page_data(
-    record: AccessRecord, notes: tuple[str, ...] = (), most_characters: int = MOST_CHARACTERS
+    record: AccessRecord,
+    notes: tuple[str, ...] = (),
+    most_characters: int = MOST_CHARACTERS,
+    most_of_tables: int = MOST_OF_TABLES,
 ) -> dict[str, object]:
     """What the page's script knows; ``encode.py`` says how an access is written."""
-    budget = _Budget(most_characters)
-    launches = [_launch(launch, budget) for launch in record.launches]
+    tables, budget = _Budget(most_of_tables), _Budget(most_characters)
+    shown: list[tuple[RecordedLaunch, dict[str, object]]] = []
+    for launch in record.launches:
+        table = _launch(launch)
+        if not tables.take(table) and shown:
+            break
+        shown.append((launch, table))
+    launches = []
+    for launch, table in shown:
+        accesses = (encoded(launch, access) for access in launch.accesses)
+        launches.append({**table, "accesses": [access for access in accesses if budget.take(access)]})
     said = [*record.notes(), *notes]
+    if len(shown) < len(record.launches):
+        said.append(
+            f"the first {len(shown)} of {len(record.launches)} recorded launches are shown, as many as a page has room "
+            "for; deuteron view --kernel and --launch choose others"
+        )
     if budget.refused:
         said.append(
             f"pictures and steps show the first {budget.taken} of {budget.taken + budget.refused} recorded accesses, "
@@ -51,14 +70,14 @@ def page_data(
 
 @dataclass
 class _Budget:
-    """Room for accesses: after the first that does not fit none is taken, so that what is shown has no holes."""
+    """Room for JSON: after the first part that does not fit none is taken, so that what is shown has no holes."""
 
     left: int
     taken: int = 0
     refused: int = 0
 
-    def take(self, access: Encoded) -> bool:
-        size = len(json.dumps(access, separators=(",", ":"))) + 1
+    def take(self, part: Encoded | dict[str, object]) -> bool:
+        size = len(json.dumps(part, separators=(",", ":"))) + 1
         if self.refused or size > self.left:
             self.refused += 1
             return False
@@ -67,8 +86,8 @@ class _Budget:
         return True
 
 
-def _launch(launch: RecordedLaunch, budget: _Budget) -> dict[str, object]:
-    accesses = (encoded(launch, access) for access in launch.accesses)
+def _launch(launch: RecordedLaunch) -> dict[str, object]:
+    """All but the accesses."""
     return {
         "kernel": launch.kernel,
         "number": launch.number,
@@ -76,7 +95,6 @@ def _launch(launch: RecordedLaunch, budget: _Budget) -> dict[str, object]:
         "arrays": [_array(*pair) for pair in zip(launch.arrays, array_numbers(launch), strict=True)],
         "operations": [_operation(*pair) for pair in zip(launch.operations, operation_numbers(launch), strict=True)],
         "outside": first_outside(launch),
-        "accesses": [access for access in accesses if budget.take(access)],
     }
 
 

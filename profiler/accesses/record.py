@@ -12,6 +12,8 @@ from deuteron.compiler.targets.interpreter.numbers import Array
 
 #: Elements of tiles that are recorded unless somebody says otherwise: 8 bytes each, and a bit more.
 MOST_ELEMENTS = 4_000_000
+#: Sentences about what a record lacks.
+MOST_NOTES = 20
 
 
 class AccessKind(StrEnum):
@@ -152,7 +154,8 @@ class AccessRecord:
     elements: int = 0
 
     def notes(self) -> list[str]:
-        """What the record lacks, in sentences; none where it has everything that ran."""
+        """What the record lacks, in sentences; none where it has everything that ran. Of many launches that lack
+        something the first ones are named."""
         total = sum(self.ran.values())
         said = []
         if len(self.launches) < total:
@@ -169,4 +172,5 @@ class AccessRecord:
                     f"{what}: the record was full: {left.accesses} accesses with {left.elements} elements, in "
                     f"{len(left.programs)} programs, are missing from pictures and numbers; {kept} elements are there"
                 )
-        return said
+        more = len(said) - MOST_NOTES
+        return said if more <= 0 else [*said[:MOST_NOTES], f"and {more} more notes of this kind"]

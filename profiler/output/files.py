@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 from ..errors import ProfileFileError
@@ -15,7 +16,8 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> Path:
     Raises ProfileFileError with the system's reason (full disk, no permission, no such folder).
     """
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    # Not longer for a long name, of which the system may take the whole.
+    temporary = target.parent / f".deuteron-{os.getpid()}-{threading.get_ident()}.tmp"
     try:
         with temporary.open("wb") as file:
             file.write(data)

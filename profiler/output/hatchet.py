@@ -117,7 +117,8 @@ def _write_object(parts: list[str], value: object, level: int) -> None:
 
 
 def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """A string of JSON. Halves of surrogate pairs, which no encoding has, become escapes; names of files have some."""
+    return json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def _scalar(value: object) -> str:

@@ -23,7 +23,8 @@ def to_bytes(profile: ProfileTree) -> bytes:
     import msgpack
 
     try:
-        packed = msgpack.packb(to_literal(profile))
+        # Halves of surrogate pairs, which the format cannot hold, become the text of their escapes.
+        packed = msgpack.packb(to_literal(profile), unicode_errors="backslashreplace")
     except ValueError as error:  # msgpack's C packer stops at 511 nested containers
         raise MalformedProfile(
             f"the call paths are too deep for MessagePack: {error}",

@@ -188,12 +188,15 @@ unlock:
   ret void
 }}
 
-; The number of the calling thread's cell, or that of the main thread.
+; The number of the calling thread's cell; that of the main thread without a cell, or where it has none.
 define internal i32 @place() {{
   %cell = call ptr @pthread_getspecific(i32 {key})
   %told = icmp ne ptr %cell, null
   %from = select i1 %told, ptr %cell, ptr @deuteron_main
-  %number = load i32, ptr %from
+  %own = load i32, ptr %from
+  %main = load i32, ptr @deuteron_main
+  %followed = icmp eq i32 %own, 0
+  %number = select i1 %followed, i32 %main, i32 %own
   ret i32 %number
 }}
 

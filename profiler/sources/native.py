@@ -7,7 +7,7 @@ waiting for CUPTI. So a few instructions are compiled with llvmlite:
 - A buffer for records comes from malloc; a full one is pushed on a lock-free list.
 - On entry to a launch, its correlation id and the launching thread's number (in a cell that a thread-specific
   pointer leads to, and that Python sets when the thread's place in the profile changes) are appended to a log. A thread
-  without a cell, such as autograd's, is where the main thread is. CUPTI
+  without a cell, such as autograd's, or with 0 in it, is where the main thread is. CUPTI
   could join the two by itself (external correlation ids), but on CUDA 13.0 it does so only with records of every driver
   call, which made launching 1.3 times slower on an H200.
 - When a node of a graph is made, its id and the number of the thread that captures it are appended to a log, and when
@@ -56,7 +56,7 @@ _cells: list[ctypes.c_uint32] = []
 
 
 def thread_cell() -> ctypes.c_uint32:
-    """A new cell for the number that launches of the calling thread carry (0: they are not logged)."""
+    """A new cell for the number that launches of the calling thread carry (0: that of the main thread)."""
     cell = ctypes.c_uint32()
     _cells.append(cell)
     ctypes.CDLL(None).pthread_setspecific(ctypes.c_uint32(_thread_key()), ctypes.c_void_p(ctypes.addressof(cell)))

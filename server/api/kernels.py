@@ -11,7 +11,7 @@ from deuteron.compiler import KernelSource
 from ..auth import Reader, Submitter
 from ..context import ContextDep
 from ..store import StoredKernel
-from ..submission import store_kernel
+from ..submission import kernel_to_store
 from .routes import make_router
 from .schemas.jobs import KernelAnswer, KernelBody
 
@@ -23,8 +23,9 @@ def post_kernel(body: KernelBody, context: ContextDep, _submitter: Submitter, re
     """The text is parsed, never executed. A kernel that does not parse is answered with the place, the
     source line, a caret and a hint. Posting the same kernel again answers with the stored one."""
     source = KernelSource.from_text(body.text, body.name, filename=body.filename)
+    to_store = kernel_to_store(source, body.text, body.filename)
     with context.store.write() as tx:
-        kernel = store_kernel(tx, source, body.text, body.filename)
+        kernel = tx.kernels.add(to_store)
     response.headers["Location"] = f"/v1/kernels/{kernel.hash}"
     return kernel_answer(kernel)
 

@@ -16,6 +16,7 @@ from deuteron.tuner import DeviceFingerprint
 from ..auth import WorkerPrincipal
 from ..context import ContextDep
 from ..dispatch.ingest import Delivery, Receipt
+from ..files import sync_folder
 from .routes import make_router
 from .schemas.fleet import (
     AnnounceAnswer,
@@ -87,6 +88,12 @@ def announce(body: AnnounceBody, context: ContextDep, _worker: WorkerPrincipal) 
 )
 async def upload_profile(job_id: str, request: Request, context: ContextDep, _worker: WorkerPrincipal) -> Response:
     """The body is the .hatchet file; it is written to disk as it arrives."""
+
+    def check() -> None:
+        with context.store.read() as tx:
+            tx.jobs.get(job_id)
+
+    await to_thread.run_sync(check)  # before anything is kept for it
     folder = context.settings.directory("profiles")
     digest = hashlib.sha256()
     handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
@@ -99,6 +106,7 @@ async def upload_profile(job_id: str, request: Request, context: ContextDep, _wo
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(folder / f"{digest.hexdigest()}.hatchet")
+        await to_thread.run_sync(sync_folder, folder)  # before the database names it
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -39,6 +39,17 @@ WORKER_CONFIG: dict[str, object] = {
     "distributed.worker.memory.terminate": False,
 }
 
+# Scheduler, keepers and workers look at their event loops 50 times a second and at their memory twice, for pages of
+# Dask's. The embedded ones serve none: it was most of what an idle service did.
+_EMBEDDED_CONFIG: dict[str, object] = {
+    **WORKER_CONFIG,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.cycle": "30s",
+    "distributed.admin.system-monitor.interval": "30s",
+    # It drops copies of results, of which there are none.
+    "distributed.scheduler.active-memory-manager.start": False,
+}
+
 
 def worker_options(bench: Bench, folder: Path) -> dict[str, Any]:
     """Keyword arguments of the Nanny that keeps the worker process of one device alive.
@@ -115,7 +126,7 @@ class Engine:
         security = Security.temporary()  # type: ignore[no-untyped-call]
         dask.config.set(
             {
-                **WORKER_CONFIG,
+                **_EMBEDDED_CONFIG,
                 "distributed.scheduler.allowed-failures": allowed_failures,
                 "distributed.deploy.lost-worker-timeout": _LOST_WORKER_TIMEOUT,
             }
@@ -125,6 +136,7 @@ class Engine:
                 "cls": Nanny,
                 "options": {
                     **worker_options(bench, folder),
+                    "config": _EMBEDDED_CONFIG,
                     "host": "127.0.0.1",
                     "protocol": "tls",
                     "security": security,

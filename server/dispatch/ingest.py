@@ -111,10 +111,11 @@ class Ingest:
             elif job.attempts != before.attempts:
                 self._announce(tx, job)
             finished = tx.trials.page(job_id)
-            known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
         self.signals.notify(job_id)
         if job.state is not JobState.RUNNING:
             raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
+        with self.store.read() as tx:  # not above: thousands of trials are read, and other writers would wait
+            known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
         return Claim(job, finished, known)
 
     def deliver(self, job_id: str, *, claim_id: str, events: Sequence[Delivery]) -> Receipt:

@@ -17,7 +17,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 from ..settings import lift_thread_limits
 from .link import Link
 from .resources import fingerprints
-from .run import Bench, deliver_leftovers, measure
+from .run import Bench, deliver_leftovers, forget_dead_runs, measure
 
 logger = logging.getLogger("deuteron.worker")
 
@@ -61,6 +61,7 @@ class BenchPlugin(WorkerPlugin):
                 device = get_device(self.bench.device)
                 link.announce(self.bench.worker_name, fingerprints([device.name]), current_toolchain(device))
                 deliver_leftovers(self.bench, link)
+                forget_dead_runs(self.bench)
                 break
             except ServiceUnreachable as error:
                 logger.debug("the server is not there yet: %s", error)

@@ -11,7 +11,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from .ingest import Receipt
 from .link import Link
-from .spool import Spool
+from .spool import Spool, is_unwanted
 
 logger = logging.getLogger("deuteron.worker")
 
@@ -32,6 +32,7 @@ class Reporter:
         self._changed = threading.Condition()
         self._closing = False
         self._online = True
+        self._refused = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deuteron-reporter", daemon=True)
 
@@ -64,9 +65,11 @@ class Reporter:
             self._changed.wait_for(lambda: not self._spool.unsent(1) or not self._online, _ACKNOWLEDGE_WAIT_S)
 
     def drain(self, patience_s: float) -> bool:
-        """Wait until the server has everything; False when it stayed away longer than ``patience_s``."""
+        """Wait until the server has everything; False when it stayed away longer than ``patience_s`` or lets this
+        worker in no more."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._spool.unsent(1), patience_s)
+            self._changed.wait_for(lambda: self._refused or not self._spool.unsent(1), patience_s)
+            return not self._spool.unsent(1)
 
     def _run(self) -> None:
         last_contact = 0.0
@@ -89,9 +92,19 @@ class Reporter:
                 continue
             except ServiceError as error:
                 logger.warning("job %s: %s", self._job_id, error)
+                if not is_unwanted(error.status):
+                    self._give_up()
+                    return
                 receipt = Receipt(proceed=False, cancel=True)
             last_contact = time.monotonic()
             self._note_receipt(receipt, len(batch))
+
+    def _give_up(self) -> None:
+        """Stop the run. What was not sent stays in the spool, for whoever is let in again."""
+        self._stop.set()
+        with self._changed:
+            self._refused, self._online = True, False
+            self._changed.notify_all()
 
     def _note_offline(self, error: ServiceUnreachable) -> None:
         with self._changed:

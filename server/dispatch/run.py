@@ -29,16 +29,19 @@ from deuteron.tuner.events import (
 from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
+from ..files import is_full, is_older
 from .exclusive import exclusive
 from .link import Assignment, Link
 from .reporter import Reporter
-from .spool import Spool, leftovers
+from .spool import KEPT_S, Spool, is_unwanted, leftovers, set_aside
 
 logger = logging.getLogger("deuteron.worker")
 
 _CLAIM_PATIENCE_S = 60.0
 _DRAIN_PATIENCE_S = 600.0
 _UPLOAD_PAUSE_S = 1.0
+# Between the folder of a run and its spool pass milliseconds.
+_BEGINNING_S = 3600.0
 _courier = threading.Lock()
 
 
@@ -75,6 +78,11 @@ class Bench:
         return self.home / "spool"
 
     @property
+    def runs(self) -> Path:
+        """The folder in which each run has one of its own."""
+        return self.home / "runs"
+
+    @property
     def worker_name(self) -> str:
         """``device@host/pid``: unique among the workers of a fleet."""
         return f"{self.device}@{socket.gethostname()}/{os.getpid()}"
@@ -97,7 +105,7 @@ def load_runner(name: str) -> JobRunner:
 
 
 def deliver_leftovers(bench: Bench, link: Link) -> int:
-    """Send what dead runs of this machine left in the spool; how many files are done with.
+    """Send what dead runs of this machine left in the spool; how many files the server took.
 
     Raises:
         ServiceUnreachable: the server does not answer; the files stay.
@@ -109,13 +117,22 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
             try:
                 link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
             except ServiceError as error:
-                if error.status not in (404, 422):
+                if not is_unwanted(error.status):
                     raise
-                # The job is unknown to this server: nobody will ever ask for these events.
-                logger.warning("dropping %s: %s", leftover.path.name, error)
+                logger.warning("%s is kept for %d days: %s", leftover.path, KEPT_S / 86400, error)
+                set_aside(leftover)
+                continue
             leftover.path.unlink(missing_ok=True)
             delivered += 1
     return delivered
+
+
+def forget_dead_runs(bench: Bench) -> None:
+    """Remove the folders of runs that were killed. One that is alive, or has something to deliver, has a spool."""
+    kept = {path.name.removesuffix(".jsonl").partition(".")[2] for path in bench.spool.glob("*.jsonl")}
+    for folder in bench.runs.glob("*"):
+        if folder.name not in kept and is_older(folder, _BEGINNING_S):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def measure(bench: Bench, job_id: str, ticket: str) -> str:
@@ -143,7 +160,7 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
 
 
 def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment) -> str:
-    workdir = bench.home / "runs" / claim_id
+    workdir = bench.runs / claim_id
     workdir.mkdir(parents=True, exist_ok=True)
     spool = Spool(bench.spool, job_id, claim_id)
     try:
@@ -187,6 +204,10 @@ def _call_runner(
         logger.warning("the job failed: %s", error)
         if not ended:
             emit(JobFailed(error.message, error.hint))
+    except OSError as error:
+        logger.exception("the runner broke")
+        if not ended:
+            emit(JobFailed(f"this worker's machine: {error}", "is there room on its disk?" if is_full(error) else None))
     except Exception as error:
         # A defect of the runner must end the job with a reason, not as a lost worker.
         logger.exception("the runner broke")

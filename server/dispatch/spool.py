@@ -6,6 +6,8 @@ left behind by a process that died, and whoever finds it delivers it.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +18,16 @@ from deuteron.tuner.event_log import EventLog
 
 from .ingest import Delivery
 
+logger = logging.getLogger("deuteron.worker")
+
 _SUFFIX = ".jsonl"
+#: How long a file is kept that the server does not want.
+KEPT_S = 30 * 86400.0
 
 
 class Spool:
-    """The spool of one run. ``append`` is durable against the death of this process when it returns."""
+    """The spool of one run. ``append`` is durable against the death of this process when it returns, as long as the
+    disk has room."""
 
     def __init__(self, folder: Path, job_id: str, claim_id: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -32,8 +39,12 @@ class Spool:
     def append(self, event: dict[str, object]) -> None:
         """Write an event with the next sequence number."""
         delivery = Delivery(self._next, event)
-        self._log.append(delivery.to_json())
         self._next += 1
+        try:
+            self._log.append(delivery.to_json())
+        except OSError as error:
+            # A full disk is no reason to throw away what was measured: the server may have room.
+            logger.warning("event %d is in memory only: %s", delivery.sequence, error)
         self._unsent.append(delivery)
 
     def unsent(self, limit: int = 200) -> list[Delivery]:
@@ -59,6 +70,19 @@ class Leftover:
     job_id: str
     claim_id: str
     deliveries: list[Delivery]
+
+
+def is_unwanted(status: int) -> bool:
+    """Whether a server that answers a delivery with this will not take it later, either: it does not know the job, or
+    not what was reported. Any other refusal may be mended, such as that of a token."""
+    return status in (400, 404, 413, 422)
+
+
+def set_aside(leftover: Leftover) -> None:
+    """Keep for a while what a server does not want. It may be another service's, whose workers have the same home, or
+    that of a newer version."""
+    if time.time() - leftover.path.stat().st_mtime > KEPT_S:
+        leftover.path.unlink(missing_ok=True)
 
 
 def leftovers(folder: Path) -> Iterator[Leftover]:

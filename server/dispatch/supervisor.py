@@ -16,16 +16,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.compiler.errors import DeuteronError
 
+from ..files import remove_parts
 from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
 from . import ConnectedWorker
 from .ingest import Ingest
 from .leadership import dispatch_lock
+from .leases import LeaseClock
 from .resources import detected_devices
 from .roster import Roster
 from .run import Bench
-from .spool import leftovers
+from .spool import KEPT_S, leftovers, set_aside
 
 if TYPE_CHECKING:
     from .engine import Dispatched, Engine
@@ -57,6 +59,7 @@ class DaskDispatcher:
         self._lock = dispatch_lock(store.database.engine)
         self._leads = False
         self._roster = Roster(store)
+        self._patience = LeaseClock(settings.lease_seconds)
         self._engine: Engine | None = None
         self._dispatched: dict[str, Dispatched] = {}
         # Runs that a lost scheduler took with it: the jobs are not to blame.
@@ -128,7 +131,10 @@ class DaskDispatcher:
 
     def _lead(self, server_url: str) -> None:
         """Dispatch until this dispatcher is closed or the lock is lost."""
+        self._patience.begin()
         self._guarded(self._recover)
+        for name in ("bundles", "profiles"):
+            remove_parts(self._settings.directory(name))
         if self._trainer is not None:
             self._trainer.start()
         while not self._closing.is_set() and self._lock.held():
@@ -214,19 +220,25 @@ class DaskDispatcher:
             return
         spool = self._settings.directory("spool")
         deadline = time.monotonic() + _SPOOL_WAIT_S
-        self._store_leftovers(spool)
-        while any(spool.iterdir()) and time.monotonic() < deadline:
+        unwanted = self._store_leftovers(spool)
+        while len(list(spool.iterdir())) > unwanted and time.monotonic() < deadline:
             time.sleep(0.1)  # a worker of the old server is still on its way out
-            self._store_leftovers(spool)
+            unwanted = self._store_leftovers(spool)
         self._release_running("the server was restarted", refund=True)
 
-    def _store_leftovers(self, spool: Path) -> None:
+    def _store_leftovers(self, spool: Path) -> int:
+        """How many files stay that nobody holds: they are of no job of this database."""
+        unwanted = 0
         for leftover in leftovers(spool):
             try:
                 self._ingest.deliver(leftover.job_id, claim_id=leftover.claim_id, events=leftover.deliveries)
             except (NotFound, DeuteronError) as error:
-                logger.warning("dropping %s: %s", leftover.path.name, error)
+                logger.warning("%s is kept for %d days: %s", leftover.path, KEPT_S / 86400, error)
+                set_aside(leftover)
+                unwanted += 1
+                continue
             leftover.path.unlink(missing_ok=True)
+        return unwanted
 
     def _release_running(self, reason: str, *, refund: bool = False) -> None:
         with self._store.read() as tx:
@@ -289,6 +301,8 @@ class DaskDispatcher:
             self._ingest.fail(job.id, f"the workers for this job died before they could start it: {failure}")
 
     def _expire_leases(self) -> None:
+        if not self._patience.judges():
+            return
         with self._store.read() as tx:
             overdue = tx.jobs.overdue(datetime.now(UTC))
         for job in overdue:

@@ -6,7 +6,7 @@ A record under a key is *stored* when it becomes the answer, *kept* when it arri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -77,6 +77,18 @@ class ConfigHistory:
             .limit(1)
         )
         return self.connection.execute(query).scalar()
+
+    def toolchains_of(self, job_ids: Collection[str]) -> dict[str, str]:
+        """The same of many jobs, without those that found no record."""
+        newest = (
+            select(func.max(ConfigHistoryRow.number))
+            .where(ConfigHistoryRow.job_id.in_(job_ids), ConfigHistoryRow.action.in_(_ARRIVALS))
+            .group_by(ConfigHistoryRow.job_id)
+        )
+        query = select(ConfigHistoryRow.job_id, ConfigHistoryRow.toolchain_key).where(
+            ConfigHistoryRow.number.in_(newest)
+        )
+        return {str(row.job_id): row.toolchain_key for row in self.connection.execute(query)}
 
     def knows_kernel(self, kernel_hash: str) -> bool:
         """Whether a record of the kernel was ever stored."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Row, select
 
@@ -23,15 +22,14 @@ class Kernels:
 
     connection: Connection
 
-    def add(self, *, hash: str, name: str, filename: str, text: str, arguments: str) -> StoredKernel:
+    def add(self, kernel: StoredKernel) -> StoredKernel:
         """Store a kernel; the one already stored under this hash wins and is returned."""
-        existing = self.find(hash)
+        existing = self.find(kernel.hash)
         if existing is not None:
             return existing
-        kernel = StoredKernel(hash, name, filename, text, arguments, datetime.now(UTC))
         if insert_unless_present(self.connection, KernelRow, asdict(kernel)):
             raise_counters(self.connection, [KERNELS])
-        return self.get(hash)
+        return self.get(kernel.hash)
 
     def find(self, hash: str) -> StoredKernel | None:
         """The kernel with this hash, None if it was never stored."""

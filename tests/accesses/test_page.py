@@ -13,7 +13,7 @@ from browsing import press, text
 
 import deuteron
 import deuteron.language as tl
-from deuteron.profiler.accesses import accesses_page, recorded
+from deuteron.profiler.accesses import Wanted, accesses_page, recorded
 from deuteron.profiler.accesses.page import page_data
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -138,3 +138,18 @@ def test_a_page_that_is_full_says_so() -> None:
     assert 0 < shown < 12 and f"the first {shown} of 12 recorded accesses" in note
     assert len(json.dumps(launch["accesses"], separators=(",", ":"))) <= 302
     assert launch["operations"][0]["numbers"]["executions"] == 6, "the tables count all"
+
+
+def test_many_launches_fit_into_a_page_too() -> None:
+    """The tables of a launch take more room than the accesses of a small one."""
+    x, y = np.ones((6, 12), np.float32), np.zeros((6, 12), np.float32)
+    with recorded(Wanted(programs=frozenset([0]))) as record:
+        for _ in range(40):
+            rows[(2,)](x, y, 6, 12, B=16)
+    data = page_data(record, most_of_tables=20_000)
+    assert len(json.dumps(data, separators=(",", ":"))) < 26_000
+    shown = len(data["launches"])
+    assert 0 < shown < 40
+    assert all(len(launch["accesses"]) == 2 for launch in data["launches"])
+    assert any(f"the first {shown} of 40 recorded launches" in note for note in data["notes"])
+    assert "and 20 more notes of this kind" in data["notes"]

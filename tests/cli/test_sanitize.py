@@ -118,3 +118,16 @@ def test_the_softmax_example_is_clean_at_a_smaller_size(examples: Path, monkeypa
         softmax.main(harness.Device("cpu"), (37, 781))
     assert report.launches == 3
     assert not report.findings
+
+
+def test_a_program_that_imports_triton_is_checked_as_the_documentation_says(tmp_path: Path) -> None:
+    script = tmp_path / "user.py"
+    script.write_text(
+        "import numpy as np, triton, triton.language as tl\n"
+        "@triton.jit\ndef k(x, n, B: tl.constexpr):\n    i = tl.arange(0, B)\n    tl.store(x + i, 1.0, mask=i <= n)\n"
+        "k[(1,)](np.ones(5, np.float32), 5, B=8)\n"
+    )
+    command = [sys.executable, "-m", "deuteron.compat.triton", "-m", "deuteron.cli", "sanitize", str(script)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    assert "writes element 5 of x (5 elements" in ran.stdout

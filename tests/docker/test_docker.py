@@ -109,6 +109,14 @@ def test_images_install_extras_that_exist(dockerfile: Path):
     assert "server" in extras and not extras & {"dev", "all", "viewer", "optuna"}
 
 
+def test_the_service_of_the_image_can_train():
+    """As docs/search.md says of services; the wheel is linked to a library that slim images lack."""
+    text = (ROOT / "docker/server.Dockerfile").read_text()
+    (extras,) = re.findall(r"'\.\[([\w,]+)\]'", text)
+    assert "learn" in extras.split(",")
+    assert "libgomp1" in text.rpartition("FROM ")[2], "in the stage that runs"
+
+
 def test_commands_in_json_form_exist(dockerfile: Path):
     (command,) = of_kind(dockerfile, "CMD")
     words = json.loads(command)

@@ -59,8 +59,9 @@ class FakeGpu:
 
     @property
     def place(self) -> SimpleNamespace:
-        """The calling thread's cell, or that of the main thread."""
-        return getattr(self.places, "cell", self.main)
+        """The calling thread's cell, or that of the main thread where it has no cell, or 0 in it."""
+        own = getattr(self.places, "cell", self.main)
+        return own if own.value else self.main
 
     @property
     def number(self) -> int:

@@ -225,6 +225,77 @@ def test_two_sessions_get_the_launches_of_their_time(gpu: FakeGpu, tree: Callabl
     assert names(tree(session=second)) == ["b", "c"]
 
 
+def test_kernels_launched_while_no_session_is_active_are_in_none(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    """Also where their records come when a session is active again."""
+    session = proton.start("p")
+    with proton.scope("A"):
+        gpu.launch("before", 1)
+        proton.deactivate(session)
+        gpu.launch("meanwhile", 1)
+        with proton.scope("B"):
+            gpu.launch("meanwhile", 1)
+            proton.activate(session)
+            gpu.launch("after", 1)
+    proton.deactivate(session)
+    gpu.launch("meanwhile", 1)
+    proton.deactivate(session, flushing=True)
+    assert times(tree()) == {("A", "before"): (1, 1), ("A", "B", "after"): (1, 1)}
+
+
+def test_other_threads_follow_when_sessions_pause(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    """A thread in a scope of its own, and one that has left its scope, are marked by whoever pauses and resumes."""
+    session = proton.start("p")
+    barrier = threading.Barrier(3)
+
+    def work(name: str, *, stays: bool) -> None:
+        with proton.scope(name):
+            gpu.launch("early", 1)
+            if stays:
+                launch_in_turns(name)
+        if not stays:
+            launch_in_turns(name)
+
+    def launch_in_turns(name: str) -> None:
+        for moment in ("resumed", "paused", "resumed"):
+            barrier.wait()
+            gpu.launch(f"{moment} {name}", 1)
+            barrier.wait()
+
+    threads = [
+        threading.Thread(target=work, args=("stays",), kwargs={"stays": True}),
+        threading.Thread(target=work, args=("leaves",), kwargs={"stays": False}),
+    ]
+    for thread in threads:
+        thread.start()
+    with proton.scope("main"):
+        for change in (None, proton.deactivate, proton.activate):
+            if change is not None:
+                change(session)
+            barrier.wait()
+            barrier.wait()
+    for thread in threads:
+        thread.join()
+    proton.deactivate(session, flushing=True)
+    assert times(tree()) == {
+        ("stays", "early"): (1, 1),
+        ("leaves", "early"): (1, 1),
+        ("stays", "resumed stays"): (2, 2),
+        ("main", "resumed leaves"): (2, 2),
+    }
+
+
+def test_a_session_paused_by_another_thread_pauses_for_the_main_thread(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    session = proton.start("p")
+    with proton.scope("A"):
+        for change in (proton.deactivate, proton.activate):
+            thread = threading.Thread(target=change, args=(session,))
+            thread.start()
+            thread.join()
+            gpu.launch(change.__name__, 1)
+    proton.deactivate(session, flushing=True)
+    assert times(tree()) == {("A", "activate"): (1, 1)}
+
+
 def test_records_in_flight_keep_the_phase_they_were_launched_in(gpu: FakeGpu) -> None:
     session = proton.start("p")
     gpu.launch("early", 1)

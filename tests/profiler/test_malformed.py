@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgpack
 import pytest
 
 from deuteron.profiler import MalformedProfile, Profile, ProfileFileError
@@ -148,3 +149,21 @@ def test_a_device_type_that_is_a_list_is_no_device(tmp_path: Path, capsys: pytes
     path.write_text(json.dumps([GOOD | {"children": [child]}, DEVICES]))
     assert viewer_main(["-m", "util", str(path)]) == 0
     assert " k\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("metrics", "devices", "message"),
+    [
+        ({b"time (ns)": 1}, {}, "no text"),
+        ({"time (ns)": 1}, {b"CUDA": {}}, "device section is damaged"),
+        ({"time (ns)": 1}, {"CUDA": {"0": {"arch": [b"90"]}}}, "device section is damaged"),
+    ],
+)
+def test_bytes_in_messagepack_are_refused(
+    tmp_path: Path, metrics: dict[object, int], devices: dict[object, object], message: str
+) -> None:
+    path = tmp_path / "p.hatchet_msgpack"
+    node = {"frame": {"name": "ROOT", "type": "function"}, "metrics": metrics, "children": []}
+    path.write_bytes(msgpack.packb([node, devices]))
+    with pytest.raises(MalformedProfile, match=message):
+        Profile.read(path)

@@ -296,7 +296,7 @@ def test_launches_are_logged_with_their_threads_number(callbacks: NativeCallback
     assert callbacks.take_launches().shape == (0, 2)
 
 
-def test_threads_without_a_cell_have_the_number_of_the_main_thread(callbacks: NativeCallbacks) -> None:
+def test_threads_without_a_cell_or_with_0_in_it_have_the_number_of_the_main_thread(callbacks: NativeCallbacks) -> None:
     def elsewhere() -> None:
         launch(callbacks, 1)
         callbacks.main.value = 5
@@ -307,7 +307,7 @@ def test_threads_without_a_cell_have_the_number_of_the_main_thread(callbacks: Na
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-    assert callbacks.take_launches().tolist() == [[2, 5]]
+    assert callbacks.take_launches().tolist() == [[2, 5], [3, 5]]
 
 
 def test_nodes_of_graphs_are_logged_with_what_they_are_copies_of(callbacks: NativeCallbacks) -> None:

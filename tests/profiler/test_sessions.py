@@ -162,6 +162,17 @@ def test_deactivated_sessions_record_nothing(tree: Callable[..., dict], launch: 
     assert tree("A", "k")["metrics"]["count"] == 2
 
 
+def test_metrics_that_come_while_a_session_is_deactivated_are_not_recorded(tree: Callable[..., dict]) -> None:
+    session = proton.start("p")
+    proton.enter_scope("A", metrics={"m": 1})
+    with proton.cpu_timed_scope("B"):
+        proton.deactivate(session)
+    proton.exit_scope("A", metrics={"m": 2})
+    proton.activate(session)
+    assert tree("A")["metrics"] == {"m": 1}
+    assert tree("A", "B")["metrics"] == {}
+
+
 def test_several_sessions_have_their_own_data(tree: Callable[..., dict]) -> None:
     first = proton.start("one")
     with proton.scope("A", {"m": 1}):
@@ -332,6 +343,10 @@ def test_periodic_flushing_writes_and_drops_complete_phases() -> None:
         ({"mode": "periodic_flushing:format=chrome_trace"}, "cannot be written as chrome_trace"),
         ({"hook": "bogus"}, "unsupported hook"),
         ({"name": "absent/folder/p"}, "not a folder"),
+        ({"name": "./"}, "names a folder"),
+        ({"name": ".."}, "names a folder"),
+        ({"name": "a\0b"}, "no file can be called"),
+        ({"name": "a" * 250}, "no file can be called"),
     ],
 )
 def test_bad_arguments_start_nothing(arguments: dict, message: str) -> None:

@@ -182,6 +182,37 @@ def test_reading_and_writing_keep_everything(tmp_path: Path, h200_profile: Path)
     assert copy.read_bytes() == h200_profile.read_bytes()
 
 
+def test_halves_of_surrogate_pairs_are_escapes(tmp_path: Path) -> None:
+    """As in names of files that are not UTF-8; nothing of the profile is lost for them."""
+    profile = Profile()
+    profile.add(("\\\udcff é",), {"\ud800 (pty)": "\udc80"})
+    read = Profile.read(profile.write(tmp_path / "p.hatchet"))
+    assert [(node.name, node.metrics) for _, node in read.walk()][1] == ("\\\udcff é", {"\ud800": "\udc80"})
+    (tmp_path / "p.hatchet_msgpack").write_bytes(profile.to_msgpack())
+    (packed,) = Profile.read(tmp_path / "p.hatchet_msgpack").root.children.values()
+    assert (packed.name, packed.metrics) == ("\\\\udcff é", {"\\ud800": "\\udc80"})
+
+
+def test_a_signal_that_adds_to_a_tree_in_the_middle_of_an_addition_does_not_block() -> None:
+    profile = Profile()
+
+    class Interrupted(int):
+        def __int__(self) -> int:
+            profile.add((), {"other (pty)": 1})
+            return 5
+
+    thread = threading.Thread(target=profile.add, args=((), {"m": Interrupted(5)}), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert profile.root.metrics == {"m": 5, "other": 1}
+
+
+def test_the_longest_name_that_a_file_may_have_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 247 + ".hatchet")
+    Profile().write(path)
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
 def test_full_disk_keeps_the_old_file_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "p.hatchet"
     Profile().write(target)

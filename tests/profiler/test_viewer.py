@@ -385,3 +385,8 @@ def test_shares_of_what_no_subtree_sums_are_of_the_sum_of_all() -> None:
     profile.add(("s", "b"), {"loss": 3.0})
     found = rows(proton_viewer.render(profile, ["loss/%"]))
     assert (found["a"], found["b"]) == (["25.000"], ["75.000"])
+
+
+def test_a_folder_for_the_output_is_a_message(h200_profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert viewer_main(["-m", "time", "-o", ".", str(h200_profile)]) == 2
+    assert "cannot write" in capsys.readouterr().err

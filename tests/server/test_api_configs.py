@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -396,6 +397,37 @@ def test_bundle_ranges(client: TestClient, make_record: MakeRecord) -> None:
     assert behind.status_code == 416
     assert behind.headers["content-range"] == f"bytes */{len(whole.content)}"
     assert behind.headers["content-type"] == "application/problem+json"
+    shrunk = client.get("/v1/bundles/latest", headers={"Range": f"bytes={len(whole.content)}-", "If-Range": '"x"'})
+    assert (shrunk.status_code, shrunk.content) == (200, whole.content), "the range is of the file that it was"
+
+
+@pytest.mark.parametrize(
+    "value", ["9" * 5000 + "-", "5-2", "a-b", "", "-", "-0", "0-0,2-3", "\u0663-", "1-" + "9" * 5000, "-1-2", "0 - 5"]
+)
+def test_ranges_that_are_none_are_ignored(client: TestClient, value: str) -> None:
+    headers = {**PLAIN, "Range": f"bytes={value}".encode()}
+    answer = client.get("/v1/bundles/latest", headers=headers)  # type: ignore[arg-type]
+    whole = client.get("/v1/bundles/latest", headers=PLAIN)
+    assert (answer.status_code, answer.content) == (200, whole.content)
+
+
+def test_files_of_bundles_survive_a_power_cut(
+    client: TestClient, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compressed form could be empty beside a bundle that is whole, and would have stayed so."""
+    synced: set[int] = set()
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        real(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    put(client, make_record({"M": 64, "N": 64}))
+    assert client.get("/v1/bundles/latest").status_code == 200
+    folder = client.app.state.context.settings.directory("bundles")  # type: ignore[attr-defined]
+    files = [path for path in folder.iterdir() if path.suffix in (".bundle", ".gz", ".pieces")]
+    assert len(files) == 3 and {path.stat().st_ino for path in files} <= synced
 
 
 def test_unknown_bundle_and_device(client: TestClient) -> None:

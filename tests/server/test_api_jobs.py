@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+
+from deuteron.server.store.jobs import Jobs
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 
@@ -205,6 +209,11 @@ def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
     deliver(client, first, [tune_events(trials=0)[1]], claim_id="ticket.again")
     own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
     assert len(own["known"]) == 3 and own["toolchain"] == with_record[1]["toolchain"]
+    # So it does when another job's faster record has taken its place.
+    deliver(client, third, [tune_events(trials=0, median_ns=1.0)[1]], first=2, claim_id="c.c")
+    (stored,) = client.get("/v1/configs").json()["configs"]
+    assert stored["time_ns"]["median"] == 1.0
+    assert own in client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
     assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
     assert client.get("/v1/searches").status_code == 422
 
@@ -339,6 +348,29 @@ def test_profile_upload_and_download(client: TestClient) -> None:
     assert ".hatchet" in got.headers["content-disposition"]
     headers = {"If-None-Match": got.headers["etag"]}
     assert client.get(f"/v1/jobs/{job_id}/profile", headers=headers).status_code == 304
+
+
+def test_a_profile_is_on_disk_before_a_job_has_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file and its name; and nothing is kept for a job that is not there."""
+    folder = client.app.state.context.settings.directory("profiles")  # type: ignore[attr-defined]
+    assert client.put(f"/v1/worker/jobs/{uuid.uuid4()}/profile", content=b"[]").status_code == 404
+    assert list(folder.iterdir()) == []
+    order: list[str] = []
+    real_sync, real_attach = os.fsync, Jobs.attach_profile
+
+    def fsync(handle: int) -> None:
+        order.append("folder" if os.fstat(handle).st_ino == folder.stat().st_ino else "file")
+        real_sync(handle)
+
+    def attach(jobs: Jobs, job_id: str, digest: str) -> None:
+        order.append("attached")
+        real_attach(jobs, job_id, digest)
+
+    job_id = submit(client)["id"]
+    monkeypatch.setattr("os.fsync", fsync)
+    monkeypatch.setattr(Jobs, "attach_profile", attach)
+    assert client.put(f"/v1/worker/jobs/{job_id}/profile", content=b"[]").status_code == 204
+    assert order == ["file", "folder", "attached"]
 
 
 # -- bad submissions

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -257,6 +259,26 @@ def test_a_bug_is_an_incident_without_a_traceback(
     incident = response.json()["instance"].removeprefix("urn:uuid:")
     assert incident in caplog.text
     assert "secret detail" in caplog.text
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 503), (errno.EDQUOT, 503), (errno.EIO, 500)])
+def test_a_full_disk_is_not_the_clients_fault(
+    settings: Settings, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    client = open_client(settings, raise_errors=False)
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("deuteron.server.api.worker.tempfile.mkstemp", broken)
+    monkeypatch.setattr("deuteron.tuner.records.bundle.tempfile.TemporaryFile", broken)
+    job_id = client.post("/v1/jobs", json=JOB).json()["id"]
+    for answer in (client.put(f"/v1/worker/jobs/{job_id}/profile", content=b"[]"), client.get("/v1/bundles/latest")):
+        assert answer.headers["content-type"] == "application/problem+json"
+        if status == 503:
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+        else:
+            assert answer.status_code in (500, 422)
 
 
 def test_a_database_that_is_away_is_503(

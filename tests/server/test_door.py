@@ -15,9 +15,11 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
+from deuteron.compiler import KernelSource
 from deuteron.server import Settings, create_app
 from deuteron.server.listen import bind
 from deuteron.server.protocol import patient_protocol
+from deuteron.server.store import ServiceStore
 
 JSON = {"Content-Type": "application/json"}
 
@@ -96,6 +98,32 @@ def test_functions_that_call_each_other_thousands_deep(client: TestClient) -> No
     text = f"import triton\nimport triton.language as tl\n{chain}@triton.jit\ndef f3000(x):\n    return x\n"
     text += "@triton.jit\ndef k(p):\n    tl.store(p, f0(1))\n"
     assert client.post("/v1/kernels", json={"name": "k", "text": text}).status_code == 201
+
+
+def test_texts_of_kernels_that_are_traps(client: TestClient) -> None:
+    head = "import triton\nimport triton.language as tl\n"
+    lines = ["y = 0x" + "f" * 20_000, "y = " + " + ".join(["n"] * 500), "y = n" + ".a" * 500]
+    for line in lines:
+        text = f"{head}@triton.jit\ndef k(n):\n    {line}\n"
+        answer = client.post("/v1/kernels", json={"name": "k", "text": text})
+        assert answer.status_code == 422, answer.text[:200]
+
+
+def test_nobody_waits_for_the_hash_of_a_kernel(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is computed before the transaction that stores it: writers take turns."""
+    inside, real = [], ServiceStore.write
+
+    def writing(store: ServiceStore) -> Any:
+        inside.append(True)
+        return real(store)
+
+    hashes = KernelSource.hash.fget
+    assert hashes is not None
+    monkeypatch.setattr(ServiceStore, "write", writing)
+    monkeypatch.setattr(KernelSource, "hash", property(lambda source: (inside.clear(), hashes(source))[1]))
+    text = "import triton\n@triton.jit\ndef k(p):\n    pass\n"
+    assert client.post("/v1/kernels", json={"name": "k", "text": text}).status_code == 201
+    assert inside, "it wrote after the last hash"
 
 
 def test_parameters_that_nobody_knows(client: TestClient) -> None:

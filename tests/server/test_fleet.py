@@ -309,6 +309,35 @@ def test_a_worker_whose_keeper_ended_is_started_again(tmp_path: Path, wait_until
         engine.close()
 
 
+def test_an_idle_cluster_rests(tmp_path: Path, wait_until: Callable[..., None]) -> None:
+    """Nothing in it happens more than four times a second: Dask alone took 4 % of a core."""
+    pytest.importorskip("dask")
+    from deuteron.server.dispatch.engine import Engine
+    from deuteron.server.dispatch.quiet import HEARTBEAT_S
+    from deuteron.server.dispatch.run import Bench
+
+    def pauses(server: Any) -> dict[str, float]:
+        """Of everything that is done again and again, in milliseconds."""
+        return {name: callback.callback_time for name, callback in server.periodic_callbacks.items()}
+
+    bench = Bench("http://127.0.0.1:1", "", "cpu", tmp_path, "paced_runner:run", tmp_path / "locks")
+    engine = Engine.embedded([bench], tmp_path / "workers", allowed_failures=3)
+
+    def of_the_worker() -> dict[str, float]:
+        (found,) = engine._client.run(lambda dask_worker: pauses(dask_worker)).values()
+        return dict(found)
+
+    try:
+        cluster = engine._cluster
+        for server in (cluster.scheduler, cluster.workers["cpu"]):
+            assert min(pauses(server).values()) >= 250, pauses(server)
+        # What the scheduler answers to the first heartbeat holds for those after it.
+        wait_until(lambda: of_the_worker()["heartbeat"] == HEARTBEAT_S * 1000, 30)
+        assert min(of_the_worker().values()) >= 250, of_the_worker()
+    finally:
+        engine.close()
+
+
 # -- who is next, and with how many threads
 
 

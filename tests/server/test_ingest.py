@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,10 +18,18 @@ from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
-from deuteron.server.dispatch.ingest import Delivery
-from deuteron.server.dispatch.spool import Spool, leftovers
+from deuteron.server.dispatch.ingest import Delivery, Receipt
+from deuteron.server.dispatch.leases import LeaseClock
+from deuteron.server.dispatch.link import Link
+from deuteron.server.dispatch.reporter import Reporter
+from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
+from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
+from deuteron.server.files import remove_parts
 from deuteron.server.store import JobState, NewJob
+from deuteron.tuner.event_log import EventLog
+from deuteron.tuner.events import JobStarted
+from deuteron.tuner.http import ServiceError
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 Events = Callable[..., list[dict[str, Any]]]
@@ -126,7 +136,119 @@ def test_leases_expire_when_they_are_over(service) -> None:
     with context.store.write() as tx:
         assert tx.jobs.renew(job_id, claim_id="t.1", lease=timedelta(seconds=-1))
     dispatcher._expire_leases()
+    assert stored(context, job_id).state is JobState.RUNNING, "this server has just begun to listen"
+    dispatcher._patience._judges_at = 0.0
+    dispatcher._expire_leases()
     assert stored(context, job_id).state is JobState.QUEUED
+
+
+def test_silence_counts_only_while_somebody_listened() -> None:
+    wall, steady = 1000.0, 50.0
+    patience = LeaseClock(30, lambda: wall, lambda: steady)
+
+    def pass_by(seconds: float, *, awake: bool = True) -> bool:
+        nonlocal wall, steady
+        wall += seconds
+        steady += seconds if awake else 0.0
+        return patience.judges()
+
+    assert not pass_by(10) and not pass_by(10) and pass_by(10)
+    assert not pass_by(3600, awake=False), "the machine slept, or somebody set the clock"
+    assert not pass_by(10) and not pass_by(10) and pass_by(10)
+    assert not pass_by(3600), "this process was stopped"
+    assert not pass_by(14) and not pass_by(14) and pass_by(2)
+    assert pass_by(-7200, awake=False), "leases are longer then, which harms nobody"
+
+
+class RefusingLink:
+    """A server that does not accept the worker's token any more."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+    def deliver(self, job_id: str, claim_id: str, events: Any) -> Receipt:
+        raise ServiceError("no", status=self.status, problem={})
+
+    heartbeat = deliver
+
+
+def test_a_full_disk_does_not_throw_away_what_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spool cannot be written; the server, perhaps of another machine, gets the events all the same."""
+
+    class TakingLink:
+        took: ClassVar[list[int]] = []
+
+        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+            self.took.extend(item.sequence for item in events)
+            return Receipt(True, False)
+
+    def full(log: EventLog, value: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spool = Spool(tmp_path, "job", "ticket.run")
+    with Reporter(cast(Link, TakingLink()), spool, "job", "ticket.run") as reporter:
+        reporter.emit({"kind": "one"})
+        monkeypatch.setattr(EventLog, "append", full)
+        reporter.emit({"kind": "two"})
+        assert reporter.drain(30)
+    assert TakingLink.took == [1, 2] and not spool.path.exists()
+
+
+@pytest.mark.parametrize(("status", "stays"), [(401, True), (403, True), (404, False), (422, False)])
+def test_a_refused_worker_keeps_what_it_measured(tmp_path: Path, status: int, stays: bool) -> None:
+    spool = Spool(tmp_path, "job", "ticket.run")
+    with Reporter(cast(Link, RefusingLink(status)), spool, "job", "ticket.run") as reporter:
+        reporter.emit({"kind": "trial_finished"})
+        began = time.monotonic()
+        assert reporter.drain(60) is not stays
+        assert time.monotonic() - began < 30 and reporter.stop_requested
+    assert spool.path.exists() is stays
+
+
+def test_what_is_of_another_service_is_kept_for_a_while(service: Any) -> None:
+    """Workers of two services on one host have one home; the other one's job was dropped with its trials."""
+    context, _ = service
+    folder = context.settings.directory("spool")
+    left = Spool(folder, str(uuid.uuid4()), "ticket.run")
+    left.append(JobStarted("k", "cpu/test", "random", 1, 5, None).to_json())
+    left.close()
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "")
+    began = time.monotonic()
+    assert dispatcher._store_leftovers(folder) == 1
+    dispatcher._recover()
+    assert left.path.exists() and time.monotonic() - began < 1.5, "it is not waited for"
+    link = cast(Link, RefusingLink(404))
+    bench = Bench("http://127.0.0.1:1", "", "cpu", context.settings.home, "x:y", folder)
+    assert deliver_leftovers(bench, link) == 0 and left.path.exists()
+    old = time.time() - KEPT_S - 60
+    os.utime(left.path, (old, old))
+    dispatcher._store_leftovers(folder)
+    assert not left.path.exists()
+
+
+def test_what_killed_processes_had_begun_is_removed(service: Any) -> None:
+    """Folders of runs, uploads and bundles in the making stayed for ever."""
+    context, _ = service
+    home, old = context.settings.home, time.time() - 3 * 86400
+    bench = Bench("http://127.0.0.1:1", "", "cpu", home, "x:y", home / "locks")
+    for name in ("dead.run", "alive.run", "new.run"):
+        (bench.runs / name).mkdir(parents=True)
+        (bench.runs / name / "search.hatchet").write_text("[]")
+    for name in ("dead.run", "alive.run"):
+        os.utime(bench.runs / name, (old, old))
+    alive = Spool(bench.spool, "job", "alive.run")
+    forget_dead_runs(bench)
+    assert sorted(path.name for path in bench.runs.iterdir()) == ["alive.run", "new.run"]
+    alive.close()
+
+    folder = context.settings.directory("bundles")
+    names = ["a.bundle", "x.part", ".x.part.k2j4", "y.gz.part"]
+    for name in names:
+        (folder / name).write_text("")
+        os.utime(folder / name, (old, old))
+    (folder / "now.part").write_text("")
+    remove_parts(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["a.bundle", "now.part"]
 
 
 def test_an_event_is_on_disk_before_it_may_be_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from deuteron.server import Settings
 from deuteron.server.configs import put_record
 from deuteron.server.predictors import FILE_NAME, Predictors
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, write_bundle
-from deuteron.tuner.records import Predictor, read_bundle
+from deuteron.tuner.records import Bundle, Predictor, read_bundle
 
 CPU = DeviceFingerprint("cpu", "test")
 Maker = Callable[..., Predictor]
@@ -102,3 +104,27 @@ def test_a_damaged_file_is_logged_and_what_was_known_stays(
     os.utime(path, ns=(before + 10**9, before + 10**9))
     assert (held.version(), held.of()) == (1, [predictor()])
     assert "predictors are not read" in caplog.text and "truncated" in caplog.text
+
+
+def test_nobody_waits_while_the_file_is_read(tmp_path: Path, predictor: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / FILE_NAME
+    held = Predictors(path)
+    publish(path, predictor())
+    before = held.version()
+    reading, go_on = threading.Event(), threading.Event()
+
+    def slowly(path: Path) -> Bundle:
+        reading.set()
+        assert go_on.wait(30)
+        return read_bundle(path)
+
+    monkeypatch.setattr("deuteron.server.predictors.read_bundle", slowly)
+    publish(path, predictor(), predictor(dtype="f16"))
+    reader = threading.Thread(target=held.version)
+    reader.start()
+    assert reading.wait(30)
+    asked = ThreadPoolExecutor(1)
+    assert asked.submit(lambda: (held.version(), len(held.of()))).result(10) == (before, 1)
+    go_on.set()
+    reader.join(30)
+    assert held.version() == before + 1 and len(held.of()) == 2

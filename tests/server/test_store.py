@@ -27,6 +27,7 @@ from deuteron.server.store import (
     NotFound,
     ServiceStore,
     StoredConfig,
+    StoredKernel,
 )
 
 LEASE = timedelta(seconds=30)
@@ -88,10 +89,17 @@ class StoreConformance:
     # -- kernels
 
     def test_a_kernel_is_stored_once_per_hash(self, store: ServiceStore) -> None:
-        first = {"hash": "b" * 64, "name": "k", "filename": "k.py", "text": "x", "arguments": "[]"}
+        first = {
+            "created_at": datetime.now(UTC),
+            "hash": "b" * 64,
+            "name": "k",
+            "filename": "k.py",
+            "text": "x",
+            "arguments": "[]",
+        }
         with store.write() as tx:
-            kernel = tx.kernels.add(**first)
-            again = tx.kernels.add(**{**first, "text": "a comment more"})
+            kernel = tx.kernels.add(StoredKernel(**first))
+            again = tx.kernels.add(StoredKernel(**{**first, "text": "a comment more"}))
         assert again == kernel
         with store.read() as tx:
             assert tx.kernels.get("b" * 64).text == "x"

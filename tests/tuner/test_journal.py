@@ -43,6 +43,8 @@ def test_each_line_is_on_disk_when_the_search_goes_on(tmp_path: Path, monkeypatc
     path = tmp_path / "journal.jsonl"
 
     def fsync(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == tmp_path.stat().st_ino:
+            return  # the name of the new file
         assert os.fstat(descriptor).st_ino == path.stat().st_ino
         synced.append(len(path.read_bytes().splitlines()))
 

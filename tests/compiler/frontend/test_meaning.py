@@ -184,3 +184,27 @@ def test_a_live_class_holds_constants(monkeypatch) -> None:
     monkeypatch.setattr(Sizes, "WIDTH", tl.constexpr(5))
     with pytest.raises(KernelMismatch, match="Sizes.WIDTH has changed"):
         of_sizes[(1,)](out, False)
+
+
+class Scaled:
+    """A class of static methods, as libraries keep the functions of an operator together."""
+
+    @staticmethod
+    @deuteron.jit
+    def by(value, factor: tl.constexpr):
+        return value * factor
+
+
+class Shifted(Scaled):
+    """A class that adds nothing to its base."""
+
+
+@deuteron.jit
+def of_static_methods(x):
+    tl.store(x, Scaled.by(tl.load(x), 5) + Shifted.by(tl.load(x), 2))
+
+
+def test_static_methods_of_classes_are_functions() -> None:
+    out = np.full(1, 3, np.int32)
+    of_static_methods[(1,)](out)
+    assert out[0] == 21

@@ -1,0 +1,102 @@
+"""Texts that nobody vouches for: each is read or refused soon, with an error of ours, whatever it says."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import deuteron as triton
+from deuteron.compiler import KernelSource
+from deuteron.compiler.errors import CompilationError, UnsupportedSyntax
+from deuteron.compiler.source.parsing import MAX_NESTING
+
+HEAD = "import triton\nimport triton.language as tl\n"
+KERNEL = "@triton.jit\ndef k(p, n):\n"
+
+
+def identity(text: str, kernel: str = KERNEL) -> str:
+    """The hash of the kernel behind ``text``."""
+    return KernelSource.from_text(HEAD + text + kernel, "k").hash
+
+
+def body(line: str) -> str:
+    return KERNEL + line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    y = " + " + ".join(["n"] * 400),
+        "    y = " + "-" * 400 + "n",
+        "    y = n" + ".a" * 400,
+        "    y = n" + "[0]" * 400,
+        "    y = " + "n if n else " * 400 + "n",
+        "    if n: pass\n" + "".join(f"    elif n == {i}: pass\n" for i in range(400)),
+    ],
+)
+def test_nesting_has_an_end(line: str) -> None:
+    with pytest.raises(UnsupportedSyntax, match=f"nested more than {MAX_NESTING} levels"):
+        identity("", body(line))
+
+
+def test_what_python_cannot_parse_has_a_reason() -> None:
+    with pytest.raises(UnsupportedSyntax, match="nested too deeply|nested more than"):
+        identity("", body("    y = " + "-" * 20_000 + "n"))
+
+
+def test_nesting_within_the_limit_is_read() -> None:
+    assert identity("", body("    y = " + " + ".join(["n"] * (MAX_NESTING - 10))))
+
+
+def test_an_integer_that_python_cannot_write() -> None:
+    with pytest.raises(UnsupportedSyntax, match="more than 4300 digits"):
+        identity("", body("    y = 0x" + "f" * 20_000))
+
+
+def test_constants_by_constants_by_constants() -> None:
+    chain = "".join(f"A{i} = A{i + 1} + 1\n" for i in range(2000)) + "A2000 = 1\n"
+    with pytest.raises(UnsupportedSyntax, match="too many other constants"):
+        identity(chain, body("    y = A0"))
+
+
+def test_nested_tuples_do_not_double_for_ever() -> None:
+    doubled = "A0 = (1, 2)\n" + "".join(f"A{i} = (A{i - 1}, A{i - 1})\n" for i in range(1, 60))
+    with pytest.raises(UnsupportedSyntax, match="longer than 10000"):
+        identity(doubled, body("    y = A59"))
+
+
+def test_many_constants_of_many_values_are_too_much_together() -> None:
+    many = "A = (1,) * 9999\n" + "".join(f"A{i} = A\n" for i in range(2000))
+    began = time.monotonic()
+    with pytest.raises(UnsupportedSyntax, match="characters"):
+        identity(many, body("".join(f"    A{i}\n" for i in range(2000))))
+    assert time.monotonic() - began < 30
+
+
+AGGREGATES = "from triton.language.core import _aggregate as aggregate\n@aggregate\nclass A0:\n    x: tl.tensor\n"
+
+
+def test_aggregates_of_aggregates_do_not_double() -> None:
+    levels = "".join(f"@aggregate\nclass A{i}:\n    x: A{i - 1}\n    y: A{i - 1}\n" for i in range(1, 60))
+    found = identity(AGGREGATES + levels, body("    y = A59"))
+    other = identity(AGGREGATES.replace("tl.tensor", "tl.constexpr") + levels, body("    y = A59"))
+    assert found != other, "what is told once is told"
+
+
+def test_members_are_looked_up_once() -> None:
+    holders = "".join(f"class C{i}:\n    W = {i}\n" for i in range(1000))
+    lines = "".join(f"    y = C{i}.W + n.a{i}\n" for i in range(1000))
+    began = time.monotonic()
+    found = identity(holders, body(lines))
+    assert time.monotonic() - began < 30, "it was over a minute"
+    assert found != identity(holders.replace("W = 7\n", "W = 8\n"), body(lines))
+
+
+def test_what_is_too_deep_for_the_compiler_is_a_compilation_error() -> None:
+    ladder = "    if n == 0:\n        y = 1\n" + "".join(
+        f"    elif n == {i}:\n        y = {i}\n" for i in range(1, 190)
+    )
+    source = KernelSource.from_text(HEAD + body("    y = 0\n" + ladder + "    tl.store(p, y)\n"), "k")
+    with pytest.raises(CompilationError, match="nested too deeply"):
+        triton.compile(source, {"p": "*i32", "n": "i32"}, {}, target="cpu")
