@@ -9,7 +9,6 @@ ranges and conditions may be made of it.
 from __future__ import annotations
 
 from ..ir.types import Scalar
-from ..tile.formats import round_to
 
 
 class TypedInt(int):
@@ -19,7 +18,7 @@ class TypedInt(int):
 
 
 class TypedFloat(float):
-    """A float of ``type``, rounded to it."""
+    """A float of ``type``; what is computed with it is rounded to that first."""
 
     type: Scalar
 
@@ -29,6 +28,6 @@ Typed = TypedInt | TypedFloat
 
 def typed_number(value: int | float, type: Scalar) -> Typed:
     """A number, in the range of ``type``, as a scalar of that type."""
-    made: Typed = TypedFloat(round_to(float(value), type)) if type.is_float else TypedInt(value)
+    made: Typed = TypedFloat(value) if type.is_float else TypedInt(value)
     made.type = type
     return made

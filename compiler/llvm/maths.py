@@ -75,7 +75,11 @@ def _tanh(m: Arithmetic, x: Typed) -> Typed:
     limit = 10.0 if m.real is F32 else 20.0  # tanh is 1 from here
     doubled = m.clamp(m.add(size, size), 0.0, 2 * limit)
     denominator = m.add(_exp(m, doubled), m.number(1.0))
-    far = m.sub(m.number(1.0), m.e.floating("fdiv", m.number(2.0), denominator))
+    if m.real is F32:  # twice a number is exact
+        quotient = m.mul(m.number(2.0), m.e.reciprocal(denominator))
+    else:
+        quotient = m.e.floating("fdiv", m.number(2.0), denominator)
+    far = m.sub(m.number(1.0), quotient)
     chosen = m.e.select(m.e.compare("olt", size, m.number(0.625)), near, far)
     return m.with_sign_of(chosen, x)
 

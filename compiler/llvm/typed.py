@@ -109,6 +109,14 @@ class Emitter:
         text = f"{opcode} {self.flags}{x.type} {x.name}, {y.name}"
         return Typed(x.type, self.function.op(text))
 
+    def reciprocal(self, x: Typed) -> Typed:
+        """1 / x of f32 between 2**-125 and 2**125, not always rounded correctly: a Newton step behind what GPUs have an
+        instruction for (PTX ISA, "rcp": rcp.approx.f32, within a unit in the last place). A division is a function of
+        dozens there, with a branch."""
+        one = constant(x.type, 1.0)
+        near = Typed(x.type, self.function.op(f"fdiv afn {self.flags}{x.type} {one.name}, {x.name}"))
+        return self.fma(near, self.fma(self.fneg(x), near, one), near)
+
     def fneg(self, x: Typed) -> Typed:
         """-x: flips the sign bit, of NaN and 0 too."""
         return Typed(x.type, self.function.op(f"fneg {x}"))

@@ -88,6 +88,18 @@ def test_arithmetic_is_that_of_tensors() -> None:
 
 
 @triton.jit
+def tenfold(x, o):
+    s = 0.1
+    tl.store(o, tl.load(x) * s)
+
+
+def test_a_float_has_the_digits_of_its_type() -> None:
+    out = np.zeros(1)
+    tenfold[(1,)](np.ones(1), out)
+    assert out[0] == np.float64(np.float32(0.1)) != 0.1
+
+
+@triton.jit
 def shaped(o):
     count = 3
     size = 2 * count + 2

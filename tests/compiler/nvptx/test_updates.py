@@ -63,6 +63,17 @@ def test_every_element_is_changed_once(from_text, run_function, rng, target, ali
     assert [op.vector for op in updates] == [] if float_extremum else [words]
 
 
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_what_a_mask_leaves_out_stays(from_text, run_function, rng, target, dtype) -> None:
+    text = "def k(x, out):\n    i = tl.arange(0, 512)\n    tl.atomic_add(out + i, tl.load(x + i), mask=i % 3 != 0)\n"
+    sample = from_text(text, {"x": f"*{dtype}:16", "out": f"*{dtype}:16"})
+    x, old = (rng.integers(1, 50, 512).astype(DTYPES[dtype]) for _ in range(2))
+    out = old.copy()
+    run_function(sample.tile(), (1,), [x, out], 4, target)
+    np.testing.assert_array_equal(out, np.where(np.arange(512) % 3 != 0, old + x, old))
+
+
 @pytest.mark.parametrize(
     "sem, before, behind", [("relaxed", 0, 0), ("release", 1, 0), ("acquire", 0, 1), ("acq_rel", 1, 1)]
 )
