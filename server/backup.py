@@ -31,9 +31,10 @@ from alembic.util import CommandError
 
 from deuteron import __version__, migrations
 from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.event_log import sync_folder
 
 from .database import make_engine
-from .files import sync_folder, write_whole
+from .files import write_whole
 from .models import Base
 from .settings import Settings
 

@@ -8,6 +8,8 @@ import os
 import time
 from pathlib import Path
 
+from deuteron.tuner.event_log import sync_folder
+
 _CHUNK = 1 << 20
 # Of a file that somebody is still writing.
 _LONGEST_WRITE_S = 86400.0
@@ -20,15 +22,6 @@ def file_sha256(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in this folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -34,7 +34,7 @@ class EventLog:
             self._file.close()
             raise
         if new:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def append(self, value: JsonObject) -> None:
         """Write one object; when this returns it is on disk. Raises :class:`OSError` when there is no room for it; then
@@ -75,8 +75,8 @@ class EventLog:
         self.close()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the name of a new file survive a power cut."""
+def sync_folder(folder: Path) -> None:
+    """Make the names that files of this folder were given survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -12,11 +12,11 @@ from anyio import to_thread
 from fastapi import Request, Response, status
 
 from deuteron.tuner import DeviceFingerprint
+from deuteron.tuner.event_log import sync_folder
 
 from ..auth import WorkerPrincipal
 from ..context import ContextDep
 from ..dispatch.ingest import Delivery, Receipt
-from ..files import sync_folder
 from .routes import make_router
 from .schemas.fleet import (
     AnnounceAnswer,

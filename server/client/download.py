@@ -13,10 +13,11 @@ from typing import BinaryIO
 import httpx
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.tuner.event_log import sync_folder
 from deuteron.tuner.http import HttpClient, raw_body, unreachable
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
-from ..files import file_sha256, sync_folder
+from ..files import file_sha256
 from .answers import BundleDownload
 from .difference import fetch_difference
 

@@ -148,16 +148,7 @@ class PtxMachine(simt.SimtTarget):
         predicate: str | None,
     ) -> None:
         """A predicated ``st.global``."""
-        inputs = ", ".join(f"${i + 1}" for i in range(words.count))
-        place = f"{{{inputs}}}" if words.count > 1 else inputs
-        instruction = f"st.global{_modifiers(op)}{_suffix(words)} [$0], {place};"
-        constraints = "l," + ",".join([_CONSTRAINTS[words.type]] * words.count)
-        operands = [(GLOBAL_POINTER, address), *((words.type, p) for p in packed)]
-        if predicate is not None:
-            instruction = f"@${words.count + 1} {instruction}"
-            constraints += ",b"
-            operands.append(("i1", predicate))
-        state.text.asm([], instruction, constraints + ",~{memory}", operands)
+        _hand_over(state, f"st.global{_modifiers(op)}{_suffix(words)}", words, address, packed, predicate)
 
     def store_shared(self, state: simt.Lowering, bits: int, value: str, address: str, predicate: str) -> None:
         """A predicated ``st.shared``."""
@@ -238,16 +229,8 @@ class PtxMachine(simt.SimtTarget):
     ) -> None:
         """A predicated ``red``; bf16 is added from sm_90 on."""
         self._require_addition(op)
-        inputs = ", ".join(f"${i + 1}" for i in range(words.count))
-        place = f"{{{inputs}}}" if words.count > 1 else inputs
-        instruction = f"red.relaxed.{op.scope}.global.{_update_spelling(op, words)} [$0], {place};"
-        constraints = "l," + ",".join([_CONSTRAINTS[words.type]] * words.count)
-        operands = [(GLOBAL_POINTER, address), *((words.type, p) for p in packed)]
-        if predicate is not None:
-            instruction = f"@${words.count + 1} {instruction}"
-            constraints += ",b"
-            operands.append(("i1", predicate))
-        state.text.asm([], instruction, constraints + ",~{memory}", operands)
+        opcode = f"red.relaxed.{op.scope}.global.{_update_spelling(op, words)}"
+        _hand_over(state, opcode, words, address, packed, predicate)
 
     def _require_addition(self, op: AtomicRMW) -> None:
         if op.value.type.elem == BF16 and op.kind == "add" and self.target.capability < 90:
@@ -405,6 +388,21 @@ def _atomic_spelling(kind: str, elem: Scalar) -> tuple[str, str]:
             return f"add.u{bits}", f"i{bits}"
         case _:
             return f"{kind}.{'s' if elem.is_signed else 'u'}{bits}", f"i{bits}"
+
+
+def _hand_over(
+    state: simt.Lowering, opcode: str, words: Words, address: str, packed: list[str], predicate: str | None
+) -> None:
+    """An instruction that gives words to memory and gets nothing back, where ``predicate`` (None: always) holds."""
+    inputs = ", ".join(f"${i + 1}" for i in range(words.count))
+    instruction = f"{opcode} [$0], {f'{{{inputs}}}' if words.count > 1 else inputs};"
+    constraints = "l," + ",".join([_CONSTRAINTS[words.type]] * words.count)
+    operands = [(GLOBAL_POINTER, address), *((words.type, p) for p in packed)]
+    if predicate is not None:
+        instruction = f"@${words.count + 1} {instruction}"
+        constraints += ",b"
+        operands.append(("i1", predicate))
+    state.text.asm([], instruction, constraints + ",~{memory}", operands)
 
 
 def _update_spelling(op: VectorUpdate, words: Words) -> str:
