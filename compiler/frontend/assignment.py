@@ -39,8 +39,21 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
             )
 
 
+def assign_typed(frame: Frame, target: ast.expr, value: object) -> None:
+    """Bind what a statement assigns: numbers get types, as in Triton, but for names that are announced as constexpr."""
+    match target:
+        case ast.Name(id=name) if name in frame.announced:
+            frame.announced.remove(name)
+            assign(frame, target, value)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, tuple) and len(value) == len(parts):
+            for part, item in zip(parts, value, strict=True):
+                assign_typed(frame, part, item)
+        case _:
+            assign(frame, target, typed(value))
+
+
 def typed(value: object) -> object:
-    """What a name is to hold: numbers get their types there, as in Triton, also those in tuples."""
+    """A value with types for the numbers that it is or, as a tuple, has."""
     if isinstance(value, tuple):
         return tuple.__new__(type(value), map(typed, value))
     if isinstance(value, bool | Typed) or not isinstance(value, int | float):

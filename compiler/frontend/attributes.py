@@ -11,6 +11,7 @@ from ..language.compile_time import type_of
 from ..language.named import field_names, is_named_tuple
 from ..language.structure import Membered
 from ..language.tensor import tensor
+from ..language.typed import Typed
 from ..source.modules import LanguageModule, suggest
 from ..source.namespace import HelperModule
 
@@ -45,7 +46,7 @@ def read_attribute(value: object, name: str) -> object:
         raise UnknownName(f"the type {value} has no attribute {name!r}")
     if isinstance(value, type) and not is_named_tuple(value) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
-    if name == "type" and isinstance(value, int | float | str | tuple):
+    if name == "type" and isinstance(value, int | float | str | tuple) and not isinstance(value, Typed):
         return type_of(value)
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value

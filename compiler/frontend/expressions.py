@@ -13,7 +13,7 @@ from ..language.tensor import Operand, tensor
 from ..source import constants
 from ..source.namespace import HelperModule
 from . import known
-from .assignment import assign, typed
+from .assignment import assign_typed
 from .attributes import described, read_attribute
 from .calls import call
 from .dispatch import evaluate, expression
@@ -34,9 +34,8 @@ def _name(frame: Frame, node: ast.Name) -> object:
 
 @expression(ast.NamedExpr)
 def _named(frame: Frame, node: ast.NamedExpr) -> object:
-    value = typed(evaluate(frame, node.value))
-    assign(frame, node.target, value)
-    return value
+    assign_typed(frame, node.target, evaluate(frame, node.value))
+    return frame.lookup(node.target)
 
 
 @expression(ast.Tuple)

@@ -77,7 +77,8 @@ class OpenConditional:
 @dataclass(eq=False)
 class Frame:
     """A function body under compilation. ``open`` are the conditionals that what follows is compiled into; those from
-    ``mark`` on end where the innermost region ends. ``loops``: how many surround the statement being compiled."""
+    ``mark`` on end where the innermost region ends. ``loops``: how many surround the statement being compiled.
+    ``announced``: names that were declared to be ``tl.constexpr`` and have no value yet."""
 
     source: KernelSource
     builder: Builder
@@ -86,6 +87,7 @@ class Frame:
     open: list[OpenConditional] = field(default_factory=list)
     mark: int = 0
     loops: int = 0
+    announced: set[str] = field(default_factory=set)
 
     def lookup(self, node: ast.Name) -> object:
         """What a name stands for: local, parameter, captured global, or one of Python's few known builtins."""

@@ -11,7 +11,7 @@ from ..language.constexpr import constexpr
 from ..language.inline import Inlinable
 from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
-from .assignment import assign, typed
+from .assignment import assign, assign_typed
 from .dispatch import evaluate, execute, statement
 from .exits import leave
 from .expressions import apply_binary, called
@@ -61,24 +61,27 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 @statement(ast.Assign)
 def _assign(frame: Frame, node: ast.Assign) -> None:
-    value = typed(evaluate(frame, node.value))
+    value = evaluate(frame, node.value)
     for target in node.targets:
-        assign(frame, target, value)
+        assign_typed(frame, target, value)
 
 
 @statement(ast.AnnAssign)
 def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
     annotation = evaluate(frame, node.annotation)
-    if node.value is None:  # y: tl.constexpr; what is known while compiling stays known without it
+    if node.value is None:  # y: tl.constexpr; the next value is one
         if annotation is not constexpr:
             raise frame.error(node, "a declaration needs a value")
+        if isinstance(node.target, ast.Name):
+            frame.announced.add(node.target.id)
         return
     value = evaluate(frame, node.value)
     if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
         with frame.at(node):
             value = arithmetic.cast_to(arithmetic.as_tensor(value), annotation)
     elif annotation is not constexpr:
-        value = typed(value)
+        assign_typed(frame, node.target, value)
+        return
     assign(frame, node.target, value)
 
 
@@ -89,8 +92,8 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> None:
     current = frame.lookup(node.target)
     value = evaluate(frame, node.value)
     with frame.at(node):
-        result = typed(apply_binary(frame, node, node.op, current, value))
-    assign(frame, node.target, result)
+        result = apply_binary(frame, node, node.op, current, value)
+    assign_typed(frame, node.target, result)
 
 
 @statement(ast.With)

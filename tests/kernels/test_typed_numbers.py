@@ -55,6 +55,29 @@ def types(x8, x16, N: tl.constexpr, C: tl.constexpr):
     )
 
 
+@triton.jit
+def announced(x8):
+    a = tl.load(x8 + tl.arange(0, 8))
+    y: tl.constexpr
+    x, y = 3, 3
+    tl.static_assert(x.dtype == tl.int32 and y.type == tl.constexpr_type(3))
+    tl.static_assert((a * x).dtype == tl.int32 and (a * y).dtype == tl.int8)
+    z: tl.constexpr
+    if (z := 10) != 10:
+        tl.static_assert(False)
+    tl.static_assert(isinstance(z.type, tl.constexpr_type) and (a * z).dtype == tl.int8)
+    w: tl.constexpr
+    w = 1
+    v = w
+    tl.static_assert((a * w).dtype == tl.int8 and (a * v).dtype == tl.int32)
+    w = 2
+    tl.static_assert((a * w).dtype == tl.int32)
+
+
+def test_the_next_value_of_a_name_announced_as_constexpr_has_no_type() -> None:
+    triton.compile(announced, {"x8": "*i8"}, {}, stop_after="tile")
+
+
 def test_types_are_those_of_triton() -> None:
     triton.compile(types, {"x8": "*i8", "x16": "*fp16"}, {"N": 8, "C": 5}, stop_after="tile")
 
