@@ -46,7 +46,9 @@ def read_attribute(value: object, name: str) -> object:
         raise UnknownName(f"the type {value} has no attribute {name!r}")
     if isinstance(value, type) and not is_named_tuple(value) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
-    if name == "type" and isinstance(value, int | float | str | tuple) and not isinstance(value, Typed):
+    if name == "type" and isinstance(value, Typed):
+        return value.type
+    if name == "type" and isinstance(value, int | float | str | tuple):
         return type_of(value)
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value

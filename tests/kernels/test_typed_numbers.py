@@ -60,7 +60,7 @@ def announced(x8):
     a = tl.load(x8 + tl.arange(0, 8))
     y: tl.constexpr
     x, y = 3, 3
-    tl.static_assert(x.dtype == tl.int32 and y.type == tl.constexpr_type(3))
+    tl.static_assert(x.type == tl.int32 and y.type == tl.constexpr_type(3))
     tl.static_assert((a * x).dtype == tl.int32 and (a * y).dtype == tl.int8)
     z: tl.constexpr
     if (z := 10) != 10:
