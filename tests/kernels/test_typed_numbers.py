@@ -1,4 +1,4 @@
-"""What a kernel assigns to a name has a type of its own, and is known while compiling. Triton 3.9 has the same."""
+"""What a kernel assigns to a name has a type of its own, and is known while compiling. Triton 3.8 has the same."""
 
 from __future__ import annotations
 
