@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ..ir.core import Block, Function, Op, uses
+from ..ir.core import Function, uses
 from ..ir.types import BF16, F16, F32
 from ..target import Target
 from ..tile.memory import AtomicRMW
@@ -18,11 +16,11 @@ def find_updates(function: Function, target: Target) -> None:
     """Replace each such operation on a tile by a :class:`VectorUpdate` of as many elements as ``target`` can, in place.
     The layouts decide how many it will be."""
     read = uses(function)
-    for block in _blocks(function.body):
+    for block in (function.body, *(inner for op in function.walk() for inner in op.blocks)):
         for place, op in enumerate(block.ops):
             if isinstance(op, AtomicRMW) and op.result not in read and op.pointer.type.rank and _has_form(op):
-                made = VectorUpdate(op.pointer, op.value, op.mask, op.kind, op.semantics, op.scope)
-                made.vector = _widest(op, target)
+                fields = (op.pointer, op.value, op.mask, op.kind, op.semantics, op.scope)
+                made = VectorUpdate(*fields, vector=_widest(op, target))
                 made.location = op.location
                 block.ops[place] = made
 
@@ -40,14 +38,3 @@ def _widest(op: AtomicRMW, target: Target) -> int:
     if "vector_atomics" in target.features and elem in (F16, BF16, F32):
         return 16 // elem.bytes
     return 2 if elem == F16 else 1
-
-
-def _blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for op in block.ops:
-        yield from _inside(op)
-
-
-def _inside(op: Op) -> Iterator[Block]:
-    for block in op.blocks:
-        yield from _blocks(block)

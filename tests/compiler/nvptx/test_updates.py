@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from deuteron.compiler.errors import UnsupportedOp
 from deuteron.compiler.gpu.ops import VectorUpdate
 from deuteron.compiler.tile.memory import AtomicRMW
 from simulator import SimulationError, simulate
@@ -46,9 +47,11 @@ def sample_of(from_text, kind: str, dtype: str, aligned: bool = True, sem: str =
      ("max", "u32"), ("min", "u64"), ("max", "fp32"), ("min", "fp64")],
 )  # fmt: skip
 def test_every_element_is_changed_once(from_text, run_function, rng, target, aligned, kind, dtype) -> None:
-    if dtype == "bf16" and target == "cuda:80":
-        pytest.skip("sm_80 adds no bf16")
     sample = sample_of(from_text, kind, dtype, aligned)
+    if dtype == "bf16" and target == "cuda:80":
+        with pytest.raises(UnsupportedOp, match="bf16 needs sm_90"):
+            sample.program(target)
+        return
     n = 1936 if aligned else 1901  # the second program's part, and its last vectors, are not whole
     x, old = (rng.integers(0, 50, n).astype(DTYPES[dtype]) for _ in range(2))
     if dtype == "i32":
@@ -98,6 +101,18 @@ def test_what_is_read_is_no_update(from_text) -> None:
     sample = from_text(text, {"out": "*fp32:16", "old": "*fp32:16"})
     kinds = [type(op) for op in sample.gpu("cuda:90a").walk() if isinstance(op, AtomicRMW)]
     assert kinds == [AtomicRMW]
+
+
+def test_updates_in_loops_and_branches_are_found(from_text) -> None:
+    text = """
+def k(out, n):
+    i = tl.arange(0, 512)
+    for j in range(n):
+        if j != 3:
+            tl.atomic_add(out + j * 512 + i, 1.0)
+"""
+    sample = from_text(text, {"out": "*fp32:16", "n": "i32"})
+    assert [op.vector for op in sample.gpu("cuda:90a").walk() if isinstance(op, VectorUpdate)] == [4]
 
 
 #: A tile that a product makes, added to memory as split-K does.
