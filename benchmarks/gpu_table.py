@@ -25,7 +25,7 @@ from candidates import Candidate
 from contest import Outcome, Result, Service, compile_ahead, failures, measure
 from isolated import Isolated
 from sources import environment
-from table_work import Compiler, Launches, config_of, make_attention_bench, make_bench
+from table_work import Compiler, Launches, candidate_of, config_of, make_attention_bench, make_bench
 
 from deuteron.tuner.experience import KnownConfig, SearchLog
 from deuteron.tuner.inference.devices import device_of
@@ -118,18 +118,22 @@ def legal(candidates: Sequence[Candidate], launches: Launches, device: str) -> l
     return [c for c in candidates if space.contains(config_of(c, problem))]
 
 
+def whole_space(launches: Launches, device: str) -> list[Candidate]:
+    """All configurations of the workload's space at a shape."""
+    return [candidate_of(config) for config in launches.problem.full_space(device_of(device)[0]).configurations()]
+
+
 def softmax_candidates(launches: Launches, device: str) -> list[Candidate]:
     """MOST of the configurations of the workload's space, the same ones at all shapes as far as they are legal."""
-    found = []
-    for config in launches.problem.full_space(device_of(device)[0]).configurations():
-        blocks = tuple((name, config[name]) for name in ("ROWS", "TILES"))
-        found.append(Candidate("deuteron", blocks, int(config["num_warps"]), 3))
-    return sorted(found, key=lambda c: hashlib.sha256(str(c).encode()).digest())[:MOST]
+    return sorted(whole_space(launches, device), key=lambda c: hashlib.sha256(str(c).encode()).digest())[:MOST]
 
 
-def workload_plan(name: str, dtype: str, device: str, model: str) -> Plan:
+def workload_plan(
+    name: str, dtype: str, device: str, model: str, shapes: Sequence[Mapping[str, int]] | None = None
+) -> Plan:
     """The plan of a built-in workload; ``model``: whose limits say what is legal, as ``deuteron space --device``."""
-    shapes = matmul_shapes() if name == "matmul" else softmax_shapes()
+    if shapes is None:
+        shapes = matmul_shapes() if name == "matmul" else softmax_shapes()
     problems = tuple(Launches(name, tuple(shape.items()), dtype, device) for shape in shapes)
     tiles = matmul_candidates()
     candidates = {p: legal(tiles, p, model) if name == "matmul" else softmax_candidates(p, model) for p in problems}
@@ -147,12 +151,13 @@ def workload_plan(name: str, dtype: str, device: str, model: str) -> Plan:
     )
 
 
-def attention_plan(device: str) -> Plan:
-    """The plan of the example: heads of all batches, rows, dims of a head; ``pass`` is 1, or 2 where it is causal."""
+def attention_plan(device: str, asked: Sequence[Any] | None = None) -> Plan:
+    """The plan of the example, of all problems or those ``asked`` for: heads of all batches, rows, dims of a head;
+    ``pass`` is 1, or 2 where it is causal."""
     import attention_work
     from sources import load_kernels
 
-    problems = tuple(
+    problems = tuple(asked or ()) or tuple(
         attention_work.Attention(batch, heads, length, dims, causal, False, "bf16", device)
         for batch, heads in HEADS
         for length in LENGTHS

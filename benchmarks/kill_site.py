@@ -128,8 +128,8 @@ class Site:
         self.home.mkdir(parents=True, exist_ok=True)
         for name in self.names():
             self.start_one(name)
-        wait_for(self.answers, 120, "the server answers")
-        wait_for(lambda: self.workers() >= len(self.devices), 120, "the workers are there")
+        wait_for(lambda: self.alive() and self.answers(), 120, "the server answers")
+        wait_for(lambda: self.alive() and self.workers() >= len(self.devices), 120, "the workers are there")
 
     def names(self) -> list[str]:
         return ["scheduler", "server", "keeper"] if self.separate else ["server"]
@@ -188,6 +188,17 @@ class Site:
             self.postgres.restart()
         elif victim != "worker":
             self.start_one(victim)
+
+    def alive(self) -> bool:
+        """That nothing that was started has ended: what could not begin is not waited for.
+
+        Raises:
+            Unanswered: a process has; the log says why.
+        """
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise Unanswered(f"the {name} ended with {process.returncode}: {self.log}")
+        return True
 
     def answers(self) -> bool:
         try:

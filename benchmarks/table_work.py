@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,14 @@ def config_of(candidate: Candidate, problem: Problem) -> dict[str, Scalar]:
     """A candidate as a configuration of the workload's space."""
     given: dict[str, Any] = {**dict(candidate.blocks), **candidate.schedule}
     return {name: given[name] for name in problem.spec.space_for("cuda").names}
+
+
+def candidate_of(config: Mapping[str, Any]) -> Candidate:
+    """A configuration as a candidate; warps and stages that it does not name are the default's."""
+    given = dict(config)
+    warps, stages = int(given.pop("num_warps", 4)), int(given.pop("num_stages", 3))
+    extra = (("persistent", given.pop("persistent")),) if "persistent" in given else ()
+    return Candidate("deuteron", tuple(given.items()), warps, stages, extra)
 
 
 @functools.cache

@@ -62,7 +62,10 @@ Description = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed proposes the same configurations.")]
 TensorOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=M,N", help="FILE:KERNEL: shape of a pointer argument, over the dims."),
+    typer.Option(
+        metavar="NAME=M,N",
+        help="FILE:KERNEL: shape of a pointer argument, over the dims; :output, :inout or a dtype may follow.",
+    ),
 ]
 ScalarOption = Annotated[
     list[str] | None,

@@ -8,6 +8,7 @@ import pytest
 from deuteron.compiler import KernelSource
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import ExpressionError, SchemaError, WorkloadError
+from deuteron.tuner.workloads import WorkloadSpec
 from deuteron.tuner.workloads.inferred import infer_workload
 
 KERNEL = """
@@ -151,3 +152,37 @@ def test_kernels_with_star_arguments_are_refused(write) -> None:  # type: ignore
     with pytest.raises(WorkloadError, match=r"scale takes \*factor") as caught:
         infer_workload(KernelSource.from_text(text, "scale"), dims=("n",))
     assert "named parameter" in str(caught.value.hint)
+
+
+STATISTICS = """
+import triton, triton.language as tl
+@triton.jit
+def row_sums(x, order, y, sums, M, N, B: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, B)
+    values = tl.load(x + row * N + i, mask=i < N, other=0.0) * tl.load(order + i, mask=i < N, other=0)
+    tl.store(y + row * N + i, values, mask=i < N)
+    tl.store(sums + row, tl.sum(values.to(tl.float32)))
+"""
+
+
+def statistics(**tensors: tuple[str, ...]) -> WorkloadSpec:
+    given = {"x": ("M", "N"), "order": ("N:i8",), "y": ("M", "N"), "sums": ("M:output:f32",), **tensors}
+    source = KernelSource.from_text(STATISTICS, "row_sums")
+    return infer_workload(source, dims=("M", "N"), tensors=given, grid=["M"])
+
+
+@pytest.mark.parametrize("mark", ["M:output:f32", "M:f32:output", "M:f32"])
+def test_a_tensor_may_have_a_dtype_of_its_own(mark: str) -> None:
+    spec = statistics(sums=(mark,))
+    made = {t.name: (t.shape, t.role, t.dtype, t.fill) for t in spec.tensors}
+    assert made["sums"] == (("M",), "output", "f32", "normal")
+    assert made["order"] == (("N",), "input", "i8", "randint")
+    problem = Problem(spec, {"M": 3, "N": 50}, "bf16")
+    assert problem.variant({"B": 64}).signature["sums"] == "*f32:16"
+    assert problem.bytes == 2 * 3 * 50 * 2 + 50 * 1 + 3 * 4
+
+
+@pytest.mark.parametrize(("mark", "wrong"), [("M:f32:f16", "f16"), ("M:output:input", "input"), ("M:f33", "f33")])
+def test_other_marks_behind_a_shape_are_refused(mark: str, wrong: str) -> None:
+    with pytest.raises(WorkloadError, match=rf"--tensor sums: '{wrong}' is neither a role nor a dtype"):
+        statistics(sums=(mark,))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.source.assume import constexpr_for, is_block, literal_configs, type_for
 from deuteron.compiler.source.usage import usage_of
 
@@ -21,6 +22,7 @@ from ..expression import Expression
 from ..space import Parameter, Space
 from .grid import suggested_grid
 from .legal import refuse_variadic
+from .spec import DTYPES as ELEMENT_DTYPES
 from .spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ def infer_workload(
     """The workload of ``source`` over ``dims``.
 
     ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``,
-    ``:output`` or ``:inout``. ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may
-    be.
+    ``:output`` or ``:inout``, and in the dtype of a tensor that does not have the job's, such as ``:f32``.
+    ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
 
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
@@ -217,10 +219,11 @@ class _Inference:
         return is_block(argument, self.usage)
 
     def _tensor(self, name: str) -> Tensor:
-        shape, role = self.given.tensors.get(name, ()), ""
+        shape, role, dtype = self.given.tensors.get(name, ()), "", ""
         if shape:
-            last, _, role = shape[-1].partition(":")
+            last, *marks = shape[-1].split(":")
             shape = (*shape[:-1], last)
+            role, dtype = self._marks(name, marks)
         elif len(self.dims) == 1:
             shape = self.dims
         else:
@@ -228,18 +231,31 @@ class _Inference:
                 f"the shape of {name!r} cannot be told from the text of {self.source.name}",
                 hint=f"--tensor {name}={','.join(self.dims[:2])}",
             )
-        if role and role not in ROLE_SUFFIXES:
-            raise WorkloadError(f"--tensor {name}: {role!r} is not a role", hint=", ".join(ROLE_SUFFIXES))
         stored, loaded = name in self.usage.stored, name in self.usage.loaded
         inferred = ("inout" if loaded else "output") if stored else "input"
         indices = name in self.usage.integer_pointers
         return Tensor(
             name,
             shape,
-            dtype="i32" if indices else "$dtype",
+            dtype=dtype or ("i32" if indices else "$dtype"),
             role=role or inferred,
-            fill="zeros" if indices else "normal",
+            fill="zeros" if indices else "randint" if dtype[:1] in ("i", "u") else "normal",
         )
+
+    def _marks(self, name: str, marks: Sequence[str]) -> tuple[str, str]:
+        """The role and the dtype that stand behind a shape, each of which may be missing."""
+        role = dtype = ""
+        for mark in marks:
+            if mark in ROLE_SUFFIXES and not role:
+                role = mark
+            elif mark in ELEMENT_DTYPES and not dtype:
+                dtype = mark
+            else:
+                raise WorkloadError(
+                    f"--tensor {name}: {mark!r} is neither a role nor a dtype, or a second one",
+                    hint=f"at most one of {', '.join(ROLE_SUFFIXES)} and one of {', '.join(ELEMENT_DTYPES)}",
+                )
+        return role, dtype
 
     def _scalar(self, argument: Argument) -> str:
         name = argument.name
@@ -280,6 +296,6 @@ def _traffic(tensors: Sequence[Tensor]) -> str:
     terms = []
     for tensor in tensors:
         elements = " * ".join(f"({text})" for text in tensor.shape)
-        width = "element_bytes" if tensor.dtype == "$dtype" else "4"
+        width = "element_bytes" if tensor.dtype == "$dtype" else item_bytes(tensor.dtype)
         terms.append(f"{2 if tensor.role == 'inout' else 1} * {elements} * {width}")
     return " + ".join(terms)
