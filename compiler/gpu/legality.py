@@ -13,24 +13,37 @@ from dataclasses import dataclass
 from ..errors import IllegalSchedule
 from ..ir.core import Function
 from ..options import Schedule, effective_options
-from ..tile.memory import AtomicCAS, AtomicRMW
+from ..tile.assembly import InlineAssembly
+from ..tile.control import Condition, While
+from ..tile.passes.dce import decided_by
+from .arrays import READS
 
 #: Threads of a block, and registers of a processor, all of which one block may have (CUDA C++ Programming Guide,
 #: "Technical Specifications per Compute Capability").
 MOST_THREADS = 1024
 REGISTER_FILE = 64 * 1024
+_READING = (*READS, InlineAssembly)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTraits:
-    """What of a kernel decides which schedules it can have. ``atomics``: it has atomic operations, or may have."""
+    """What of a kernel decides which schedules it can have. ``waits``: a program may wait for what another one writes:
+    a loop goes on until something that it reads from memory, or may read, has changed."""
 
-    atomics: bool = False
+    waits: bool = False
 
 
 def traits_of(function: Function) -> KernelTraits:
     """The traits of a kernel whose operations are known."""
-    return KernelTraits(atomics=any(isinstance(op, AtomicRMW | AtomicCAS) for op in function.walk()))
+    return KernelTraits(waits=any(isinstance(op, While) and _ends_by_memory(op, function) for op in function.walk()))
+
+
+def _ends_by_memory(loop: While, function: Function) -> bool:
+    end = loop.before.terminator
+    if not isinstance(end, Condition):
+        return False
+    inside = {op for block in loop.blocks for op in block.walk()}
+    return any(isinstance(op, _READING) for op in decided_by(function, end.condition) & inside)
 
 
 def has_room_for(schedule: Schedule, warps: int) -> bool:
@@ -46,11 +59,11 @@ def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | No
             " at the same time, and a persistent program runs many of them in turn",
             hint="use persistent = False; a grid of as many programs as fit on the device can loop over the work",
         )
-    if not schedule.persistent or not traits.atomics:
+    if not schedule.persistent or not traits.waits:
         return None
     return IllegalSchedule(
-        "persistent = True is not possible for a kernel with atomic operations: its programs may wait for each other,"
-        " and a persistent program runs many of them in turn",
+        "persistent = True is not possible for a kernel with a loop that ends by what it reads from memory: its"
+        " programs may wait for each other, and a persistent program runs many of them in turn",
         hint="use persistent = False",
     )
 

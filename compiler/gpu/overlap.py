@@ -117,7 +117,7 @@ def _pays(work: GpuWork) -> bool:
     """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
     itself. Where there are more products, as in attention, programs may take unequal times."""
     several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
-    return several and len(_dots(work)) == 1 and _specialises(work) and not traits_of(work.function).atomics
+    return several and len(_dots(work)) == 1 and _specialises(work) and not traits_of(work.function).waits
 
 
 def _dots(work: GpuWork) -> list[Dot]:

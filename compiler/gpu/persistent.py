@@ -1,7 +1,7 @@
 """One program for many tiles: a grid of at most one program a processor, each of which walks over the user's programs.
 
 So the copies for the next tile run while the results of this one are written, and what is set up once is set up once.
-It is legal where programs do not wait for each other: without atomics (:mod:`.legality`).
+It is legal where programs do not wait for each other (:mod:`.legality`).
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..ir.core import Block, Function
+from ..ir.core import Block, Function, Op
 from ..ir.types import Scalar
 from ..layout import shared_tensor_core, widest_swizzle
 from ..layout.fragments import WARPS_PER_GROUP
+from ..tile.assembly import EffectfulAssembly
 from ..tile.blocks import BlockStore
 from ..tile.control import For, While
+from ..tile.memory import AtomicCAS, AtomicRMW
 from .arrays import WRITES, Arrays
 from .asynchronous import Drain, Put
 from .descriptors import Descriptors
@@ -24,8 +26,11 @@ def put_results(function: Function, descriptors: Descriptors, persistent: bool) 
     """Let the copy engine write the boxes that it can, in place; ``persistent``: the outermost loop is the compiler's.
 
     What a program stores it may load again, or store again, and a copy under way would come too late: so only arrays
-    that are never read, and written by one operation, are written this way.
+    that are never read, and written by one operation, are written this way. Nor would it be there yet when the program
+    tells other programs or kernels that it is: none is written this way by a kernel that releases.
     """
+    if any(_releases(op) for op in function.walk()):
+        return
     arrays = Arrays(function)
     read = arrays.read(function)
     written = [arrays.accessed(op) for op in function.walk() if isinstance(op, WRITES)]
@@ -43,6 +48,13 @@ def put_results(function: Function, descriptors: Descriptors, persistent: bool) 
                 made = True
     if made:
         function.body.ops.append(Drain())
+
+
+def _releases(op: Op) -> bool:
+    """Whether what the program wrote before is to be seen by whoever sees what ``op`` writes, or may be."""
+    if isinstance(op, AtomicRMW | AtomicCAS):
+        return op.semantics not in ("relaxed", "acquire")
+    return isinstance(op, EffectfulAssembly)
 
 
 def _blocks(block: Block, loops: int) -> Iterator[tuple[Block, int]]:

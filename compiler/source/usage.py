@@ -73,7 +73,7 @@ class Usage:
     idle: set[str] = field(default_factory=set)
     stages: set[str] = field(default_factory=set)
     has_dot: bool = False
-    has_atomics: bool = False
+    has_while: bool = False
 
 
 def usage_of(source: KernelSource) -> Usage:
@@ -95,6 +95,7 @@ class _Reader:
     def read(self) -> Usage:
         for node in self.nodes:
             self._bind(node)
+        self.found.has_while = any(isinstance(node, ast.While) for node in self.nodes)
         for node in self.nodes:
             match node:
                 case ast.Call():
@@ -160,7 +161,6 @@ class _Reader:
             for argument in call.args:
                 self.found.sizes |= self._bare_names(argument)
         self.found.has_dot |= name == "dot"
-        self.found.has_atomics |= name.startswith("atomic_")
         if name == "to" and call.args:
             self.found.dtypes |= self._bare_names(call.args[0])
         for keyword in call.keywords:
@@ -264,7 +264,7 @@ class _Reader:
             return
         inner = _Reader(source_of(callee), self.depth + 1).read()
         self.found.has_dot |= inner.has_dot
-        self.found.has_atomics |= inner.has_atomics
+        self.found.has_while |= inner.has_while
         names = [a.name for a in source_of(callee).arguments]
         given = [*zip(names, call.args, strict=False)]
         given += [(k.arg, k.value) for k in call.keywords if k.arg]

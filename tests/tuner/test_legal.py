@@ -21,12 +21,16 @@ def add(x, y, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.ACCESS(y + at, tl.load(x + at, mask=at < n), mask=at < n)
 """
+WAIT = "while tl.load(y, volatile=True) != 0:\n        pass\n    tl.store"
 
 
 def space(parameters: dict[str, list[object]], device: DeviceProperties = GPU, access: str = "store") -> Space:
     spec = WorkloadSpec.from_json(
         {
-            "kernel": {"name": "add", "source": TEXT.replace("ACCESS", access)},
+            "kernel": {
+                "name": "add",
+                "source": TEXT.replace("tl.ACCESS", WAIT if access == "waits" else f"tl.{access}"),
+            },
             "dims": ["n"],
             "tensors": [{"name": "x", "shape": ["n"]}, {"name": "y", "shape": ["n"], "role": "output"}],
             "scalars": {"n": "n"},
@@ -45,7 +49,8 @@ def test_values_that_are_illegal_by_themselves_are_no_choices() -> None:
     assert values(space({"num_warps": [3, 4, 64, 8]}), "num_warps") == {(4,), (8,)}
     both = {"persistent": [True, False]}
     assert values(space(both), "persistent") == {(True,), (False,)}
-    assert values(space(both, access="atomic_add"), "persistent") == {(False,)}
+    assert values(space(both, access="atomic_add"), "persistent") == {(True,), (False,)}
+    assert values(space(both, access="waits"), "persistent") == {(False,)}
 
 
 def test_values_that_are_illegal_together_are_struck_out() -> None:
@@ -54,12 +59,12 @@ def test_values_that_are_illegal_together_are_struck_out() -> None:
 
 
 def test_options_without_effect_are_held_and_not_judged() -> None:
-    found = space({"num_warps": [16, 4], "maxnreg": [255, 64], "persistent": [True]}, CPU, "atomic_add")
+    found = space({"num_warps": [16, 4], "maxnreg": [255, 64], "persistent": [True]}, CPU, "waits")
     assert values(found, "num_warps", "maxnreg", "persistent") == {(16, 255, True)}
 
 
 def test_an_option_without_a_possible_value_says_why() -> None:
-    with pytest.raises(SpaceError, match=r"no value of persistent is possible: .* atomic operations"):
-        space({"persistent": [True]}, access="atomic_add")
+    with pytest.raises(SpaceError, match=r"no value of persistent is possible: .* reads from memory"):
+        space({"persistent": [True]}, access="waits")
     with pytest.raises(SpaceError, match="no value of num_warps is possible: num_warps = 3"):
         space({"num_warps": [3]})

@@ -70,7 +70,7 @@ class _Refused:
         from deuteron.compiler.source.usage import usage_of  # lazy: as above
 
         self.kind = kind
-        self.traits = KernelTraits(atomics=usage_of(source).has_atomics)
+        self.traits = KernelTraits(waits=usage_of(source).has_while)
 
     def __call__(self, chosen: Choices) -> DeuteronError | None:
         from deuteron.compiler.gpu.legality import objection  # lazy: as above

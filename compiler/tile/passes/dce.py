@@ -15,12 +15,23 @@ def dce(function: Function) -> Function:
     """Remove operations, loop-carried values and branch results that nothing needs; reads count as removable, but
     for volatile ones."""
     live = _Liveness(function)
+    for op in live.acting:
+        live.need(op)
+    live.follow_all()
     _sweep(function.body, live)
     return function
 
 
+def decided_by(function: Function, value: Value) -> set[Op]:
+    """The operations that ``value`` is made of, and those that decide whether these run."""
+    live = _Liveness(function)
+    live.want(value)
+    live.follow_all()
+    return live.ops
+
+
 class _Liveness:
-    """Marks backwards from the operations with effects."""
+    """Marks backwards, such as from the operations with effects, ``acting``."""
 
     def __init__(self, function: Function) -> None:
         self.values: set[Value] = set()
@@ -28,8 +39,10 @@ class _Liveness:
         self.parents: dict[Block, Op | None] = {}
         self.around: dict[Op, Block] = {}
         self.todo: list[Value] = []
-        for op in self.index(function.body, None):
-            self.need(op)
+        self.acting = self.index(function.body, None)
+
+    def follow_all(self) -> None:
+        """Mark what everything that is wanted is made of."""
         while self.todo:
             self.follow(self.todo.pop())
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.errors import IllegalSchedule
-from deuteron.compiler.gpu.legality import MOST_THREADS, REGISTER_FILE, RULES, KernelTraits, objection
+from deuteron.compiler.gpu.legality import MOST_THREADS, REGISTER_FILE, RULES, KernelTraits, objection, traits_of
+from deuteron.compiler.ir.parser import parse_function
 from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
@@ -27,7 +30,9 @@ def product(a, b, c, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def count(a, b, c, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def turns(a, b, c, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    while tl.atomic_add(c, 0.0) < tl.program_id(0):
+        pass
     tl.atomic_add(c, 1.0)
 """
 
@@ -47,13 +52,13 @@ def test_rules_are_about_options() -> None:
 @pytest.mark.parametrize(
     ("schedule", "traits", "message", "hint"),
     [
-        (Schedule(persistent=True), KernelTraits(atomics=True), "atomic operations", "persistent = False"),
+        (Schedule(persistent=True), KernelTraits(waits=True), "what it reads from memory", "persistent = False"),
         (Schedule(num_warps=8, maxnreg=255), KernelTraits(), None, None),
         (Schedule(num_warps=16, maxnreg=128), KernelTraits(), None, None),
         (Schedule(num_warps=16, maxnreg=136), KernelTraits(), "num_warps = 16", "at most 128"),
         (Schedule(num_warps=32, maxnreg=255), KernelTraits(), "num_warps = 32", "at most 64"),
         (Schedule(persistent=True), KernelTraits(), None, None),
-        (Schedule(), KernelTraits(atomics=True), None, None),
+        (Schedule(), KernelTraits(waits=True), None, None),
     ],
 )
 def test_objections(schedule: Schedule, traits: KernelTraits, message: str | None, hint: str | None) -> None:
@@ -67,13 +72,57 @@ def test_objections(schedule: Schedule, traits: KernelTraits, message: str | Non
 
 
 def test_the_compiler_raises_what_the_rules_say() -> None:
-    with pytest.raises(IllegalSchedule, match=r"count: persistent = True .* atomic operations"):
-        built("count", persistent=True)
+    with pytest.raises(IllegalSchedule, match=r"turns: persistent = True .* reads from memory"):
+        built("turns", persistent=True)
     with pytest.raises(IllegalSchedule, match="product: maxnreg = 255"):
         built("product", num_warps=16, maxnreg=255)
     for target in ("cpu", "cuda:80"):
-        built("count", target=target, stage="llvm")
-    built("count", target="cpu", stage="llvm", persistent=True)
+        built("turns", target=target, stage="llvm")
+    built("turns", target="cpu", stage="llvm", persistent=True)
+
+
+WAITING = """
+import triton, triton.language as tl
+@triton.jit
+def kernel(p, flag, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "waits"),
+    [
+        ("tl.atomic_add(p + at, 1)", False),
+        ("if tl.atomic_add(flag, 1) == n - 1:\n    tl.store(p, 0)", False),  # the last one to come: none is waited for
+        ("while tl.atomic_cas(flag, 0, 1) == 1:\n    pass", True),
+        ("while tl.load(flag, volatile=True) == 0:\n    pass", True),
+        (
+            "i = n\nwhile i != 0:\n    i = tl.load(flag + i)\ntl.store(p, i)",
+            True,
+        ),  # a list, or a wait that looks like one
+        ("i = 0\nwhile i < n:\n    tl.store(p + i, tl.load(p + i) + 1)\n    i += 1", False),
+        ("i = tl.load(p)\nwhile i < n:\n    i += 1", False),  # read once, before
+        ("i, s = 0, 0\nwhile i < n:\n    s += tl.load(p + i)\n    i += 1\ntl.store(p, s)", False),
+        ("i, s = 0, 0\nwhile i < n:\n    s += tl.load(p + i)\n    if s < 9:\n        i += 1\ntl.store(p, i)", True),
+        ("i = 0\nwhile i < n:\n    for k in range(3):\n        i += tl.load(p + k)\ntl.store(p, i)", True),
+        ("i = 0\nwhile i < n:\n    for k in range(tl.load(p)):\n        i += 1\ntl.store(p, i)", True),
+        (
+            "i = 0\nwhile i < n:\n"
+            "    i = tl.inline_asm_elementwise('ld.global.s32 $0, [$1];', '=r,l', [flag], tl.int32, False, 1)",
+            True,
+        ),
+    ],
+)
+def test_what_may_wait_for_another_program(body: str, waits: bool) -> None:
+    text = WAITING.replace("BODY", indent(body, "    "))
+    source = KernelSource.from_text(text, "kernel")
+    tile = compile(source, {"p": "*i32", "flag": "*i32", "n": "i32"}, {"B": 64}, "cuda:90a", stop_after="tile").asm[
+        "tile"
+    ]
+    assert traits_of(parse_function(str(tile))).waits == waits
+    if not waits:
+        assert objection(Schedule(persistent=True), "cuda", KernelTraits(waits)) is None
 
 
 @pytest.mark.parametrize(

@@ -22,3 +22,35 @@ def test_every_tile_is_worked_on_once(from_text, simulated, grid: tuple[int, int
     simulated(made, grid, [found])
     z, y, x, _ = np.indices(found.shape)
     np.testing.assert_array_equal(found, 1 + x * 100 + y * 10 + z)
+
+
+SPLIT = """
+def split(a, b, c, tickets, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr):
+    rm, rn = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    part = tl.program_id(1)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(part * BK, K, SPLIT * BK):
+        rk = start + tl.arange(0, BK)
+        x = tl.load(a + rm[:, None] * K + rk[None, :])
+        acc = tl.dot(x, tl.load(b + rk[:, None] * N + rn[None, :]), acc)
+    tl.atomic_add(c + rm[:, None] * N + rn[None, :], acc, sem="SEM")
+    if tl.atomic_add(tickets + tl.program_id(0), 1) == SPLIT - 1:
+        tl.store(tickets + tl.num_programs(0) + tl.program_id(0), part)
+"""
+
+
+@pytest.mark.parametrize("sem", ["acq_rel", "relaxed"])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_programs_that_add_and_wait_for_nobody_stay(from_text, simulated, rng, sem: str, warps: int) -> None:
+    """Also by default, where several groups of warps compute."""
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "tickets": "*i32:16", "N": "i32:16", "K": "i32:16"}
+    constexprs = {"BM": 128, "BN": 64, "BK": 16, "SPLIT": 3}
+    persistent = None if warps == 8 else True
+    made = from_text(SPLIT.replace("SEM", sem), signature, constexprs, warps, persistent=persistent)
+    assert made.gpu().recipe.persistent
+    m, n, k = 256, 64, 112  # seven blocks of the inner dimension for three programs
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    c, tickets = np.zeros((m, n), np.float32), np.zeros(4, np.int32)
+    simulated(made, (2, 3), [a, b, c, tickets, n, k])
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+    assert list(tickets[:2]) == [3, 3] and set(tickets[2:]) <= {0, 1, 2}

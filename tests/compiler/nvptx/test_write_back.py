@@ -64,3 +64,34 @@ def test_operands_are_computed_before_the_fence(from_text) -> None:
         )
         assert pieces and all(p.startswith("wgmma.fence.sync.aligned;") for p in pieces)
         assert all(("}, {" in p) == (scale == 2) for p in pieces)  # A in registers
+
+
+SIGNAL = PRODUCT.replace("def product(a, b, c,", "def product(a, b, c, flag,") + "    {signal}\n"
+
+
+@pytest.mark.parametrize(
+    ("signal", "by_engine"),
+    [
+        ("tl.atomic_add(flag, 1, sem='relaxed')", True),
+        ("tl.atomic_xchg(flag, 1, sem='acquire')", True),
+        ("tl.atomic_add(flag, 1)", False),
+        ("tl.atomic_xchg(flag, 1, sem='release', scope='sys')", False),
+        ("tl.atomic_cas(flag, 0, 1)", False),
+        (
+            "tl.inline_asm_elementwise('st.release.gpu.global.u32 [$1], 1; mov.u32 $0, 1;', '=r,l', [flag], tl.int32,"
+            " False, 1)",
+            False,
+        ),
+    ],
+)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_results_that_a_program_announces_are_there(from_text, signal: str, by_engine: bool, persistent: bool) -> None:
+    """A copy under way is not in order with what releases: a kernel that waits for the flag would read what was there
+    before."""
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "flag": "*i32:16", "M": "i32", "K": "i32"}
+    signature |= dict.fromkeys(("N", "sa", "sb", "sc"), "i32:16")
+    constexprs = {"BM": 128, "BN": 128, "BK": 32, "SCALE": 1}
+    text = SIGNAL.replace("{signal}", signal)
+    llvm = from_text(text, signature, constexprs, 8, persistent=persistent).program().llvm
+    assert ("bulk_group" in llvm) == by_engine
+    assert "cp.async.bulk.tensor.2d.shared::cluster" in llvm

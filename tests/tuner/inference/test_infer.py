@@ -87,9 +87,9 @@ def test_options_need_a_reason() -> None:
     assert not {"num_warps", "num_stages", "persistent"} & set(
         values(infer_space(subject_of_kernel(kernel("copy"), HOST), CPU))
     )
-    atomic = kernel("copy", ("tl.store(y_ptr + at, tl.load", "tl.atomic_add(y_ptr + at, tl.load"))
-    found = infer_space(subject_of_kernel(atomic, ARCH), H200)
-    assert "atomic" in next(p.reason for p in found.parameters if p.name == "persistent")
+    turns = kernel("copy", ("tl.store(y_ptr + at", "while tl.load(y_ptr) > 0:\n        pass\n    tl.store(y_ptr + at"))
+    found = infer_space(subject_of_kernel(turns, ARCH), H200)
+    assert "may wait for each other" in next(p.reason for p in found.parameters if p.name == "persistent")
 
 
 def test_the_authors_configurations_are_candidates() -> None:
