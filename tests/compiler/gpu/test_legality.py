@@ -102,7 +102,7 @@ BODY
             True,
         ),  # a list, or a wait that looks like one
         ("i = 0\nwhile i < n:\n    tl.store(p + i, tl.load(p + i) + 1)\n    i += 1", False),
-        ("i = tl.load(p)\nwhile i < n:\n    i += 1", False),  # read once, before
+        ("i = tl.load(p)\nwhile i < n:\n    i += 1\ntl.store(p, i)", False),  # read once, before
         ("i, s = 0, 0\nwhile i < n:\n    s += tl.load(p + i)\n    i += 1\ntl.store(p, s)", False),
         ("i, s = 0, 0\nwhile i < n:\n    s += tl.load(p + i)\n    if s < 9:\n        i += 1\ntl.store(p, i)", True),
         ("i = 0\nwhile i < n:\n    for k in range(3):\n        i += tl.load(p + k)\ntl.store(p, i)", True),
