@@ -183,24 +183,29 @@ def opened() -> Iterator[OpenScope]:
 def opened_by(owner: object) -> OpenScope | None:
     """The last scope opened in the running context that ``owner`` entered and that is still open."""
     top = _innermost.get()
-    if top is not None and top.owner is owner and not top.closed and top.generation == shared.generation:
+    if top is None:
+        return None
+    if top.owner is owner and not top.closed and top.generation == shared.generation:
         return top
     return next((scope for scope in opened() if scope.owner is owner), None)
 
 
 def enter(name: str, owner: object, frame: FrameType) -> OpenScope:
     """Enter a scope from the code of ``frame``, which does not count while that is a generator's and suspended."""
-    below = _innermost.get()
     flags = frame.f_code.co_flags
     if flags & _SWITCHING:
         shared.interleaved = True
-    fine = below is not None and not (shared.interleaved or below.closed) and below.generation == shared.generation
-    scope = OpenScope(name, owner, below if fine else innermost(), shared.generation)
-    scope.below = below
+    below = _innermost.get()
+    is_main = get_ident() == shared.main_thread
+    # Nearly always the last scope that was opened, or none, is the one around.
+    plain = not shared.interleaved and (
+        is_main if below is None else not below.closed and below.generation == shared.generation
+    )
+    scope = OpenScope(name, owner, below if plain else innermost(), below, shared.generation)
     if flags & _GENERATOR:
         scope.frame = frame
     _innermost.set(scope)
-    if get_ident() == shared.main_thread:
+    if is_main:
         shared.main = scope
     return scope
 
@@ -213,7 +218,9 @@ def pop(scope: OpenScope) -> bool:
     top = _innermost.get()
     if top is scope and (scope.below is None or not scope.below.closed):  # nearly always
         scope.closed = True
-        _set(scope.below)
+        _innermost.set(scope.below)
+        if shared.main is scope:
+            shared.main = scope.below
         return True
     inner: list[OpenScope] = []
     if top is not scope and scope.frame is None:

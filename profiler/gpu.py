@@ -79,9 +79,9 @@ class GpuProfiler:
     def mark(self, thread: ThreadState, place: Place | None) -> None:
         """Mark the next launches of the calling thread with its place, which is the main thread's where it is None; by
         the main thread those of threads without a place of their own, too."""
-        number = 0 if place is None else self._number_of(place)
+        number = 0 if place is None else place.number if place.number >= 0 else self._number_of(place)
         thread.place = place  # before the number: see mark_again
-        self._cell_of(thread).value = number
+        (thread.cell or self._cell_of(thread)).value = number
         if thread.ident == shared.main_thread:
             self.source.main.value = number
 

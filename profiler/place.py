@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from types import FrameType
 
 from .session import ProfileTarget
@@ -34,25 +33,23 @@ class OpenScope:
     ``below`` is the one that was opened before it in the same context, which may be that of a suspended generator.
     ``frame`` is that of the generator that opened it; None for other functions. ``place`` is where it is in the trees
     of all sessions, as of ``epoch``; ``entered`` is where its metrics and its end go: the place at its entry, states
-    and Python frames included.
+    and Python frames included. ``start_ns`` is known where somebody asks for times.
     """
 
-    __slots__ = (
-        "below", "closed", "entered", "epoch", "frame", "generation", "metrics", "name", "outer", "owner", "place",
-        "start_ns",
-    )  # fmt: skip
-
+    # Defaults of the class: entering a scope must cost next to nothing, and sets only what differs.
+    closed = False
+    frame: FrameType | None = None
+    place: Place | None = None
+    epoch = -1
+    metrics: dict[str, object] | None = None
+    start_ns = 0
     entered: Place
 
-    def __init__(self, name: str, owner: object, outer: OpenScope | None, generation: int) -> None:
+    def __init__(
+        self, name: str, owner: object, outer: OpenScope | None, below: OpenScope | None, generation: int
+    ) -> None:
         self.name = name
         self.owner = owner
         self.outer = outer
-        self.below: OpenScope | None = None
+        self.below = below
         self.generation = generation
-        self.frame: FrameType | None = None
-        self.closed = False
-        self.place: Place | None = None
-        self.epoch = -1
-        self.metrics: dict[str, object] | None = None
-        self.start_ns = time.perf_counter_ns()

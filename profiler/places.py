@@ -7,6 +7,7 @@ forgotten when the sessions change: a new epoch begins.
 from __future__ import annotations
 
 from . import contexts
+from .contexts import ThreadState, shared, states
 from .place import OpenScope, Place
 from .session import ProfileTarget, Session, registry
 
@@ -38,7 +39,7 @@ class Places:
     def entered(self, scope: OpenScope) -> Place:
         """The place of a scope that is being entered."""
         outer = scope.outer
-        if self._frames or contexts.states.get():
+        if self._frames or states.get():
             place = self.of_caller()
         else:
             around = self._root if outer is None else outer.place if outer.epoch == self.epoch else None
@@ -52,19 +53,31 @@ class Places:
         _make_frames(place)
         return place
 
+    def around(self, scope: OpenScope, thread: ThreadState) -> Place | None:
+        """The place that a scope of this thread which was just left was entered from, where it is known without
+        looking: nothing else may have moved the thread since."""
+        if self._frames or shared.interleaved or states.get():
+            return None
+        outer = scope.below
+        if outer is None:
+            return self._root if thread.ident == shared.main_thread else None
+        if outer is not scope.outer or outer.epoch != self.epoch:
+            return None
+        return outer.place
+
     def of_caller(self) -> Place:
         """The place where the caller is, states included."""
         if self._frames:
             return self._frames_now()
         scope = contexts.innermost()
         place = self._of_scope(scope)
-        states = contexts.states.get()
-        if not states:
+        entered = states.get()
+        if not entered:
             return place
-        inside = place.states.get(states[-1])
+        inside = place.states.get(entered[-1])
         if inside is None:
             path = contexts.shadow_path()
-            inside = place.states[states[-1]] = Place(place, _targets(path), path)
+            inside = place.states[entered[-1]] = Place(place, _targets(path), path)
         return inside
 
     def now(self, place: Place) -> Place:

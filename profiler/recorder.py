@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,9 +57,11 @@ class Recorder:
             except BaseException:
                 self.close_scope(scope, strict=False)
                 raise
-        for target in place.timed:
-            if target.phase.timeline is not None:
-                target.phase.timeline.begin(target.path, scope)
+        if place.timed:
+            scope.start_ns = time.perf_counter_ns()
+            for target in place.timed:
+                if target.phase.timeline is not None:
+                    target.phase.timeline.begin(target.path, scope)
         if self.gpu is not None:
             self.gpu.mark(here(), place)
         return scope
@@ -82,10 +85,17 @@ class Recorder:
         if scope.closed or scope.generation != contexts.shared.generation:
             return
         balanced = contexts.pop(scope)
-        for target in scope.entered.timed:
-            if target.phase.timeline is not None:
-                target.phase.timeline.end(scope)
-        self.follow()
+        if scope.entered.timed:
+            for target in scope.entered.timed:
+                if target.phase.timeline is not None:
+                    target.phase.timeline.end(scope)
+        if self.gpu is not None:
+            thread = here()
+            around = self.places.around(scope, thread) if balanced else None
+            if around is None:
+                self.follow()
+            else:
+                self.gpu.mark(thread, around)
         if strict and not balanced:
             raise UsageError(
                 f"scope {scope.name!r} is left while other scopes are open, or was left already",

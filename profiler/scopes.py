@@ -30,12 +30,16 @@ class scope:  # noqa: N801 - the name Proton's users write
     again while it is open, and used by several threads.
     """
 
+    #: What a kind of scope adds when it is left.
+    _leave: Callable[[OpenScope], None] | None = None
+
     def __init__(self, name: str, metrics: Mapping[str, object] | None = None) -> None:
         self.name = name
         self.metrics = metrics
 
     def __enter__(self) -> Self:
-        recorder.open_scope(self.name, self.metrics, self, sys._getframe(1))
+        if registry.sessions:
+            recorder.open_scope(self.name, self.metrics, self, sys._getframe(1))
         return self
 
     def __exit__(
@@ -46,12 +50,10 @@ class scope:  # noqa: N801 - the name Proton's users write
     ) -> None:
         opened = contexts.opened_by(self)
         if opened is not None:
-            self._leave(opened)
+            if self._leave is not None:
+                self._leave(opened)
             # A pending exception is worth more than a complaint about the scopes it left open.
             recorder.close_scope(opened, strict=error is None)
-
-    def _leave(self, opened: OpenScope) -> None:
-        """What a kind of scope adds when it is left."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """``function`` in this scope. A coroutine is in it from its first step until it is done; a generator, also an
@@ -67,6 +69,12 @@ class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
         if metrics and any(key.split("(")[0].strip() == "cpu_time" for key in metrics):
             raise UsageError("the metric name 'cpu_time' is reserved", hint="call the metric something else")
         super().__init__(name, metrics)
+
+    def __enter__(self) -> Self:
+        opened = recorder.open_scope(self.name, self.metrics, self, sys._getframe(1))
+        if opened is not None:
+            opened.start_ns = opened.start_ns or time.perf_counter_ns()
+        return self
 
     def _leave(self, opened: OpenScope) -> None:
         duration_ns = time.perf_counter_ns() - opened.start_ns
