@@ -163,3 +163,21 @@ def undefined(o):
 
 def test_what_has_no_value_while_compiling_is_computed_at_run_time() -> None:
     triton.compile(undefined, {"o": "*i32"}, {}, stop_after="tile")
+
+
+@triton.jit
+def types_of_scalars(p, n, f, o, SIZE: tl.constexpr):
+    tl.static_assert(n.type == tl.int32 and n.type == n.dtype and n.type.scalar == tl.int32)
+    tl.static_assert(f.type == tl.float32 and f.type.is_floating() and not f.type.is_block())
+    tl.static_assert(p.type.is_ptr() and p.type.element_ty == tl.float16)
+    total = tl.sum(tl.load(p + tl.arange(0, SIZE)).to(tl.float32))
+    tl.static_assert(total.type == tl.float32 and tl.program_id(0).type == tl.int32)
+    tile = tl.arange(0, SIZE)
+    tl.static_assert(tile.type.is_block() and tile.type != tl.int32 and tile.type.element_ty == tl.int32)
+    tl.store(o, total.to(o.type.element_ty) * f + n)
+
+
+def test_the_type_of_a_scalar_at_run_time_is_its_dtype(launch) -> None:
+    """As in Triton, where a block's type alone is another thing than its dtype."""
+    out = launch(types_of_scalars, (1,), np.ones(8, np.float16), 7, 1.5, np.zeros(1, np.float32), SIZE=8)[-1]
+    assert out[0] == 19
