@@ -32,8 +32,6 @@ def read_attribute(value: object, name: str) -> object:
     if isinstance(value, tuple) and name in field_names(value):
         return value[field_names(value).index(name)]
     if isinstance(value, tensor):
-        if name == "type" and not value.type.rank:
-            return value.type.elem  # the type of a scalar is its dtype
         if not name.startswith("_") and hasattr(tensor, name):
             return getattr(value, name)
         known = [n for n in dir(tensor) if not n.startswith("_")]

@@ -232,7 +232,7 @@ def _alike(a: object, b: object) -> bool:
 def _fits(value: object, type: Tile) -> bool:
     """Whether a value at the end of the body can be carried in ``type``."""
     if isinstance(value, tensor):
-        return value.type == type
+        return value.value.type == type
     number = Tile(type_of_number(value)) if isinstance(value, bool | int | float) else None
     return number is not None and (number == type or joins(value, type))
 

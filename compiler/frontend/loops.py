@@ -116,7 +116,7 @@ def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
     carried = Carried(frame, node.body, name)
 
     def start(block: Block, scope: Scope) -> None:
-        index = tensor(block.add_argument(counter.lower.type, name))
+        index = tensor(block.add_argument(counter.lower.value.type, name))
         with frame.builder.into(block):
             scope[name] = counter.shown(index)
 
@@ -136,7 +136,7 @@ def _counter(loop: dynamic_range) -> _Counter:
     """A negative constant step counts up from 0 and maps the index back."""
     parts = [arithmetic.as_tensor(b) for b in loop.bounds]
     for part in parts:
-        if part.shape or not part.type.is_integer:
+        if part.shape or not part.value.type.is_integer:
             raise TypeMismatch(f"loop bounds must be scalar integers, got {part.type}")
     counted, shown = counting(loop.bounds)
 

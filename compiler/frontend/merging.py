@@ -72,7 +72,7 @@ def _mismatch(name: str, one: object, other: object) -> str:
 
 def _type(name: str, value: object) -> Tile:
     if isinstance(value, tensor):
-        return value.type
+        return value.value.type
     if isinstance(value, bool | int | float):
         return Tile(type_of_number(value))
     why = value.why if isinstance(value, Undefined) else repr(value)

@@ -165,7 +165,7 @@ def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bit
         return x
     if bitcast:
         return emit(ew.Bitcast(x.value, type))
-    if fp_downcast_rounding is not None and not (x.type.is_float and _is_narrower_float(type, scalar_of(x))):
+    if fp_downcast_rounding is not None and not (x.value.type.is_float and _is_narrower_float(type, scalar_of(x))):
         raise TypeMismatch(
             f"fp_downcast_rounding is for a cast to a narrower float, not from {x.dtype} to {type}",
             hint="leave it out",
@@ -258,7 +258,7 @@ def floordiv(x: Operand, y: Operand) -> tensor:
     Raises TypeMismatch for floats, and for a signed by an unsigned integer. Division by zero gives no defined number.
     """
     a, b = meet(x, y, division=True)
-    if a.type.is_float:
+    if a.value.type.is_float:
         raise TypeMismatch(f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats")
     return emit(ew.IntDiv(a.value, b.value))
 
@@ -287,7 +287,7 @@ def invert(x: Operand) -> tensor:
 
 def _integer_pair(x: Operand, y: Operand, sign: str) -> tuple[tensor, tensor]:
     a, b = meet(x, y)
-    if a.type.is_float:
+    if a.value.type.is_float:
         raise TypeMismatch(f"invalid operands of type {_dtype(x)} and {_dtype(y)}: {sign} takes integers")
     return a, b
 

@@ -97,7 +97,7 @@ def _integer(value: object, what: str, widest: Scalar) -> Operand:
         if not fits(value, widest):
             raise TypeMismatch(f"{what}: {value} is out of range for {widest}")
         return value
-    if not isinstance(value, tensor) or value.shape or not value.type.is_integer:
+    if not isinstance(value, tensor) or value.shape or not value.value.type.is_integer:
         shown = value.type if isinstance(value, tensor) else repr(value)
         raise TypeMismatch(f"{what} must be made of integers, got {shown}")
     type = I32 if value.type.scalar.bits < 32 or value.type.scalar in (I32, U8, U16) else I64

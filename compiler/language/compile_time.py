@@ -59,7 +59,7 @@ class constexpr_type(Membered):  # noqa: N801 -- the language's own name
     @property
     def type(self) -> Tile | None:
         """The type of a tensor that holds the value; None where no tensor can."""
-        return as_tensor(self.value).type if isinstance(self.value, int | float) else None
+        return as_tensor(self.value).value.type if isinstance(self.value, int | float) else None
 
     def member(self, name: str) -> object:
         """What the type of a tensor calls ``name``; raises UnknownName."""

@@ -72,7 +72,7 @@ def counting(bounds: Sequence[Operand]) -> tuple[Scalar, Scalar]:
 
 
 def _is_integer(bound: tensor) -> bool:
-    return not bound.shape and bound.type.is_integer
+    return not bound.shape and bound.value.type.is_integer
 
 
 @dataclass(frozen=True, slots=True)

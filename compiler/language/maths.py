@@ -119,7 +119,7 @@ def atan2(y: Operand, x: Operand) -> tensor:
 def pow(x: Operand, y: Operand) -> tensor:  # noqa: A001 -- the language's own name
     """x**y in the common float type and shape; negative x needs a whole y, else NaN. Two integers meet in f32."""
     a, b = meet(x, y)
-    if not a.type.is_float:
+    if not a.value.type.is_float:
         a, b = cast_to(a, F32), cast_to(b, F32)
     return emit(ew.Pow(a.value, b.value))
 
@@ -283,7 +283,7 @@ def copysign(x: Operand, y: Operand) -> tensor:
     """
     a, b = meet(x, y)
     unsigned = {16: "u16", 32: "u32", 64: "u64"}.get(scalar_type(b.dtype).bits)
-    if unsigned is None or not b.type.is_float:
+    if unsigned is None or not b.value.type.is_float:
         raise TypeMismatch(f"copysign takes f16, bf16, f32 or f64, got {b.dtype}")
     bits = scalar_type(unsigned)
     sign = emit(ew.Bitcast(b.value, bits))

@@ -28,7 +28,7 @@ def negated(x: tensor) -> tensor:
     """-x, which is checked as 0 - x is: 0 alone has a negative among unsigned numbers."""
     if not _is_checked(x.dtype):
         return emit(ew.Neg(x.value))
-    return checked(ew.Sub(emit(ew.Constant(0, x.type)).value, x.value))
+    return checked(ew.Sub(emit(ew.Constant(0, x.value.type)).value, x.value))
 
 
 def _is_checked(elem: Element) -> bool:

@@ -119,7 +119,7 @@ def sum(  # noqa: A001 -- the language's own name
 
 
 def _need_integers(x: tensor, what: str) -> None:
-    if not x.type.is_integer:
+    if not x.value.type.is_integer:
         raise TypeMismatch(f"{what} takes integers, got {x.type}")
 
 
@@ -214,7 +214,7 @@ def histogram(input: tensor, num_bins: int, mask: tensor | None = None) -> tenso
     Others do not count, nor do those for which ``mask``, int1 that broadcasts to the shape of ``input``, is false.
     Raises TypeMismatch for other ranks, for floats, and for a ``num_bins`` that is not a power of two.
     """
-    if len(input.shape) != 1 or not input.type.is_integer:
+    if len(input.shape) != 1 or not input.value.type.is_integer:
         raise TypeMismatch(f"histogram takes integers of rank 1, got {input.type}", hint="tl.ravel(x) has rank 1")
     (bins,) = shapes.shape_tuple(num_bins, "num_bins")
     if bins <= 0 or bins & (bins - 1):

@@ -250,7 +250,7 @@ def gather(src: tensor, index: tensor, axis: int) -> tensor:
     """
     if not src.shape or len(index.shape) != len(src.shape):
         raise TypeMismatch(f"gather needs tiles of one rank, got {src.type} and indices {index.type}")
-    if not index.type.is_integer or index.dtype == I1:
+    if not index.value.type.is_integer or index.dtype == I1:
         raise TypeMismatch(f"gather needs integer indices, got {index.type}")
     place = _axis(axis, len(src.shape))
     for d, (have, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):

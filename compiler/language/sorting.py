@@ -157,7 +157,7 @@ def _keys(x: tensor, what: str) -> tensor:
 
 def _from_keys(keys: tensor, like: tensor) -> tensor:
     """The elements, of the type of ``like``, whose keys these are."""
-    if not like.type.is_float:
+    if not like.value.type.is_float:
         return cast_to(keys, like.dtype)
     return cast(_mirrored(keys), like.dtype, bitcast=True)
 

@@ -48,8 +48,9 @@ def shape_of(sizes: tuple[int, ...]) -> Shape:
 class tensor:  # noqa: N801 -- the language's own name
     """A scalar or tile in a kernel. Operators broadcast and promote as ``language/promotion.py`` says.
 
-    ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` the tile type. Most
-    functions of the language are methods too (``x.to(...)``, ``x.sum(axis=0)``); ``members.py`` attaches them.
+    ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` both of them, or of a scalar
+    the element type. Most functions of the language are methods too (``x.to(...)``, ``x.sum(axis=0)``); ``members.py``
+    attaches them.
     """
 
     __slots__ = ("value",)
@@ -59,9 +60,10 @@ class tensor:  # noqa: N801 -- the language's own name
         self.value = value
 
     @property
-    def type(self) -> Tile:
-        """The tile type: element type and shape; a scalar has rank 0."""
-        return self.value.type
+    def type(self) -> Tile | Element:
+        """Of a tile element type and shape, of a scalar its element type."""
+        made = self.value.type
+        return made if made.shape else made.elem
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,7 +88,7 @@ class tensor:  # noqa: N801 -- the language's own name
     def __repr__(self) -> str:
         """The type; in an eager kernel, where a debugger may ask, the elements too."""
         shown = current().show(self.value)
-        return f"tensor<{self.type}>" if shown is None else f"tensor({shown}, {self.type})"
+        return f"tensor<{self.value.type}>" if shown is None else f"tensor({shown}, {self.value.type})"
 
     def __str__(self) -> str:
         """As :meth:`__repr__`, but a type as Triton prints it: ``int32[constexpr[128]]``."""
