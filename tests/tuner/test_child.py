@@ -19,7 +19,7 @@ from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeo
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.messages import Prepare, Race
 from deuteron.tuner.evaluate.nursery import Nursery
-from deuteron.tuner.evaluate.started import Program
+from deuteron.tuner.evaluate.started import StartedProgram
 from deuteron.tuner.measure.sampling import Rounds
 from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.workloads import Problem, builtin_workload
@@ -90,7 +90,7 @@ def test_a_kill_ends_although_an_interrupt_left_a_lock_taken(monkeypatch: pytest
     monkeypatch.setattr("deuteron.tuner.evaluate.started._REAP_SECONDS", 0.1)
     child = ChildProcess(COMMAND)
     ask(child, "ok")
-    assert isinstance(child._process, Program)
+    assert isinstance(child._process, StartedProgram)
     process = child._process.process
     process._waitpid_lock.acquire()  # type: ignore[attr-defined]
     child.kill()

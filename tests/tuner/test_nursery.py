@@ -19,7 +19,7 @@ import pytest
 from deuteron.tuner.evaluate import nursery as module
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess
 from deuteron.tuner.evaluate.nursery import Forked, Nursery
-from deuteron.tuner.evaluate.started import Program
+from deuteron.tuner.evaluate.started import StartedProgram
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere children are started as programs")
 
@@ -470,4 +470,4 @@ def test_an_interrupted_start_leaves_no_process(own: Nursery, monkeypatch: pytes
 
 def test_programs_answer_who_they_are() -> None:
     with ChildProcess(COMMAND) as child:
-        assert ask(child)["pid"] == pid_of(child) and isinstance(child._process, Program)
+        assert ask(child)["pid"] == pid_of(child) and isinstance(child._process, StartedProgram)

@@ -22,7 +22,7 @@ from typing import IO
 from ..codec import JsonObject
 from ..errors import TunerError
 from .nursery import Nursery
-from .started import Program, Started
+from .started import Started, StartedProgram
 
 WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
 MAX_ANSWER = 64 << 20
@@ -134,7 +134,7 @@ class ChildProcess:
         self.kill()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
         forked = None if self._nursery is None else self._nursery.fork(self._log)
-        self._process = forked or Program(self._command, self._log)
+        self._process = forked or StartedProgram(self._command, self._log)
 
     def _decode(self, line: bytes, number: int) -> JsonObject:
         try:

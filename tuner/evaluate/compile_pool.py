@@ -95,12 +95,12 @@ class CompilePool:
         for slot in self._slots:
             if slot.key is None and self._queue:
                 slot.key, config = self._queue.popleft()
-                slot.deadline = time.monotonic() + self._timeout
                 try:
                     told = slot.problem == self._problem and slot.child.running
                     slot.problem = self._problem
                     slot.preparing = None if told else slot.child.send("prepare", self._prepare)
                     slot.compiling = slot.child.send("compile", Compile(config).to_json())
+                    slot.deadline = time.monotonic() + self._timeout  # a template may have had to start before
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
 

@@ -16,13 +16,19 @@ class Started(Protocol):
     """A process with pipes for its stdin and stdout; its stderr is a file of ours."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """The process id."""
+        ...
 
     @property
-    def stdin(self) -> IO[bytes]: ...
+    def stdin(self) -> IO[bytes]:
+        """What it reads."""
+        ...
 
     @property
-    def stdout(self) -> IO[bytes]: ...
+    def stdout(self) -> IO[bytes]:
+        """What it writes."""
+        ...
 
     def running(self) -> bool:
         """Whether it has not ended."""
@@ -37,7 +43,7 @@ class Started(Protocol):
         ...
 
 
-class Program:
+class StartedProgram:
     """A command, in a session of its own: an interrupt at the terminal reaches us, and we end the process in order."""
 
     def __init__(self, command: Sequence[str], log: IO[bytes]) -> None:
