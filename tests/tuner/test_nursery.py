@@ -461,6 +461,8 @@ def test_an_interrupted_start_leaves_no_process(own: Nursery, monkeypatch: pytes
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(module, "wait", interrupted)
             ask(ChildProcess(COMMAND, own))
+        with ChildProcess(COMMAND, own) as later:
+            assert ask(later)["status"] == "ok"  # so the template has seen the request before that
         until(lambda: descriptors(template)["anon_inode"] == 1, "a child that nobody knows lives on")
         assert ask(child)["status"] == "ok"
         children = Path(f"/proc/{template}/task/{template}/children")

@@ -188,10 +188,11 @@ def end_with_parent(parent: int | None = None) -> None:
     forked_from = os.getppid()
 
     def watch() -> None:
-        if parent is not None:
+        if parent is None:
+            while os.getppid() == forked_from:
+                time.sleep(0.5)
+        else:
             wait([parent])
-        while parent is None and os.getppid() == forked_from:
-            time.sleep(0.5)
         os._exit(4)
 
     threading.Thread(target=watch, daemon=True).start()
