@@ -58,7 +58,6 @@ def load() -> None:
     """Load what children need, and leave their garbage collections nothing of it to look at."""
     for name in LOADED:
         importlib.import_module(name)
-    gc.collect()
     gc.freeze()
 
 
