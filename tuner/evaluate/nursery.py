@@ -36,7 +36,10 @@ _REAP_SECONDS = 5.0
 #: From closing its end of a socket to the end of a process.
 _LAST_STEPS_SECONDS = 1.0
 #: Of what the kernel lists of a thread: what processes take over that it starts, beside descriptors.
-_INHERITED = ("Umask", "SigBlk", "SigIgn", "Cpus_allowed", "Mems_allowed")
+_INHERITED = (
+    *("Uid", "Gid", "Groups", "CapPrm", "NoNewPrivs", "Seccomp"),
+    *("Umask", "SigBlk", "SigIgn", "Cpus_allowed", "Mems_allowed"),
+)
 
 
 class TemplateGone(TunerError):

@@ -84,7 +84,7 @@ def serve(idle_seconds: float = IDLE_SECONDS) -> int:
                 continue
             forked = _fork(received)
             if forked is None:
-                _leave(requests, children)
+                _close(*children)  # sockets go with their objects
                 return received[-1]
             children.update(forked)
     sys.exit(0)
@@ -111,14 +111,6 @@ def _fork(received: list[int]) -> dict[int, _Child] | None:
     process = os.pidfd_open(pid)
     _tell(requester, pid, process)
     return {process: _Child(pid, requester)}
-
-
-def _leave(requests: socket.socket, children: dict[int, _Child]) -> None:
-    """Close in a new child what belongs to the template."""
-    requests.close()
-    _close(*children)
-    for child in children.values():
-        child.requester.close()
 
 
 def _tell(requester: socket.socket, number: int, *descriptors: int) -> None:
