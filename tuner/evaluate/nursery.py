@@ -30,7 +30,7 @@ TEMPLATE = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.ev
 #: A template that is not ready by then never will be.
 _START_SECONDS = 60.0
 #: How long none is started after one that could not begin to serve.
-_PAUSE_SECONDS = 600.0
+_PAUSE_SECONDS = 60.0
 #: A killed process is gone long before.
 _REAP_SECONDS = 5.0
 #: From closing its end of a socket to the end of a process.
