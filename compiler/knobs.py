@@ -134,6 +134,11 @@ class Knob(Generic[T]):
         return f"<Knob {self.name} = {_show(self.get())}>"
 
 
+def inherited_environment() -> dict[str, str]:
+    """All variables, knobs or not: what a process finds that is started now."""
+    return dict(os.environ)
+
+
 def all_knobs() -> tuple[Knob[object], ...]:
     """Every knob once, in the order of this file: for documentation and ``--help``."""
     return tuple(dict.fromkeys(_REGISTRY.values()))

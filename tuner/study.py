@@ -20,6 +20,7 @@ from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
 from .evaluate.evaluator import Evaluator, LocalEvaluator
+from .evaluate.nursery import shared_nursery
 from .evaluate.processes import Processes
 from .events import (
     JobCancelled,
@@ -63,7 +64,7 @@ class EvaluatorFactory(Protocol):
 @contextmanager
 def local_evaluators() -> Iterator[EvaluatorFactory]:
     """Evaluators on this machine, one after the other, which share child processes."""
-    with Processes() as processes:
+    with Processes(nursery=shared_nursery()) as processes:
 
         def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
             properties = device.properties

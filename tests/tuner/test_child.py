@@ -18,6 +18,8 @@ from deuteron.tuner.evaluate import session
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.messages import Prepare, Race
+from deuteron.tuner.evaluate.nursery import Nursery
+from deuteron.tuner.evaluate.started import StartedProgram
 from deuteron.tuner.measure.sampling import Rounds
 from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.workloads import Problem, builtin_workload
@@ -27,8 +29,8 @@ COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("s
 
 
 @pytest.fixture
-def child():  # type: ignore[no-untyped-def]
-    with ChildProcess(COMMAND) as process:
+def child(nursery: Nursery | None) -> Iterator[ChildProcess]:
+    with ChildProcess(COMMAND, nursery) as process:
         yield process
 
 
@@ -83,14 +85,13 @@ def test_hanging_child_is_killed_in_time(child: ChildProcess) -> None:
         os.kill(int(str(pid)), 0)
 
 
-def test_a_kill_ends_although_an_interrupt_left_a_lock_taken(
-    child: ChildProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_ends_although_an_interrupt_left_a_lock_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """What Ctrl-C does when it arrives in ``Popen.poll``, right after that has taken its lock."""
-    monkeypatch.setattr("deuteron.tuner.evaluate.child._REAP_SECONDS", 0.1)
+    monkeypatch.setattr("deuteron.tuner.evaluate.started._REAP_SECONDS", 0.1)
+    child = ChildProcess(COMMAND)
     ask(child, "ok")
-    process = child._process
-    assert process is not None
+    assert isinstance(child._process, StartedProgram)
+    process = child._process.process
     process._waitpid_lock.acquire()  # type: ignore[attr-defined]
     child.kill()
     with pytest.raises(ChildProcessError):
@@ -106,8 +107,8 @@ def test_killed_from_outside(child: ChildProcess) -> None:
 
 
 @pytest.fixture
-def pool():  # type: ignore[no-untyped-def]
-    made = CompilePool({"workload": {"name": "w"}}, workers=2, timeout=1.5, command=COMMAND)
+def pool(nursery: Nursery | None) -> Iterator[CompilePool]:
+    made = CompilePool({"workload": {"name": "w"}}, workers=2, timeout=1.5, command=COMMAND, nursery=nursery)
     yield made
     made.close()
 

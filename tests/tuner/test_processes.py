@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.processes import Processes
 from deuteron.tuner.workloads import Problem, builtin_workload
 
@@ -19,8 +21,8 @@ COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("s
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
-    with Processes(workers=1, command=COMMAND) as made:
+def processes(nursery: Nursery | None) -> Iterator[Processes]:
+    with Processes(workers=1, command=COMMAND, nursery=nursery) as made:
         yield made
 
 
@@ -171,7 +173,9 @@ def test_an_anticipated_process_that_died_is_started_again(processes: Processes)
     pid = made._anticipated[5].child.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    deadline = time.monotonic() + 10
+    while made._anticipated[5].child.running:
+        assert time.monotonic() < deadline
     assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=5, fresh=True).status == "ok"
     made.close()
 

@@ -7,11 +7,9 @@ are daemons, which ``multiprocessing`` does not allow to have children.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,9 +21,13 @@ from typing import IO
 
 from ..codec import JsonObject
 from ..errors import TunerError
+from .nursery import Nursery
+from .started import Started, StartedProgram
 
 WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
 MAX_ANSWER = 64 << 20
+#: From closing its stdout to the end of a process.
+_LAST_STEPS_SECONDS = 5.0
 
 
 class ChildCrashed(TunerError):
@@ -36,31 +38,19 @@ class ChildTimeout(TunerError):
     """The child did not answer in time and was killed."""
 
 
-#: A killed process is gone long before.
-_REAP_SECONDS = 5
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a killed process. An interrupt inside ``Popen`` may have left the lock around its waiting taken, and a
-    wait without a limit would then never return."""
-    try:
-        process.wait(_REAP_SECONDS)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(process.pid, 0)
-
-
 class ChildProcess:
     """Starts its process with the first request and again after a crash. Not thread-safe.
+
+    The process is ``command``, or forked from ``nursery`` where that has one: then it is as :data:`WORKER`.
 
     ``send`` and ``receive`` are separate so that a pool can wait for many children; ``request`` is both. Requests are
     numbered, and an answer repeats the number of its request: one that was left unread is never taken for that of a
     later request. An answer with a true field ``last`` is the process's last one.
     """
 
-    def __init__(self, command: Sequence[str] = WORKER) -> None:
-        self._command = list(command)
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, command: Sequence[str] = WORKER, nursery: Nursery | None = None) -> None:
+        self._command, self._nursery = list(command), nursery
+        self._process: Started | None = None
         self._log: IO[bytes] | None = None
         self._buffer = b""
         self._sent, self._unread = 0, 0
@@ -68,7 +58,7 @@ class ChildProcess:
     @property
     def running(self) -> bool:
         """Whether there is a process and it has not ended."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.running()
 
     @property
     def pid(self) -> int | None:
@@ -87,7 +77,7 @@ class ChildProcess:
 
     def fileno(self) -> int:
         """The descriptor that becomes readable when an answer arrives."""
-        if self._process is None or self._process.stdout is None:
+        if self._process is None:
             raise ChildCrashed("the child process is not running")
         return self._process.stdout.fileno()
 
@@ -103,7 +93,7 @@ class ChildProcess:
         if not self.running:
             self._start()
         process = self._process
-        if process is None or process.stdin is None:
+        if process is None:
             raise ChildCrashed("the child process could not be started")
         self._sent += 1
         line = json.dumps({"operation": operation, "request": self._sent, **payload}).encode() + b"\n"
@@ -134,11 +124,7 @@ class ChildProcess:
     def kill(self) -> None:
         """End the process at once."""
         if self._process is not None:
-            self._process.kill()
-            _reap(self._process)
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    _close_quietly(stream)
+            self._process.end()
         self._process, self._buffer, self._unread = None, b"", 0
         if self._log is not None:
             self._log.close()
@@ -147,14 +133,8 @@ class ChildProcess:
     def _start(self) -> None:
         self.kill()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            # Its own group: an interrupt at the terminal reaches us, and we end the child in order.
-            start_new_session=True,
-        )
+        forked = None if self._nursery is None else self._nursery.fork(self._log)
+        self._process = forked or StartedProgram(self._command, self._log)
 
     def _decode(self, line: bytes, number: int) -> JsonObject:
         try:
@@ -175,13 +155,9 @@ class ChildProcess:
     def _crashed(self) -> ChildCrashed:
         reason, log = "ended", ""
         if self._process is not None:
-            try:
-                code = self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                code = 0
-            reason = f"ended with status {code}"
-            if code < 0:
-                reason = f"was ended by {signal.Signals(-code).name}"
+            code = self._process.status(_LAST_STEPS_SECONDS)
+            if code is not None:
+                reason = f"ended with status {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
         if self._log is not None:
             log = _tail(self._log)
         self.kill()
@@ -204,21 +180,19 @@ def _tail(log: IO[bytes], limit: int = 2000) -> str:
     return (fatal or lines[-1:] or [""])[0]
 
 
-def _close_quietly(stream: IO[bytes]) -> None:
-    try:
-        stream.close()
-    except OSError:
-        # Flushing what a dead child never read; there is nobody left to tell.
-        return
+def end_with_parent(parent: int | None = None) -> None:
+    """For a child: end soon after the parent died, also while it hangs: then nobody is left who could kill it.
 
-
-def end_with_parent() -> None:
-    """For a child: end soon after the parent died, also while it hangs: then nobody is left who could kill it."""
-    parent = os.getppid()
+    ``parent``: a descriptor of the process to end with, where that is not the one that this one was forked from.
+    """
+    forked_from = os.getppid()
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        if parent is None:
+            while os.getppid() == forked_from:
+                time.sleep(0.5)
+        else:
+            wait([parent])
         os._exit(4)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -13,6 +13,7 @@ from ..codec import JsonObject
 from ..space import Configuration, config_key
 from .child import WORKER, ChildCrashed, ChildProcess, ChildTimeout
 from .messages import Compile, Compiled
+from .nursery import Nursery
 
 
 def default_workers() -> int:
@@ -47,11 +48,12 @@ class CompilePool:
         workers: int | None = None,
         timeout: float = 120.0,
         command: Sequence[str] = WORKER,
+        nursery: Nursery | None = None,
     ) -> None:
         self._prepare, self._problem = prepare, 1
         self._timeout = timeout
         self.workers = workers or default_workers()
-        self._slots = [_Slot(ChildProcess(command)) for _ in range(self.workers)]
+        self._slots = [_Slot(ChildProcess(command, nursery)) for _ in range(self.workers)]
         self._queue: deque[tuple[str, Configuration]] = deque()
         self._results: dict[str, Compiled] = {}
 
@@ -93,12 +95,12 @@ class CompilePool:
         for slot in self._slots:
             if slot.key is None and self._queue:
                 slot.key, config = self._queue.popleft()
-                slot.deadline = time.monotonic() + self._timeout
                 try:
                     told = slot.problem == self._problem and slot.child.running
                     slot.problem = self._problem
                     slot.preparing = None if told else slot.child.send("prepare", self._prepare)
                     slot.compiling = slot.child.send("compile", Compile(config).to_json())
+                    slot.deadline = time.monotonic() + self._timeout  # a template may have had to start before
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
 

@@ -37,11 +37,12 @@ def status_of(error: BaseException) -> Status:
             return "failed"
 
 
-def main() -> None:
-    """Serve until stdin closes. Whatever kernels print goes to stderr: stdout belongs to the protocol."""
+def main(parent: int | None = None) -> None:
+    """Serve until stdin closes. Whatever kernels print goes to stderr: stdout belongs to the protocol. ``parent``: as
+    for :func:`~.child.end_with_parent`."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    end_with_parent()
+    end_with_parent(parent)
     session = ChildSession()
     for line in sys.stdin.buffer:
         request = expect_object(json.loads(line), "request")
