@@ -23,7 +23,7 @@ from .arrays import Arrays
 from .scratch import is_shared_by_threads
 
 #: That concern one array: where more are under way a barrier costs less than to find out that none is needed.
-MOST_TOUCHES = 64
+MOST_TOUCHES = 32
 
 Access = Load | Store | AtomicRMW | AtomicCAS
 
