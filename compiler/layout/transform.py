@@ -156,13 +156,12 @@ def share_out(layout: LinearLayout, kept: int) -> LinearLayout:
     """
     register = remove_register_broadcast(layout).flat_register
     fixed, moved = register[:kept], sorted(register[kept:])
-    shared = {"lane": list(layout.flat_lane), "warp": list(layout.flat_warp)}
-    for bases in shared.values():
+    lane, warp = list(layout.flat_lane), list(layout.flat_warp)
+    for bases in (lane, warp):
         for bit, basis in enumerate(bases):
             if not basis and moved:
                 bases[bit] = moved.pop(0)
-    groups = ([*fixed, *moved], shared["lane"], shared["warp"])
-    return LinearLayout(layout.shape, *map(tuple, groups), layout.flat_block)
+    return LinearLayout(layout.shape, (*fixed, *moved), tuple(lane), tuple(warp), layout.flat_block)
 
 
 def _free_registers(layout: LinearLayout) -> int:
