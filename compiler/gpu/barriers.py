@@ -8,58 +8,51 @@ one barrier inside, between writing and reading.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.core import Block, Function, Op, Value
+from ..ir.core import Block, Function, Op
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
-from .arrays import Arrays
 from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot
 from .lifetimes import ByteRange
+from .meetings import Meetings, Touch
 from .ops import ConvertLayout
-from .scratch import Allocation, is_shared_by_threads
-
-#: Through which pointers an array was touched; None stands for any.
-Touched = dict[Value | None, set[Value | None]]
+from .scratch import Allocation
 
 
 @dataclass
 class Pending:
-    """What some threads may still be doing since the last barrier. Arrays are named by the parameter they come from."""
+    """What some threads may still be doing since the last barrier."""
 
     scratch: set[ByteRange] = field(default_factory=set)
-    read: Touched = field(default_factory=dict)
-    written: Touched = field(default_factory=dict)
-    changed: Touched = field(default_factory=dict)  # by atomics, which are in order among themselves
+    read: set[Touch] = field(default_factory=set)
+    written: set[Touch] = field(default_factory=set)
+    changed: set[Touch] = field(default_factory=set)  # by atomics, which are in order among themselves
 
     @property
-    def arrays(self) -> tuple[Touched, Touched, Touched]:
-        """What happened to arrays, by the way it happened."""
+    def arrays(self) -> tuple[set[Touch], set[Touch], set[Touch]]:
+        """What happens to arrays, by the way it happens."""
         return self.read, self.written, self.changed
 
     def copy(self) -> Pending:
         """The same state, to be changed apart from this one."""
-        return Pending(set(self.scratch), *({k: set(v) for k, v in touched.items()} for touched in self.arrays))
+        return Pending(set(self.scratch), *map(set, self.arrays))
 
     def clear(self) -> None:
         """Forget everything: a barrier was passed."""
         self.scratch.clear()
-        for touched in self.arrays:
-            touched.clear()
+        for touches in self.arrays:
+            touches.clear()
 
     def join(self, other: Pending) -> Pending:
         """Add what may be pending on another way to the same place."""
-        made = self.copy()
-        made.scratch |= other.scratch
-        for mine, theirs in zip(made.arrays, other.arrays, strict=True):
-            for array, pointers in theirs.items():
-                mine.setdefault(array, set()).update(pointers)
-        return made
+        pairs = zip(self.arrays, other.arrays, strict=True)
+        return Pending(self.scratch | other.scratch, *(mine | theirs for mine, theirs in pairs))
 
-    def from_another_iteration(self) -> Pending:
-        """The same arrays, but a pointer of this name now points elsewhere."""
-        elsewhere: list[Touched] = [{array: {None} for array in touched} for touched in self.arrays]
-        return Pending(set(self.scratch), *elsewhere)
+    def before(self, loop: For | While) -> Pending:
+        """The same, an iteration of ``loop`` later."""
+        return Pending(set(self.scratch), *({touch.before(loop) for touch in touches} for touches in self.arrays))
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> Function:
@@ -71,7 +64,7 @@ def insert_barriers(function: Function, allocation: Allocation) -> Function:
 class _Inserter:
     def __init__(self, function: Function, allocation: Allocation) -> None:
         self.places = allocation.places
-        self.arrays = Arrays(function)
+        self.meetings = Meetings(function)
 
     # Walking -------------------------------------------------------------------------------------------------
 
@@ -97,25 +90,15 @@ class _Inserter:
             return True
         match op:
             case Load():
-                return self._conflict(op.pointer, pending.written, pending.changed)
+                return self.meetings.possible(op, pending.written | pending.changed)
             case Store():
-                return self._conflict(op.pointer, *pending.arrays)
+                return self.meetings.possible(op, pending.read | pending.written | pending.changed)
             case AtomicRMW() | AtomicCAS():
                 # One thread releases what all of them did.
                 releases = not op.pointer.type.rank and op.semantics != "relaxed"
-                return (releases and any(pending.arrays)) or self._conflict(op.pointer, pending.read, pending.written)
+                return (releases and any(pending.arrays)) or self.meetings.possible(op, pending.read | pending.written)
             case _:
                 return False
-
-    def _conflict(self, pointer: Value, *touched: Touched) -> bool:
-        """Whether another thread may have touched what ``pointer`` points to."""
-        array = self.arrays.of(pointer)
-        alone = not is_shared_by_threads(pointer)
-        return any(
-            (array is None or other is None or other is array) and not (alone and pointers == {pointer})
-            for accesses in touched
-            for other, pointers in accesses.items()
-        )
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
         if (place := self.places.get(op)) is not None and not isinstance(op, Put):
@@ -129,15 +112,13 @@ class _Inserter:
                 # The producer touches no memory that consumers write.
                 return self.block(op.consumer, pending, insert=insert)
             case Load():
-                pending.read.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
+                pending.read.add(Touch(op))
             case Store():
-                pending.written.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
+                pending.written.add(Touch(op))
             case AtomicRMW() | AtomicCAS():
-                pending.changed.setdefault(self.arrays.of(op.pointer), set()).add(op.pointer)
-            case For():
-                return self._loop([op.body], pending, insert=insert)
-            case While():
-                return self._loop([op.before, op.body], pending, insert=insert)
+                pending.changed.add(Touch(op))
+            case For() | While():
+                return self._loop(op, pending, insert=insert)
             case If():
                 then = self.block(op.then, pending.copy(), insert=insert)
                 return then.join(self.block(op.otherwise, pending, insert=insert))
@@ -158,17 +139,17 @@ class _Inserter:
                 found.add(self.places[made])
         return found
 
-    def _loop(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
+    def _loop(self, loop: For | While, pending: Pending, *, insert: bool) -> Pending:
         entry = pending
         while True:
-            out = self._blocks(blocks, entry.copy(), insert=False)
-            wider = entry.join(out.from_another_iteration())
+            out = self._blocks(loop.blocks, entry.copy(), insert=False)
+            wider = entry.join(out.before(loop))
             if wider == entry:
                 break
             entry = wider
-        return entry.join(self._blocks(blocks, entry.copy(), insert=insert))
+        return entry.join(self._blocks(loop.blocks, entry.copy(), insert=insert))
 
-    def _blocks(self, blocks: list[Block], pending: Pending, *, insert: bool) -> Pending:
+    def _blocks(self, blocks: Sequence[Block], pending: Pending, *, insert: bool) -> Pending:
         for block in blocks:
             pending = self.block(block, pending, insert=insert)
         return pending

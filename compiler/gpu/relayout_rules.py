@@ -9,7 +9,16 @@ from typing import TypeVar, cast
 
 from ..ir.core import Op, Value
 from ..ir.types import F32, Tile
-from ..layout import LinearLayout, coalesced_vectors, contiguous_registers, slice_layout, wgmma_accumulator
+from ..layout import (
+    LinearLayout,
+    WarpShuffle,
+    coalesced_vectors,
+    contiguous_registers,
+    plan_conversion,
+    share_out,
+    slice_layout,
+    wgmma_accumulator,
+)
 from ..tile.assembly import EffectfulAssembly, InlineAssembly
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.elementwise import Cast
@@ -21,7 +30,7 @@ from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, order_of_fetch, vector_of
 from .ops import Mma, VectorLoad, VectorStore, VectorUpdate
-from .reduction import scan_layout
+from .reduction import bits_of, scan_layout
 from .relayout import RULES, Relayout, Rule
 from .shared_operands import first_operand, operand_of_threads, shared_operand
 from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
@@ -74,11 +83,23 @@ def _load(state: Relayout, load: Load) -> None:
 @_rule(Store)
 def _store(state: Relayout, store: Store) -> None:
     layout = _access_layout(state, store, store.value)
+    if layout is not None and not state.costs.exists_once(store.pointer):
+        layout = _shared_out(state, store, layout)
     pointer = state.demand(store.pointer, layout)
     value = state.demand(store.value, layout)
     mask = state.demand(store.mask, layout) if store.mask is not None else None
     vector, axis = (1, 0) if layout is None else vector_of(store, layout, state.facts)
     state.emit(VectorStore(pointer, value, mask, store.cache, store.eviction, vector, axis), store)
+
+
+def _shared_out(state: Relayout, store: Store, layout: LinearLayout) -> LinearLayout:
+    """The layout in which threads that hold copies, as those of results of reductions do, store a part each."""
+    if not state.costs.exists_once(store.value) or state.natural(store.value) != layout:
+        return layout
+    vector, _ = vector_of(store, layout, state.facts)
+    shared = share_out(layout, vector.bit_length() - 1)
+    plan = plan_conversion(layout, shared, bits_of(store.value.type))
+    return shared if isinstance(plan, WarpShuffle) and not plan.shuffles else layout
 
 
 @_rule(AtomicRMW)

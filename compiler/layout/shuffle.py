@@ -47,7 +47,7 @@ class WarpShuffle:
 
     1. ``unit[u] = pack(source registers gather[u])``: up to 32 bits of elements, lowest first (64-bit elements
        are one unit that takes two shuffles);
-    2. for each exchange of ``before``: ``unit[u] = unit[u ^ flip] if bit else unit[u]``, all u at once;
+    2. for each exchange of ``before``: ``unit[u] = unit[u ^ flip] if bit else unit[u]``, all ``wanted`` u at once;
     3. ``result[i] = shuffle(unit[rounds[i].source], source_lane)`` with source_lane = ``rounds[i].lane_xor`` XOR
        ``lane[b]`` over the set bits of the lane index XOR ``warp[b]`` over those of the warp index. When
        ``is_butterfly``, source_lane is lane ^ lane_xor, and round i is a plain copy where lane_xor is 0;
@@ -76,9 +76,19 @@ class WarpShuffle:
         return sum(step.lane_xor != 0 for step in self.rounds)
 
     @property
+    def wanted(self) -> tuple[frozenset[int], ...]:
+        """The units that are needed after each exchange of ``before``."""
+        units = frozenset(step.source for step in self.rounds)
+        found = []
+        for exchange in reversed(self.before):
+            found.append(units)
+            units |= {unit ^ exchange.flip for unit in units}
+        return tuple(reversed(found))
+
+    @property
     def selects(self) -> int:
         """Select instructions of both exchange steps."""
-        return len(self.before) * len(self.gather) + len(self.after) * len(self.rounds)
+        return sum(map(len, self.wanted)) + len(self.after) * len(self.rounds)
 
 
 @dataclass(frozen=True, slots=True)

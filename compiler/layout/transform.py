@@ -147,6 +147,23 @@ def remove_register_broadcast(layout: LinearLayout) -> LinearLayout:
     return LinearLayout(layout.shape, register, layout.flat_lane, layout.flat_warp, layout.flat_block)
 
 
+@lru_cache(maxsize=4096)
+def share_out(layout: LinearLayout, kept: int) -> LinearLayout:
+    """The layout whose threads share out what several of them hold: register bits, but for the lowest ``kept``, become
+    lane bits and then warp bits in the place of broadcast ones. Every thread has its elements already.
+
+    A thread that holds an element alone goes on doing so; of neighbours along the last axis neighbouring lanes get one.
+    """
+    register = remove_register_broadcast(layout).flat_register
+    fixed, moved = register[:kept], sorted(register[kept:])
+    lane, warp = list(layout.flat_lane), list(layout.flat_warp)
+    for bases in (lane, warp):
+        for bit, basis in enumerate(bases):
+            if not basis and moved:
+                bases[bit] = moved.pop(0)
+    return LinearLayout(layout.shape, (*fixed, *moved), tuple(lane), tuple(warp), layout.flat_block)
+
+
 def _free_registers(layout: LinearLayout) -> int:
     space = Echelon()
     return sum(0 if space.add(basis) else 1 << bit for bit, basis in enumerate(layout.flat_register))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...gpu.operands import LocalLoad, LocalStore, OperandPlan
 from ...gpu.ops import ConvertLayout
@@ -172,7 +172,8 @@ def _read_matrices(state: Lowering, read: MatrixAccess, start: str) -> dict[int,
 def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element) -> list[str | None]:
     units = [_join_unit(state, elem, [registers[r] for r in group]) for group in plan.gather]
     word = "i64" if elem.bits > 32 else "i32"
-    units = _exchange(state, plan.before, units, word)
+    for exchange, wanted in zip(plan.before, plan.wanted, strict=True):
+        units = _exchange(state, exchange, units, word, wanted)
     lane = ""
     if not plan.is_butterfly:
         lane = state.thread_bits(plan.lane, plan.warp)
@@ -186,7 +187,8 @@ def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Ele
         if step.lane_xor:
             source = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
         moved.append(_from_lane(state, units[step.source], word, source))
-    moved = _exchange(state, plan.after, moved, word)
+    for exchange in plan.after:
+        moved = _exchange(state, exchange, moved, word, range(len(moved)))
     parts: dict[int, list[str]] = {}
     names: list[str | None] = []
     for unit_number, element_number in plan.scatter:
@@ -196,16 +198,15 @@ def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Ele
     return names
 
 
-def _exchange(state: Lowering, exchanges: Sequence[Exchange], units: list[str], word: str) -> list[str]:
-    for exchange in exchanges:
-        bit = exchange.bit + (5 if exchange.dimension == "warp" else 0)
-        masked = state.text.op(f"and i32 {state.thread}, {1 << bit}")
-        swap = state.text.op(f"icmp ne i32 {masked}, 0")
-        units = [
-            state.text.op(f"select i1 {swap}, {word} {units[u ^ exchange.flip]}, {word} {unit}")
-            for u, unit in enumerate(units)
-        ]
-    return units
+def _exchange(state: Lowering, exchange: Exchange, units: list[str], word: str, wanted: Collection[int]) -> list[str]:
+    """The ``wanted`` units after an exchange; the others are what they were."""
+    bit = exchange.bit + (5 if exchange.dimension == "warp" else 0)
+    masked = state.text.op(f"and i32 {state.thread}, {1 << bit}")
+    swap = state.text.op(f"icmp ne i32 {masked}, 0")
+    return [
+        state.text.op(f"select i1 {swap}, {word} {units[u ^ exchange.flip]}, {word} {unit}") if u in wanted else unit
+        for u, unit in enumerate(units)
+    ]
 
 
 def _join_unit(state: Lowering, elem: Element, values: list[str]) -> str:

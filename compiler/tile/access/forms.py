@@ -257,6 +257,14 @@ class Forms:
                 return replace(inner, positive=tuple(p.renamed(names) for p in inner.positive))
         return None
 
+    def implied(self, mask: Value) -> tuple[Polynomial, ...]:
+        """What is above zero, whatever the arguments, where ``mask`` is true; there may be more."""
+        op = mask.op
+        if isinstance(op, e.And):
+            return (*self.implied(op.lhs), *self.implied(op.rhs))
+        condition = self.condition(mask)
+        return () if condition is None or condition.guards else condition.positive
+
     def _comparison(self, op: e.Compare) -> Inequalities | None:
         left, right = self.of(op.lhs), self.of(op.rhs)
         if left is None or right is None or not op.lhs.type.is_integer:

@@ -89,6 +89,17 @@ class Polynomial:
         """Other unknowns in the place of some, different ones for different ones."""
         return Polynomial({tuple(sorted(names.get(u, u) for u in m)): t for m, t in self.terms.items()})
 
+    def with_value(self, unknown: int, value: Polynomial) -> Polynomial:
+        """``value`` in the place of ``unknown``."""
+        made = self.where(lambda m, _: unknown not in m)
+        for monomial, term in self.terms.items():
+            if unknown in monomial:
+                product = Polynomial({tuple(u for u in monomial if u != unknown): term})
+                for _ in range(monomial.count(unknown)):
+                    product *= value
+                made += product
+        return made
+
     def slope(self, unknown: int) -> Polynomial | None:
         """What ``unknown`` is multiplied with; None if it occurs in a power."""
         terms: dict[Monomial, Term] = {}

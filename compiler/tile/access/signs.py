@@ -10,7 +10,7 @@ from .. import elementwise as e
 from ..axis import AxisFacts
 from ..axis.info import power_of_two_in
 from ..debug import Assume
-from .polynomial import Polynomial
+from .polynomial import Monomial, Polynomial
 from .unknowns import Trips, Unknowns
 
 Guards = frozenset[Guard]
@@ -45,15 +45,17 @@ class Signs:
 
     def multiple(self, polynomial: Polynomial, divisor: int) -> Guards | None:
         """Promises under which ``polynomial`` is a multiple of ``divisor``, a power of two."""
-        if all(self._power_in(m, t.coefficient) >= divisor for m, t in polynomial.terms.items()):
+        powers = (power_of_two_in(t.coefficient) * self.power_in(m) for m, t in polynomial.terms.items())
+        if all(power >= divisor for power in powers):
             return NONE
         index = polynomial.unknown
         value = self.unknowns[index] if index is not None else None
         name = self.unknowns.parameters.get(value) if isinstance(value, Value) else None
         return self._promise(Guard(name, "multiple", divisor)) if name is not None else None
 
-    def _power_in(self, monomial: tuple[int, ...], coefficient: int) -> int:
-        power = power_of_two_in(coefficient)
+    def power_in(self, monomial: Monomial) -> int:
+        """A power of two that divides the product ``monomial``, which has no coordinates."""
+        power = 1
         for index in monomial:
             held = self.unknowns[index]
             power *= self.facts[held].everywhere if isinstance(held, Value) else 1

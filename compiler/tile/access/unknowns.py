@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...ir.core import Block, Function, Op, Value
 from .. import elementwise as e
-from ..control import For
-from .polynomial import Polynomial, unknown
+from ..control import For, While
+from .polynomial import Polynomial, number, unknown
 
 #: Operations on scalars that a launcher can repeat on the arguments.
 _HOST = (e.Add, e.Sub, e.Mul, e.IntDiv, e.Min, e.Max, e.Neg, e.Cast, e.Hint, e.Constant)
@@ -21,6 +22,10 @@ class Trips:
     all: bool = False
 
 
+#: A scalar; a loop and whether all its iterations are meant; an unknown as it was before loops went on.
+_Key = Value | tuple[For, bool] | tuple[int, frozenset[For | While]]
+
+
 class Unknowns:
     """Numbers scalars and trip counts of one function, and knows where they come from."""
 
@@ -29,7 +34,7 @@ class Unknowns:
         self.parameters = {p.value: p.name for p in function.parameters}
         self.loops: dict[Block, For] = {}
         self._held: list[Value | Trips] = []
-        self._numbers: dict[Value | tuple[For, bool], int] = {}
+        self._numbers: dict[_Key, int] = {}
         self._homes: dict[Value, Block] = {}
         self._around: dict[Block, Block] = {}
         self._host: dict[Value, bool] = {}
@@ -62,7 +67,7 @@ class Unknowns:
         """The unknown that stands for all iterations of ``loop``, which has ended."""
         return unknown(self._number((loop, True), Trips(loop, all=True)))
 
-    def _number(self, key: Value | tuple[For, bool], held: Value | Trips) -> int:
+    def _number(self, key: _Key, held: Value | Trips) -> int:
         found = self._numbers.setdefault(key, len(self._held))
         if found == len(self._held):
             self._held.append(held)
@@ -80,18 +85,42 @@ class Unknowns:
 
     def changes_in(self, polynomial: Polynomial, loop: For) -> bool:
         """Whether an unknown is defined inside ``loop``; its own trip count is."""
-        return any(self._is_inside(u, loop) for u in polynomial.unknowns if u >= 0)
+        return any(self.is_inside(self._held[u], loop) for u in polynomial.unknowns if u >= 0)
 
-    def _is_inside(self, index: int, loop: For) -> bool:
-        held = self._held[index]
-        block: Block | None
+    def is_inside(self, held: Value | Trips, loop: For | While) -> bool:
+        """Whether ``held`` may be something else in each iteration of ``loop``."""
         if isinstance(held, Value):
             block = self._homes[held]
         else:
             block = self._around[held.loop.body] if held.all else held.loop.body
-        while block is not None and block is not loop.body:
+        return self._is_in(block, loop)
+
+    def _is_in(self, block: Block | None, loop: For | While) -> bool:
+        while block is not None and block not in loop.blocks:
             block = self._around.get(block)
         return block is not None
+
+    def in_earlier_iterations(self, polynomial: Polynomial, loops: Collection[For | While]) -> Polynomial:
+        """``polynomial`` as it was before some of ``loops`` went on, at least the outermost: unknowns of its own for
+        what they change, and the trip count of the outermost by one and another unknown less."""
+        if not loops:
+            return polynomial
+        outermost = next(loop for loop in loops if not any(self._around_of(loop, other) for other in loops))
+        names = {}
+        for index in polynomial.unknowns:
+            held = self._held[index] if index >= 0 else None
+            if held is None or not any(self.is_inside(held, loop) for loop in loops):
+                continue
+            earlier = names[index] = self._number((index, frozenset(loops)), held)
+            if isinstance(held, Trips) and held.loop is outermost and not held.all:
+                since = number(-1) - unknown(earlier)
+                polynomial = polynomial.with_value(index, unknown(index) + since)
+                del names[index]
+        return polynomial.renamed(names)
+
+    def _around_of(self, loop: For | While, other: For | While) -> bool:
+        """Whether ``loop`` is inside ``other``."""
+        return loop is not other and self._is_in(self._around[loop.blocks[0]], other)
 
     def is_host(self, index: int) -> bool:
         """Whether a launcher can compute the unknown from the arguments."""

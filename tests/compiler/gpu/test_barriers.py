@@ -90,12 +90,56 @@ def test_a_loop_waits_for_its_own_last_iteration(to_gpu) -> None:
         # read by all, written by one
         ("tl.store(x_ptr, tl.load(x_ptr) + 1)", 1),
         ("tl.debug_barrier(); tl.store(x_ptr + o, tl.load(x_ptr + (o + 1) % N))", 2),
+        # neighbours of every third element
+        ("tl.store(x_ptr + o * 3, 1.0); tl.store(x_ptr + o * 3 + 2, 2.0)", 0),
+        ("tl.store(x_ptr + o * 3, 1.0); tl.store(x_ptr + o * 3 + 6, 2.0)", 1),
+        # one behind the other, and one that reaches into the other
+        ("tl.store(x_ptr + o, 1.0); tl.store(x_ptr + o + N, 2.0)", 0),
+        ("tl.store(x_ptr + o, 1.0); tl.store(x_ptr + o + N - 1, 2.0)", 1),
+        # rows whose distance is known only to be a multiple of 16
+        ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + s + p, 2.0)", 0),
+        ("p = tl.arange(0, 32); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + s + p, 2.0)", 1),
+        ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0)", 1),
+        # halves of a row that masks keep apart
+        ("tl.store(x_ptr + o, 1.0, mask=o < n); tl.store(x_ptr + n + o, 2.0, mask=o < n)", 0),
+        ("tl.store(x_ptr + o, 1.0); tl.store(x_ptr + n + o, 2.0, mask=o < n)", 1),
+        # the first thread stores all scalars, but every thread loads them
+        ("tl.store(x_ptr, 1.0); tl.store(x_ptr + n, 2.0)", 0),
+        ("tl.store(x_ptr, 1.0); tl.store(y_ptr, tl.load(x_ptr + n))", 1),
+        ("tl.store(x_ptr, 1.0); tl.store(y_ptr, tl.load(x_ptr + 1))", 0),
+        # of elements that several threads hold, one stores, and all load
+        ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + p, 2.0)", 0),
+        ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(y_ptr + p, tl.load(x_ptr + p))", 1),
     ],
 )
 def test_global_hazards(to_gpu, body, wanted) -> None:
     lines = "\n    ".join(part.strip() for part in body.split(";"))
-    text = f"def k(x_ptr, y_ptr, N: tl.constexpr):\n    o = tl.arange(0, N)\n    {lines}\n"
-    assert _barriers(to_gpu(text, POINTERS, {"N": 256})) == wanted
+    text = f"def k(x_ptr, y_ptr, n, s, N: tl.constexpr):\n    o = tl.arange(0, N)\n    {lines}\n"
+    assert _barriers(to_gpu(text, {**POINTERS, "n": "i32", "s": "i32:16"}, {"N": 256})) == wanted
+
+
+@pytest.mark.parametrize(
+    "body, wanted",
+    [
+        # every iteration has elements of its own
+        ("tl.store(x_ptr + i * N + o, 1.0)", 0),
+        ("tl.store(x_ptr + i * (N - 1) + o, 1.0)", 1),
+        ("tl.store(x_ptr + i * n + o, 1.0, mask=o < n)", 0),
+        ("tl.store(x_ptr + i * n + o, 1.0, mask=o <= n)", 1),
+        ("tl.store(x_ptr + o, tl.load(x_ptr + o) + 1)", 0),
+        # all threads load what one of them has stored, in no later iteration
+        ("tl.store(x_ptr + i * 16 + p, tl.load(x_ptr + i * 16 + p) + 1)", 1),
+        ("tl.store(x_ptr + i * 8 + p, tl.load(x_ptr + i * 8 + p) + 1)", 2),
+        ("for j in range(n):; ....tl.store(x_ptr + i * N + o, j * 1.0)", 0),
+        ("for j in range(n):; ....tl.store(x_ptr + (i * n + j) * N + o, 1.0)", 0),
+        ("for j in range(n):; ....tl.store(x_ptr + i * N + j + o, 1.0)", 1),
+    ],
+)
+def test_hazards_between_iterations(to_gpu, body, wanted) -> None:
+    lines = body.replace(";", "\n       ").replace("....", "    ")
+    head = "def k(x_ptr, y_ptr, n, N: tl.constexpr):\n    o = tl.arange(0, N)\n    p = tl.arange(0, 16)\n"
+    text = f"{head}    for i in range(n):\n        {lines}\n"
+    assert _barriers(to_gpu(text, {**POINTERS, "n": "i32"}, {"N": 256})) == wanted
 
 
 def test_a_scalar_atomic_releases_what_all_threads_wrote(to_gpu) -> None:

@@ -55,6 +55,24 @@ def test_mixed_widths_share_one_layout(to_gpu) -> None:
     assert layouts == {coalesced((4096,), 4, 8)}
 
 
+MAXIMA = """
+def maxima(x_ptr, y_ptr, z_ptr, n, M: tl.constexpr, N: tl.constexpr):
+    m = tl.arange(0, M)
+    x = tl.load(x_ptr + m[:, None] * N + tl.arange(0, N)[None, :])
+    tl.store(y_ptr + m, tl.max(x, 1), mask=m < n)
+    tl.store(z_ptr + tl.arange(0, N), tl.max(x, 0))
+"""
+
+
+def test_threads_that_hold_the_same_results_store_a_part_each(to_gpu) -> None:
+    signature = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "z_ptr": "*fp32:16", "n": "i32"}
+    function = to_gpu(MAXIMA, signature, {"M": 128, "N": 128})
+    rows, columns = (op.pointer.type.layout for op in _all(function, VectorStore))
+    assert rows.registers == 1  # 32 lanes held each of them
+    assert len(set(columns.register_offsets())) == 4  # warps hold copies of what is one vector
+    assert len(_all(function, ConvertLayout)) == 1
+
+
 def test_misaligned_pointers_are_read_by_element(to_gpu) -> None:
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
     function = to_gpu(ADD, signature, {"N": 4096})

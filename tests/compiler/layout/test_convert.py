@@ -21,6 +21,7 @@ from deuteron.compiler.layout import (
     plan_conversion,
     plan_shared_access,
     remove_register_broadcast,
+    share_out,
     shared_linear,
     slice_layout,
     wgmma_accumulator,
@@ -60,7 +61,9 @@ def run_shuffle(plan, threads):
     units = {}
     for (warp, lane), values in threads.items():
         packed = [[values[r] for r in group] for group in plan.gather]
-        units[warp, lane] = exchange(plan.before, packed, lane, warp)
+        for step, wanted in zip(plan.before, plan.wanted, strict=True):
+            packed = [v if unit in wanted else None for unit, v in enumerate(exchange([step], packed, lane, warp))]
+        units[warp, lane] = packed
     results = {}
     for warp, lane in threads:
         own = bases_xor(plan.lane, lane) ^ bases_xor(plan.warp, warp)
@@ -170,6 +173,15 @@ def test_shuffles_serve_every_pair_inside_a_warp(layouts):
 
     law()
     assert served > 100
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_copies_are_shared_out_in_place(bits):
+    """Of 32 results that all lanes of a warp hold each lane takes one, by a tree of selects."""
+    source = slice_layout(coalesced((128, 128), 4, 4), 1)
+    plan = plan_conversion(source, share_out(source, 0), bits)
+    assert isinstance(plan, WarpShuffle) and plan.shuffles == 0 and plan.selects == 31
+    assert run(plan, iota(source)) == iota(share_out(source, 0))
 
 
 def _dealt(columns):

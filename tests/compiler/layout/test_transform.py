@@ -15,6 +15,7 @@ from deuteron.compiler.layout import (
     permute_layout,
     remove_register_broadcast,
     reshape_layout,
+    share_out,
     slice_layout,
     split_layout,
     splittable_layout,
@@ -112,6 +113,31 @@ def test_removing_copies_keeps_the_named_registers(layouts):
             assert lean.apply(new, 3, 0) == layout.apply(old, 3, 0)
 
     law()
+
+
+def test_sharing_out_leaves_threads_less_of_what_they_hold(layouts):
+    @quick
+    @given(layouts(), st.integers(0, 2))
+    def law(layout, kept):
+        shared = share_out(layout, kept)
+        lean = remove_register_broadcast(layout)
+        assert shared.flat_register[:kept] == lean.flat_register[:kept]
+        held = {}
+        for register, lane, warp in places(lean):
+            held.setdefault((lane, warp), set()).add(lean.apply(register, lane, warp))
+        found = [(shared.apply(*place), place[1:]) for place in places(shared)]
+        assert all(element in held[thread] for element, thread in found)
+        assert {element for element, _ in found} == set().union(*held.values())
+        copies = [basis for basis in (*layout.flat_lane, *layout.flat_warp) if not basis]
+        assert shared.registers == max(lean.registers >> len(copies), min(1 << kept, lean.registers))
+
+    law()
+
+
+def test_lanes_take_neighbours_before_warps_do():
+    layout = LinearLayout((64,), (1, 32, 16, 4), (0, 2, 8, 0, 0), (0,))
+    assert share_out(layout, 1) == LinearLayout((64,), (1,), (4, 2, 8, 16, 32), (0,))
+    assert share_out(layout, 0) == LinearLayout((64,), (), (1, 2, 8, 4, 16), (32,))
 
 
 def test_broadcast_repeats_registers():
