@@ -95,8 +95,8 @@ def bitwise(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.Shl, ops.Shr)
 def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
-    """Amounts of the width or more, which are poison in LLVM, shift everything out: 0, or the sign. So do GPUs, and NumPy
-    in the interpreter; there is one instruction of AVX2 for it."""
+    """Amounts of the width or more, which are poison in LLVM, shift everything out: 0, or the sign. So do GPUs, and the
+    interpreter; there is one instruction of AVX2 for it."""
     elem = _scalar(op)
     if isinstance(op, ops.Shr) and elem.is_signed:
         return e.binary("ashr", x, e.intrinsic("umin", y, constant(y.type, elem.bits - 1)))
