@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from suite_plugin import Journal, Suite
 
+from deuteron.compat import inductor
 from deuteron.compat.triton import Autotuner, install
 
 
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-seed", type=int, default=0)
     group.addoption("--suite-cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     group.addoption("--suite-first-config", action="store_true", help="autotuned kernels have one configuration")
+    group.addoption("--suite-inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
 
 
@@ -43,6 +45,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     install()
     sys.meta_path.insert(0, Prepared({"fla.utils._device": fla_on_cpu}))
     options = early_config.known_args_namespace
+    if options.suite_inductor:
+        inductor.install()
+        sys.modules["torch._inductor.config"].cpu_backend = "triton"  # type: ignore[attr-defined]
     if options.suite_first_config:
         Autotuner.prune = lambda self, args, kwargs: self.configs[:1]  # type: ignore[method-assign]
     if options.suite_cuda_on_cpu:

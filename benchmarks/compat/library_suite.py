@@ -1,7 +1,8 @@
 """A library's own tests, with deuteron under Triton's name and PyTorch's arrays on the CPU.
 
 python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests/ops --out FILE.json
-    [--sample N] [--smallest] [--cuda-on-cpu] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [FILE ...]
+    [--sample N] [--smallest] [--cuda-on-cpu] [--inductor] [--seed S] [--limit SECONDS] [--file-limit SECONDS]
+    [FILE ...]
 
 FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all that pytest takes for
 tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one
@@ -22,7 +23,7 @@ from report import write_report
 from triton_suite import HERE, FileResult, run_file, summary
 
 #: Options that are handed on to the plugin.
-FLAGS = ("smallest", "cuda_on_cpu", "first_config")
+FLAGS = ("smallest", "cuda_on_cpu", "first_config", "inductor")
 
 
 def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list[str], dict[str, str], Path]:
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--smallest", action="store_true")
     parser.add_argument("--cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     parser.add_argument("--first-config", action="store_true", help="autotuned kernels have one configuration")
+    parser.add_argument("--inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)

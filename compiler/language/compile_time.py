@@ -7,10 +7,18 @@ from collections.abc import Sequence
 from ..errors import UnknownName
 from ..ir.types import Tile
 from .arithmetic import as_tensor
+from .builtin import builtin
 from .constexpr import unwrap
 from .named import field_names
 from .structure import Membered
 from .tensor import tensor
+
+
+@builtin
+def unwrap_if_constexpr(value: object) -> object:
+    """The plain value of a constexpr; anything else as it is. Libraries call it in kernels under the name that it has
+    in Triton's core, where some operations do not take a constexpr."""
+    return value
 
 
 class tuple_type:  # noqa: N801 -- the language's own name

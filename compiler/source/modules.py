@@ -12,7 +12,7 @@ from .. import language
 from ..errors import UnknownName
 from ..language import cuda as cuda_registers
 from ..language import libdevice, records, target_info
-from ..language.compile_time import constexpr_type, tuple_type
+from ..language.compile_time import constexpr_type, tuple_type, unwrap_if_constexpr
 from ..language.constexpr import constexpr
 from ..language.control import range, static_range
 from ..language.descriptors import tensor_descriptor
@@ -69,7 +69,8 @@ def _modules() -> dict[str, LanguageModule]:
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    inner = {"extra": extra, "math": math, "random": math, "standard": core, "core": core, "target_info": where}
+    inner = {"extra": extra, "math": math, "random": math, "standard": core, "target_info": where}
+    inner["core"] = LanguageModule("deuteron.language.core", {**names, "_unwrap_if_constexpr": unwrap_if_constexpr})
     core = LanguageModule("deuteron.language", {**names, **inner})
     scopes = LanguageModule("deuteron.profiler.language", _public(records))
     profiler = LanguageModule("deuteron.profiler", {"language": scopes})
@@ -85,7 +86,7 @@ def _modules() -> dict[str, LanguageModule]:
     table = {
         "": root,
         ".language": core,
-        ".language.core": core,
+        ".language.core": inner["core"],
         ".language.math": math,
         ".language.random": math,
         ".language.standard": core,

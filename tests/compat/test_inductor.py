@@ -251,3 +251,18 @@ for function, shape in (
     torch.testing.assert_close(found.double(), function(x.double()), atol=1e-5, rtol=2e-6)
 assert len(together) >= 2
 """)
+
+
+@with_torch
+def test_scans_over_several_programs(inductor):
+    """Of rows longer than a program takes: each program waits for the sums of those before it."""
+    inductor("""
+for dtype in (torch.float32, torch.int64):
+    for function in (lambda x: x.cumsum(0), lambda x: x.sign().cumprod(0)):
+        torch._dynamo.reset()
+        before = metrics.generated_kernel_count
+        x = torch.randint(-3, 3, (70001,)).to(dtype)
+        found = torch.compile(function, fullgraph=True)(x)
+        assert metrics.generated_kernel_count > before
+        torch.testing.assert_close(found, function(x.double()).to(found.dtype))
+""")

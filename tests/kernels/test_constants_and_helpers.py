@@ -171,6 +171,25 @@ def test_functions_of_the_language_as_compile_time_functions(launch, normal) -> 
     np.testing.assert_array_equal(got, x.view(np.int32) + 1)
 
 
+@triton.jit
+def packed(value, flag, WIDE: tl.constexpr):
+    NARROW = tl.core._unwrap_if_constexpr(value.dtype)
+    wide = tl.core._unwrap_if_constexpr(tl.constexpr(WIDE))
+    return flag.to(wide) | (tl.core._unwrap_if_constexpr(value).to(wide) << NARROW.primitive_bitwidth)
+
+
+@triton.jit
+def packed_pairs(x_ptr, o_ptr, N: tl.constexpr, WIDE: tl.constexpr = tl.uint64):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(o_ptr + tl.arange(0, N), packed(x, tl.full(x.shape, 2, tl.uint32), WIDE))
+
+
+def test_values_are_unwrapped_by_the_function_of_tritons_core(launch) -> None:
+    x = np.arange(8, dtype=np.uint32) * 1000
+    got = launch(packed_pairs, (1,), x, np.zeros(8, np.uint64), N=8)[1]
+    np.testing.assert_array_equal(got, x.astype(np.uint64) << 32 | 2)
+
+
 def test_next_power_of_two_of_what_is_not_positive() -> None:
     assert [triton.next_power_of_2(n) for n in (-5, 0, 1, 2, 3, 4, 5)] == [0, 0, 1, 2, 4, 4, 8]
 

@@ -119,6 +119,19 @@ def test_shifts(both, same, kind, name):
     same(found[0], wanted[0])
 
 
+@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("kind", [e.Shl, e.Shr])
+def test_shifts_by_the_width_and_more_leave_nothing_but_the_sign(both, same, kind, name):
+    """Known amounts, too."""
+    dtype = np.dtype(DTYPES[name])
+    bits = 8 * dtype.itemsize
+    amounts = np.resize(np.array([0, bits - 1, bits, bits + 1, 100, 127], dtype), 64)
+    found, wanted = both(lambda k, x, y: k.emit(kind(x, y)), operands(name, 1), amounts)
+    same(found[0], wanted[0])
+    known, wanted = both(lambda k, x: k.binary(kind, x, bits), operands(name, 1))
+    same(known[0], wanted[0])
+
+
 @pytest.mark.parametrize("name", ["i1", *FLOATS, *INTEGERS])
 @pytest.mark.parametrize("predicate", ["eq", "ne", "lt", "le", "gt", "ge"])
 def test_comparisons(both, same, predicate, name):
