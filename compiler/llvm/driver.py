@@ -165,5 +165,9 @@ def _llvm() -> ModuleType:
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    # Where addresses are computed from each other (StraightLineStrengthReduce, for GPUs alone) LLVM 22 looks whether a
+    # flag such as nsw may be wrong for one of them. Ours are facts about threads and memory, whatever a mask says, and
+    # with hundreds of addresses to a thread the search took most of the time of a compilation.
+    llvm.set_option("deuteron", "-enable-poison-reuse-guard=false")
     binding: ModuleType = llvm
     return binding
