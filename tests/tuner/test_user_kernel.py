@@ -182,6 +182,31 @@ def test_a_tensor_may_have_a_dtype_of_its_own(mark: str) -> None:
     assert problem.bytes == 2 * 3 * 50 * 2 + 50 * 1 + 3 * 4
 
 
+PRODUCT = """
+import triton, triton.language as tl
+@triton.jit
+def product(a, b, c, K, BLOCK: tl.constexpr):
+    i, acc = tl.arange(0, BLOCK), tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, K, BLOCK):
+        x = tl.load(a + i[:, None] * K + k + i[None, :])
+        acc = tl.dot(x, tl.load(b + (k + i[:, None]) * BLOCK + i[None, :]), acc)
+    tl.store(c + i[:, None] * BLOCK + i[None, :], acc)
+"""
+
+
+def test_products_are_searched_by_their_stages_too() -> None:
+    source = KernelSource.from_text(PRODUCT, "product")
+    tensors = dict.fromkeys("abc", ("K",))
+    spec = infer_workload(source, dims=("K",), tensors=tensors, grid=["1"])
+    found = {p.name: (p.choices, p.default) for p in spec.space_for("cuda").parameters}
+    assert found.keys() == {"BLOCK", "num_warps", "num_stages"}
+    assert found["num_stages"] == ((2, 3, 4, 5), 3) and found["BLOCK"][0] == (16, 32, 64, 128)
+    assert {p.name for p in spec.space_for("cpu").parameters} == {"BLOCK"}
+    assert "num_stages" not in {p.name for p in statistics().space_for("cuda").parameters}
+    asked = infer_workload(source, dims=("K",), tensors=tensors, grid=["1"], choices={"num_stages": [2, 6]})
+    assert next(p for p in asked.space_for("cuda").parameters if p.name == "num_stages").choices == (2, 6)
+
+
 @pytest.mark.parametrize(("mark", "wrong"), [("M:f32:f16", "f16"), ("M:output:input", "input"), ("M:f33", "f33")])
 def test_other_marks_behind_a_shape_are_refused(mark: str, wrong: str) -> None:
     with pytest.raises(WorkloadError, match=rf"--tensor sums: '{wrong}' is neither a role nor a dtype"):

@@ -38,6 +38,8 @@ _LONE_BLOCK = tuple(2**i for i in range(7, 14))
 _BLOCKS = (16, 32, 64, 128)
 _DEPTHS = (16, 32, 64)
 _WARPS = (1, 2, 4, 8)
+#: Slots of the rings that feed a product; more than fit are the same code as what fits.
+_STAGES = (2, 3, 4, 5)
 
 #: Values of scalars whose name says what they are.
 _USUAL = {
@@ -192,11 +194,15 @@ class _Inference:
         return list(found.values())
 
     def spaces(self, parameters: list[Parameter]) -> dict[str, Space]:
-        if any(parameter.name == "num_warps" for parameter in parameters):
+        """Without options of the command line, those of a GPU's schedule that every kernel, or every product, has."""
+        named = {parameter.name for parameter in parameters}
+        if "num_warps" in named:
             return {"any": Space(tuple(parameters))}
-        warps = Parameter("num_warps", _WARPS, default=4)
+        options = [Parameter("num_warps", _WARPS, default=4)]
+        if self.usage.has_dot and "num_stages" not in named:
+            options.append(Parameter("num_stages", _STAGES, default=3))
         cpu = {"cpu": Space(tuple(parameters))} if parameters else {}
-        return {**cpu, "cuda": Space((*parameters, warps))}
+        return {**cpu, "cuda": Space((*parameters, *options))}
 
     def grid(self, parameters: list[Parameter]) -> tuple[str, ...]:
         blocks = [p.name for p in parameters if p.name not in SCHEDULE_OPTIONS]
@@ -287,7 +293,8 @@ class _Inference:
             return tuple(spelled_out)
         blocks = sum(a.constexpr and self._is_block(a) for a in self.source.arguments)
         if self.usage.has_dot:
-            return _DEPTHS if argument.name.upper().endswith("K") else _BLOCKS
+            axis = argument.name.upper().removesuffix("BLOCK").strip("_")  # BLOCK_K, BK and K_BLOCK, but not BLOCK
+            return _DEPTHS if axis.endswith("K") else _BLOCKS
         return _LONE_BLOCK if blocks == 1 else _BLOCKS
 
 
