@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then rows,
-# products, mixtures of experts and attention against Triton and torch's libraries, compile times and autotuning against
-# Triton, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0, and examples under
-# compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes, not
-# the machine.
+# products, mixtures of experts, additions by atomics and attention against Triton and torch's libraries, compile times
+# and autotuning against Triton, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0,
+# and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs
+# costs minutes, not the machine.
 # STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
@@ -41,6 +41,7 @@ step rows 240 "$PYTHON" benchmarks/rows.py --limit 200 --out "$OUT/rows.json" ${
 step gemm 400 "$PYTHON" benchmarks/gemm.py --peers --limit 330 --out "$OUT/gemm.json" ${QUICK:+--quick}
 step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024,1024 4096,4096,4096 8192,8192,8192 --limit 100 --out "$OUT/gemm-fp8.json" ${QUICK:+--quick}
 step experts 150 "$PYTHON" benchmarks/experts.py --peers --limit 100 --out "$OUT/experts.json" ${QUICK:+--quick}
+step updates 60 "$PYTHON" benchmarks/updates.py --out "$OUT/updates.json" ${QUICK:+--rounds 10}
 step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
 step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
 step profiler 200 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"

@@ -17,20 +17,20 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 
 
-def load_kernels(name: str, package: str) -> ModuleType:
-    """An example file with its kernels decorated by ``package`` (deuteron or triton): same text, other compiler.
+def load_kernels(name: str, package: str, folder: Path = EXAMPLES) -> ModuleType:
+    """A file of kernels, such as an example, decorated by ``package`` (deuteron or triton): same text, other compiler.
 
     Both compilers read source files, and their caches are shared by processes, so the file's place follows from its
     text alone.
     """
-    text = (EXAMPLES / f"{name}.py").read_text()
+    text = (folder / f"{name}.py").read_text()
     text = text.replace("import deuteron.language as tl", f"import {package}.language as tl")
     text = text.replace("import deuteron as triton", f"import {package} as triton")
     text = text.replace("from harness import", "from examples_harness import")
     sys.modules.setdefault("examples_harness", _harness())
-    folder = Path(tempfile.gettempdir()) / f"deuteron-benchmarks-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{name}_{package}_{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+    made = Path(tempfile.gettempdir()) / f"deuteron-benchmarks-{os.getuid()}"
+    made.mkdir(mode=0o700, exist_ok=True)
+    path = made / f"{name}_{package}_{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
     if not path.exists():
         unfinished = path.with_suffix(f".{os.getpid()}")
         unfinished.write_text(text)
