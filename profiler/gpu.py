@@ -73,6 +73,7 @@ class GpuProfiler:
         self._threads: WeakSet[ThreadState] = WeakSet()
         self._lock_of_threads = threading.Lock()
         source.start()
+        self._main = source.main
         self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
 
@@ -83,12 +84,12 @@ class GpuProfiler:
         thread.place = place  # before the number: see mark_again
         (thread.cell or self._cell_of(thread)).value = number
         if thread.ident == shared.main_thread:
-            self.source.main.value = number
+            self._main.value = number
 
     def mark_again(self, main: Place, now: Callable[[Place], Place]) -> None:
         """Mark all threads anew after the sessions changed: ``main`` is the main thread's place, ``now`` finds those of
         others."""
-        self.source.main.value = self._number_of(main)
+        self._main.value = self._number_of(main)
         with self._lock_of_threads:
             threads = list(self._threads)
         for thread in threads:
@@ -146,7 +147,7 @@ class GpuProfiler:
         self._thread.join()
         if thread.cell is not None:
             thread.cell.value = 0
-        self.source.main.value = 0
+        self._main.value = 0
         self.source.stop()
 
     def _drain_often(self) -> None:
