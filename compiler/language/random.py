@@ -38,7 +38,7 @@ _TWO_PI = constexpr(6.283185307179586)
 def _whole(x: Operand, what: str) -> tensor:
     """``x`` as a tensor; raises TypeMismatch unless it holds integers."""
     x = as_tensor(x)
-    if not x.type.is_integer:
+    if not x.value.type.is_integer:
         raise TypeMismatch(
             f"the {what} of random numbers is an integer, got {x.type}", hint="cast it with .to(tl.int32)"
         )

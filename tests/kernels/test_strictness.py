@@ -53,7 +53,9 @@ def test_compare_and_swap_takes_16_bits():
 def random(seed_ptr, out_ptr, NAME: tl.constexpr):
     seed = tl.load(seed_ptr)
     at = tl.arange(0, 16)
-    if NAME == "rand":
+    if NAME == "pointer":
+        tl.store(out_ptr + at, tl.rand(seed_ptr, at))
+    elif NAME == "rand":
         tl.store(out_ptr + at, tl.rand(seed, at))
     elif NAME == "randn":
         tl.store(out_ptr + at, tl.randn(seed, at))
@@ -63,7 +65,7 @@ def random(seed_ptr, out_ptr, NAME: tl.constexpr):
         tl.store(out_ptr + at, tl.rand(tl.cast(seed, tl.int32), at * 1.0))
 
 
-@pytest.mark.parametrize("name", ["rand", "randn", "randint", "offset"])
+@pytest.mark.parametrize("name", ["rand", "randn", "randint", "offset", "pointer"])
 @pytest.mark.parametrize("interpreted", [False, True])
 def test_seeds_and_offsets_are_integers(name, interpreted):
     with knobs.interpret.scope(interpreted), pytest.raises(TypeMismatch, match="is an integer, got"):

@@ -63,7 +63,7 @@ def _down(n, x, most):
 def _order(n: Operand, function: str) -> tuple[tensor, tensor]:
     """The order, and the largest one; raises TypeMismatch unless it is whole."""
     n = as_tensor(n)
-    if not n.type.is_integer:
+    if not n.value.type.is_integer:
         raise TypeMismatch(f"the order of libdevice.{function} is an integer, got {n.type}")
     n = cast_to(n, I32)
     return n, as_tensor(largest(n)) if n.shape else n
