@@ -18,6 +18,8 @@ UNMODELLED = "not tried yet"
 NAMED = 3
 #: Variance, 1 where nothing is known, above which a region counts as unexplored.
 UNEXPLORED = 0.6
+#: Probability of a gain below which its size says nothing: little is left to try.
+UNLIKELY = 0.01
 
 
 def improvement(
@@ -26,12 +28,11 @@ def improvement(
     """Why the model chose ``candidate``: how probable it is that it is faster than the best so far, by how much it then
     is on average, and what it changes. ``difference``: parameters, their values in the best and in the candidate.
     ``remedy``: what it does about what bounds the best."""
-    if candidate.probability > 0:
-        gain = -100 * math.expm1(-candidate.improvement / candidate.probability)
+    if candidate.probability < UNLIKELY:
+        hope = f"expected no gain (p={candidate.probability:.2g})"
     else:
-        gain = 0.0
-    digits = 0 if gain >= 10 else 1
-    hope = f"expected {gain:.{digits}f} % better (p={candidate.probability:.2g})"
+        gain = -100 * math.expm1(-candidate.improvement / candidate.probability)
+        hope = f"expected {gain:.{0 if gain >= 10 else 1}f} % better (p={candidate.probability:.2g})"
     if remedy is not None:
         hope += f", {remedy}"
     if len(difference) <= NAMED:
