@@ -7,11 +7,12 @@ illegal: it gets as many slots as fit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import IllegalSchedule
-from ..ir.core import Function
+from ..ir.core import Function, Op
 from ..options import Schedule, effective_options
 from ..tile.assembly import InlineAssembly
 from ..tile.control import Condition, While
@@ -23,19 +24,27 @@ from .arrays import READS
 MOST_THREADS = 1024
 REGISTER_FILE = 64 * 1024
 _READING = (*READS, InlineAssembly)
+#: What makes a loop of its own in inline assembly.
+_BRANCH = re.compile(r"\bbra\b")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTraits:
     """What of a kernel decides which schedules it can have. ``waits``: a program may wait for what another one writes:
-    a loop goes on until something that it reads from memory, or may read, has changed."""
+    a loop, that of inline assembly too, goes on until something that it reads from memory, or may read, has changed."""
 
     waits: bool = False
 
 
 def traits_of(function: Function) -> KernelTraits:
     """The traits of a kernel whose operations are known."""
-    return KernelTraits(waits=any(isinstance(op, While) and _ends_by_memory(op, function) for op in function.walk()))
+    return KernelTraits(waits=any(_may_wait(op, function) for op in function.walk()))
+
+
+def _may_wait(op: Op, function: Function) -> bool:
+    if isinstance(op, InlineAssembly):
+        return _BRANCH.search(op.text) is not None
+    return isinstance(op, While) and _ends_by_memory(op, function)
 
 
 def _ends_by_memory(loop: While, function: Function) -> bool:

@@ -112,6 +112,12 @@ BODY
             "    i = tl.inline_asm_elementwise('ld.global.s32 $0, [$1];', '=r,l', [flag], tl.int32, False, 1)",
             True,
         ),
+        ("tl.store(p, tl.inline_asm_elementwise('mov.u32 $0, $1;', '=r,r', [n], tl.int32, False, 1))", False),
+        (
+            "tl.inline_asm_elementwise('again: ld.acquire.gpu.global.s32 $0, [$1]; setp.eq.s32 %p, $0, 0;"
+            " @%p bra again;', '=r,l', [flag], tl.int32, False, 1)",
+            True,
+        ),
     ],
 )
 def test_what_may_wait_for_another_program(body: str, waits: bool) -> None:
