@@ -5,9 +5,9 @@ python benchmarks/gpu_search.py --out FOLDER [--kernel matmul|softmax|attention]
 
 ``deuteron tune`` searches on cuda:0: the first shape alone, then the others in one job that starts from the first one's
 journal. Kernels: the built-in bf16 product and f32 softmax, and forward attention of examples/attention.py (bf16, heads
-of 128), whose space is inferred from its text. What was found is then timed in turns with all configurations that
-gemm.py has and with cuBLAS, with all of softmax's space, or with those of gpu_table.py: "of best" is the time of the
-fastest of them all over that of the search's.
+of 128), whose space is inferred from its IR (``--infer-space``). What was found is then timed in turns with all
+configurations that gemm.py has and with cuBLAS, with all of softmax's space, or with those of gpu_table.py: "of best"
+is the time of the fastest of them all over that of the search's.
 
 ``--ablation`` searches the others twice more, in the same seconds: each in a job of its own that knows nothing
 ("alone"), and all of them by random proposals ("random").
@@ -49,7 +49,17 @@ HEADS += [(256, 2048)]
 TENSORS = ("Q=H,N,128", "K=H,N,128", "V=H,N,128", "Out=H,N,128:output", "Lse=H,N:output:f32")
 ATTENTION = [f"{EXAMPLES / 'attention.py'}:attention_forward", "--dtype", "bf16", "--grid", "cdiv(N, BLOCK_M); H"]
 ATTENTION += [part for tensor in TENSORS for part in ("--tensor", tensor)]
-ATTENTION += ["--scalar", "N=N", "--scalar", "scale=0.1275", "--constexpr", "HEAD=128", "--constexpr", "CAUSAL=False"]
+ATTENTION += [
+    "--infer-space",
+    "--scalar",
+    "N=N",
+    "--scalar",
+    "scale=0.1275",
+    "--constexpr",
+    "HEAD=128",
+    "--constexpr",
+    "CAUSAL=False",
+]
 KERNELS = {
     "matmul": Kernel(["matmul", "--dtype", "bf16"], _shapes("MNK", PRODUCTS)),
     "softmax": Kernel(["softmax", "--dtype", "f32"], _shapes("MN", ROWS)),
