@@ -352,13 +352,10 @@ def run_eagerly(program: Program, flags: tuple[bool, bool], out: np.ndarray) -> 
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """A program that a target runs otherwise than Python, or refuses."""
+class Mismatch(sweep.Mismatch):
+    """Also with which flags."""
 
-    seed: int
-    target: str
     flags: tuple[bool, bool]
-    what: str
 
 
 def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
@@ -370,11 +367,11 @@ def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
             try:
                 got = run()
             except (DeuteronError, Exception) as error:
-                found.append(Mismatch(seed, target, flags, f"{type(error).__name__}: {error}"))
+                found.append(Mismatch(seed, target, f"{type(error).__name__}: {error}", flags))
                 continue
             if not (got == want).all():
                 rows = np.flatnonzero((got != want).any(1)).tolist()
-                found.append(Mismatch(seed, target, flags, f"WRONG for inputs {INPUTS[rows].tolist()}"))
+                found.append(Mismatch(seed, target, f"WRONG for inputs {INPUTS[rows].tolist()}", flags))
     return found
 
 

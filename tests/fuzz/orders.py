@@ -178,16 +178,7 @@ def compiled(program: Program, arch: str) -> GpuFunction:
     return lower_to_gpu(function, Target.parse(f"cuda:{arch}"), Schedule(num_warps=program.num_warps))
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """A program that a GPU runs otherwise than the interpreter, or not at all."""
-
-    seed: int
-    target: str
-    what: str
-
-
-def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
+def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[sweep.Mismatch]:
     """Run one program everywhere."""
     from simulator import simulate
     from simulator.values import SimulationError
@@ -203,10 +194,10 @@ def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
             made = nvptx.lower_to_llvm(compiled(program, target), where, schedule)
             simulate(made.llvm, (1,), [got, *NUMBERS.values()], made.num_warps, made.shared_bytes)
         except (DeuteronError, SimulationError) as error:
-            found.append(Mismatch(seed, target, f"{type(error).__name__}: {error}"))
+            found.append(sweep.Mismatch(seed, target, f"{type(error).__name__}: {error}"))
             continue
         if not np.array_equal(got, wanted):
-            found.append(Mismatch(seed, target, f"WRONG at {np.flatnonzero(got != wanted)[:5].tolist()}"))
+            found.append(sweep.Mismatch(seed, target, f"WRONG at {np.flatnonzero(got != wanted)[:5].tolist()}"))
     return found
 
 

@@ -8,17 +8,16 @@ import functools
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 
-class Mismatch(Protocol):
+@dataclass(frozen=True)
+class Mismatch:
     """A program that a target runs otherwise than it should, or refuses."""
 
-    @property
-    def target(self) -> str: ...
-
-    @property
-    def what(self) -> str: ...
+    seed: int
+    target: str
+    what: str
 
 
 #: The mismatches of the program of a seed on some targets.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import linecache
 import random
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -148,16 +147,7 @@ def run_eagerly(p: Program, arrays: list[Any]) -> None:
         names["kernel"][(PROGRAMS,)](*arrays)
 
 
-@dataclass(frozen=True)
-class Mismatch:
-    """A program that a target runs otherwise than NumPy, or refuses."""
-
-    seed: int
-    target: str
-    what: str
-
-
-def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
+def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[sweep.Mismatch]:
     """Run one program everywhere."""
     p, found = generate(seed), []
     given = inputs(seed)
@@ -166,12 +156,12 @@ def check(seed: int, targets: tuple[str, ...] = TARGETS) -> list[Mismatch]:
         try:
             got = run(p, target, given)
         except (DeuteronError, Exception) as error:
-            found.append(Mismatch(seed, target, f"{type(error).__name__}: {error}"))
+            found.append(sweep.Mismatch(seed, target, f"{type(error).__name__}: {error}"))
             continue
         for (value, _), have, want in zip(p.stored, got, wanted, strict=True):
             if not np.array_equal(have, want):
                 found.append(
-                    Mismatch(seed, target, f"WRONG {value.name} in {np.flatnonzero(have != want)[:5].tolist()}")
+                    sweep.Mismatch(seed, target, f"WRONG {value.name} in {np.flatnonzero(have != want)[:5].tolist()}")
                 )
                 break
     return found
