@@ -61,7 +61,7 @@ class Places:
         outer = scope.below
         if outer is None:
             return self._root if thread.ident == shared.main_thread else None
-        if outer is not scope.outer or outer.epoch != self.epoch:
+        if outer is not scope.outer or outer.closed or outer.epoch != self.epoch:
             return None
         return outer.place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import threading
 import time
@@ -407,3 +408,27 @@ def test_another_profiler_in_the_process_is_named() -> None:
     error = source._error("cuptiSubscribe", 39)
     assert "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS" in error.message
     assert "one client" in str(error)
+
+
+def test_a_thread_that_leaves_a_scope_is_not_in_the_one_around_that_was_left_meanwhile(
+    gpu: FakeGpu, tree: Callable[..., dict]
+) -> None:
+    """The context of its task has both scopes, and the task has gone on."""
+    proton.start("p")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with proton.scope("inner"):
+            inside.set()
+            go_on.wait(10)
+        gpu.launch("k", 5)
+
+    with proton.scope("outer"):
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(work,))
+        thread.start()
+        assert inside.wait(10)
+    go_on.set()
+    thread.join()
+    proton.deactivate(flushing=True)
+    assert tree("k")["metrics"]["count"] == 1
+    assert names(tree("outer")) == ["inner"]
