@@ -160,8 +160,10 @@ os._exit(9)
 """
 
 
-def test_numpy_multiplies_with_as_many_threads_as_in_a_program(tmp_path: Path) -> None:
+def test_numpy_multiplies_with_as_many_threads_as_in_a_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """OpenBLAS starts its threads when it is loaded, and a fork has none of them."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)  # Dask leaves them at 1 where a test before this one began a worker
     program = tmp_path / "program.py"
     program.write_text("import os, sys\n" + THREADS)
     with ChildProcess((sys.executable, str(program))) as child, pytest.raises(ChildCrashed) as expected:
