@@ -126,10 +126,10 @@ class Operator:
     pair: dict[str, Process]
     row: Row
 
-    @property
-    def tunes(self) -> bool:
-        """Whether its results and times depend on the configurations that autotuning chooses."""
-        return "autotune" in self.path.read_text()
+
+def tunes(path: Path) -> bool:
+    """Whether results and times of an operator depend on the configurations that autotuning chooses."""
+    return "autotune" in path.read_text()
 
 
 def judged(paths: list[Path], scratch: Path, timing: bool) -> Iterator[Row]:
@@ -158,7 +158,7 @@ def judge(operator: Operator, scratch: Path) -> None:
     found = outcomes(operator.pair, keep)
     row.seconds = {compiler: round(outcome.seconds, 2) for compiler, outcome in found.items()}
     row.verdict, row.detail = verdict(found, keep)
-    if row.verdict == "wrong result" and operator.tunes:
+    if row.verdict == "wrong result" and tunes(operator.path):
         excuse(row, operator.pair["triton"])
     for file in keep.values():
         file.unlink(missing_ok=True)
@@ -247,7 +247,7 @@ def _windows(operator: Operator) -> tuple[dict[str, list[float]], dict[str, list
     walls: dict[str, list[float]] = {compiler: [] for compiler in SIDES}
     windows: dict[str, list[Window]] = {}
     for compiler, process in operator.pair.items():
-        if operator.tunes:
+        if tunes(operator.path):
             process.wanted(type(None), "forget_choices")
         times[compiler] = process.wanted(int, "warm", WINDOW_SECONDS)
         process.wanted(type(None), "watch")
@@ -300,8 +300,9 @@ def _said(command: list[str]) -> str:
 
 
 def chosen(options: argparse.Namespace) -> list[Path]:
-    """The files to run; the parts of a ``--part`` deal them out one by one, so that each has its share of slow ones."""
-    files = sorted(options.source.glob("*.py"))
+    """The files to run, those that autotune last: they compile for minutes, and a run that its limit ends shall have
+    all the others. The parts of a ``--part`` deal them out one by one, so that each has its share of slow ones."""
+    files = sorted(options.source.glob("*.py"), key=lambda path: (tunes(path), path))
     if options.only:
         files = [path for path in files if path.stem in options.only]
     part, _, parts = options.part.partition("/")

@@ -15,7 +15,7 @@ from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent
-from .residency import economised
+from .residency import better_by_two, economised, shared_by_two
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
 from .streams import Finder, products_of
@@ -45,8 +45,9 @@ def persist(work: GpuWork) -> None:
 def find_streams(work: GpuWork) -> None:
     """Decide which loops are fed from rings. Without any, the function is again what it was without boxes."""
     _find(work)
-    if work.single is not None and any(group.engine != "tma" for stream in work.streams for group in stream.groups):
-        # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
+    # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
+    copied = all(group.engine == "tma" for stream in work.streams for group in stream.groups)
+    if work.single is not None and (not copied or better_by_two(work.function, work.streams, work.target, work.schedule)):
         work.function, work.persistent = work.single, False
         _find(work)
     if not work.streams:
@@ -74,7 +75,7 @@ def fill_rings(work: GpuWork) -> None:
         return
     if _specialises(work):
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-        work.producer_warps = expand_roles(work.function, work.streams, moves_registers)
+        work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_blocks(work))
     if not work.producer_warps:
         streams = work.streams
         if not any(_of_warp_group(work, dot) for dot in _dots(work)):
@@ -107,6 +108,11 @@ def _specialises(work: GpuWork) -> bool:
     warps = work.schedule.num_warps
     groups = [_of_warp_group(work, dot) for dot in _dots(work)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
+
+
+def _resident_blocks(work: GpuWork) -> int:
+    two = not work.persistent and shared_by_two(work.function, work.streams, work.target, work.schedule)
+    return 2 if two else 1
 
 
 def _of_warp_group(work: GpuWork, dot: Dot) -> bool:

@@ -7,12 +7,16 @@ mean (benchmarks/results/2026-11-24-h200, experts-before.json and experts-refill
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir.core import Function, Value
 from ..ir.types import Tile
 from ..options import Schedule
 from ..target import Target
 from ..tile.matmul import Dot
+from ..tile.memory import AtomicRMW
+from ..tile.shape import Permute
 from .legality import REGISTER_FILE
 from .streams import Stream
 
@@ -23,6 +27,10 @@ RESERVED_BYTES = 1024
 LEAST_CAPACITY = 1536
 #: About how many registers a thread has beside those of accumulators: operands, addresses, masks.
 OTHER_REGISTERS = 80
+#: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
+LEAST_REGISTERS = 40
+#: Inner dimension of a product, after which the tensor cores have caught up with the copies of their block.
+SHORT_DEPTH_BYTES = 64
 
 
 def economised(stream: Stream, target: Target, schedule: Schedule) -> Stream:
@@ -43,3 +51,39 @@ def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
     shared = stream.slots * sum(group.bytes for group in stream.groups) + RESERVED_BYTES
     by_shared = (target.shared_bytes + RESERVED_BYTES) // shared
     return min(by_shared, LEAST_CAPACITY // threads, REGISTER_FILE // (threads * registers))
+
+
+def shared_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
+    """Whether a processor can hold two blocks of what the schedule says and a warp that copies: one begins or ends
+    while the other multiplies. Of a kernel with one product whose operands lie in shared memory it is known how few
+    registers it needs."""
+    dots = [op for op in function.walk() if isinstance(op, Dot)]
+    loads = {load.result for stream in streams for load in stream.loads}
+    if len(dots) != 1 or not all(_unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b)):
+        return False
+    dot, warps = dots[0], schedule.num_warps
+    registers = dot.acc.type.size // (32 * warps) + LEAST_REGISTERS
+    shared = sum(stream.slots * group.bytes for stream in streams for group in stream.groups) + RESERVED_BYTES
+    return (
+        dot.a.type.elem.bits > 8
+        and 2 * registers * 32 * (warps + 1) <= REGISTER_FILE
+        and 2 * shared <= target.shared_bytes + RESERVED_BYTES
+    )
+
+
+def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
+    """Whether two such blocks, one tile each, beat one that walks over tiles and copies for the next one ahead: where
+    tiles are added to memory by atomics, for which the tensor cores of their block wait, or where
+    products are so short that a block's own slots do not hide how long a copy takes."""
+    if not shared_by_two(function, streams, target, schedule):
+        return False
+    adds = any(isinstance(op, AtomicRMW) and op.value.type.rank == 2 for op in function.walk())
+    return adds or any(
+        op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES for op in function.walk() if isinstance(op, Dot)
+    )
+
+
+def _unpermuted(value: Value) -> Value:
+    while isinstance(value.op, Permute):
+        value = value.op.x
+    return value

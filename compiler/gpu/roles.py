@@ -33,10 +33,10 @@ COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance, GridWait)
 _MOST_REGISTERS = 255
 
 
-def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool) -> int:
+def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool, resident_blocks: int) -> int:
     """Give every stream of ``function`` to a producer, in place; returns the number of its warps.
 
-    Returns 0, and leaves the function as it is, where the producer would need results of the computation or an engine
+    ``resident_blocks``: how many a processor is to hold; registers move to the consumers of one alone. Returns 0, and leaves the function as it is, where the producer would need results of the computation or an engine
     that is not the copy engine.
     """
     warps = function.num_warps or GROUP_WARPS
@@ -54,14 +54,13 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
         _consume(stream, rings)
     # One warp is enough to copy, and leaves room for more programs on a processor; but only a whole group can give its
     # registers to the consumers, as several groups of those need.
-    added = GROUP_WARPS if warps > GROUP_WARPS else 1
+    alone = warps > GROUP_WARPS and resident_blocks == 1
+    added = GROUP_WARPS if alone else 1
     records = any(isinstance(op, Record) for op in producer.walk())
-    registers = (
-        _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records)
-        if moves_registers and warps > GROUP_WARPS
-        else (0, 0)
-    )
-    roles = Roles(added, *registers, producer, Block(ops=function.body.ops))
+    moved = _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records) if alone and moves_registers else (0, 0)
+    # Small blocks are as many as fit, whatever is said.
+    aim = resident_blocks if moves_registers and warps > GROUP_WARPS else 0
+    roles = Roles(added, aim, *moved, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added
 

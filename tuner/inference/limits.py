@@ -108,13 +108,18 @@ class TileLimits:
                 yield FoundConstraint(text, "operands of a product are read again from caches")
 
     def _of_rings(self) -> Iterator[FoundConstraint]:
-        rings = self._rings()
-        if not self.on_gpu or not rings or "num_stages" not in self.searched:
+        if not self.on_gpu or "num_stages" not in self.searched:
             return
-        slot = " + ".join(f"{tile} * {self._width(width)}" for tile, width in rings)
-        yield FoundConstraint(
-            f"num_stages * ({slot}) <= shared_bytes", "rings get as many slots as fit: more stages are the same code"
-        )
+        # Loops one after the other use the same rings, or those that the one before has no more use for.
+        rings = [loads for loads in self.tiles.fetched if any(set(tile.names) & self.searched for tile, _ in loads)]
+        for loads in rings:
+            slot = " + ".join(f"{tile} * {self._width(width)}" for tile, width in loads)
+            yield FoundConstraint(
+                f"num_stages * ({slot}) <= shared_bytes",
+                "rings get as many slots as fit: more stages are the same code",
+            )
+        if not rings:
+            return
         for name, found in self.roles.items():
             size = self.bound(found)
             if name in self.searched and "K" in found.influence.dot and size is not None:
@@ -124,7 +129,7 @@ class TileLimits:
     def least(self, found: FoundRole) -> int:
         """The least size that is worth a try."""
         if found.influence.dot:
-            width = min((width for _, width in self.tiles.fetched), default=2)
+            width = min((width for loads in self.tiles.fetched for _, width in loads), default=2)
             return max(DOT_SIZE, DOT_DEPTH_BYTES // width) if found.influence.dot == {"K"} else DOT_SIZE
         alone = all(
             set(tile.names) <= {found.name} and tile.factor == 1 for tile in self.held if found.name in tile.names
@@ -135,9 +140,6 @@ class TileLimits:
         """The size that a parameter walks over or covers, as an expression over dims; None where it is not known."""
         sizes = {self.subject.sizes[name] for name in found.influence.bounds if name in self.subject.sizes}
         return sizes.pop() if len(sizes) == 1 else None
-
-    def _rings(self) -> list[tuple[TileSize, int]]:
-        return [(tile, width) for tile, width in self.tiles.fetched if set(tile.names) & self.searched]
 
     def _width(self, width: int) -> str:
         return "element_bytes" if self.subject.facts.get("element_bytes") == width else str(width)

@@ -41,13 +41,13 @@ class TileSize:
 
 @dataclass(frozen=True)
 class Tiles:
-    """``products``: results of tl.dot. ``largest``: tiles that no other one contains. ``fetched``: tiles that loops
-    load for products, with the bytes of an element; ``operands``: both sides of each product, with those bytes.
+    """``products``: results of tl.dot. ``largest``: tiles that no other one contains. ``fetched``: of each loop the
+    tiles that it loads for products, with the bytes of an element, loops that load the same once; ``operands``: both sides of each product, with those bytes.
     ``values``: parameters for which ``elements`` of each hold."""
 
     products: tuple[TileSize, ...]
     largest: tuple[TileSize, ...]
-    fetched: tuple[tuple[TileSize, int], ...]
+    fetched: tuple[tuple[tuple[TileSize, int], ...], ...]
     operands: tuple[tuple[TileSize, TileSize, int], ...]
     values: Mapping[str, object]
 
@@ -73,26 +73,23 @@ def tiles_of(
 
     made = {size(result) for op in ops for result in op.results if result.type.rank}
     products = {size(op.result) for op in ops if isinstance(op, Dot)}
-    fetched = {load: (size(load.result), load.result.type.elem.bytes) for load in _fetched(function)}
+    fetched = {tuple((size(load.result), load.result.type.elem.bytes) for load in loads) for loads in _fetched(function)}
     operands = {(size(op.a), size(op.b), op.a.type.elem.bytes): None for op in ops if isinstance(op, Dot)}
-    return Tiles(_outermost(products), _outermost(made), tuple(fetched.values()), tuple(operands), values)
+    return Tiles(_outermost(products), _outermost(made), tuple(sorted(fetched)), tuple(operands), values)
 
 
 def _outermost(sizes: set[TileSize]) -> tuple[TileSize, ...]:
     return tuple(sorted(s for s in sizes if not any(s != other and s.within(other) for other in sizes)))
 
 
-def _fetched(function: Function) -> list[Load]:
-    """Loads inside loops whose results are operands of products there."""
-    found: dict[Load, None] = {}
+def _fetched(function: Function) -> list[list[Load]]:
+    """The loads of each loop, not of those inside it, whose results are operands of products there; in program order."""
+    found: dict[Load, For] = {}
     for loop in (op for op in function.walk() if isinstance(op, For)):
-        inside = set(loop.body.walk())
-        for dot in (op for op in inside if isinstance(op, Dot)):
-            for operand in (dot.a, dot.b):
-                load = _loaded(operand)
-                if load is not None and load in inside:
-                    found[load] = None
-    return list(found)
+        inside = list(loop.body.walk())
+        operands = [_loaded(operand) for op in inside if isinstance(op, Dot) for operand in (op.a, op.b)]
+        found |= {op: loop for op in inside if isinstance(op, Load) and op in operands}
+    return [[load for load, its in found.items() if its is loop] for loop in dict.fromkeys(found.values())]
 
 
 def _loaded(value: Value) -> Load | None:

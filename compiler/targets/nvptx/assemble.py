@@ -42,11 +42,11 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
     made = _assemble(ptx, target, begun, lines)
     if not made.spill_bytes or schedule.maxnreg is not None:
         return made
-    roomy = _assemble(_REQNTID.sub(r"\g<0>\n.minnctapersm 1", ptx, count=1), target, None, lines)
+    roomy = _assemble(_OCCUPANCY.sub(r"\g<1>\n.minnctapersm 1", ptx, count=1), target, None, lines)
     return roomy if (roomy.spill_bytes or 0) < made.spill_bytes else made
 
 
-_REQNTID = re.compile(r"^\.reqntid .*$", re.MULTILINE)
+_OCCUPANCY = re.compile(r"^(\.reqntid .*)(\n\.minnctapersm \d+)?$", re.MULTILINE)
 
 
 def _assemble(ptx: str, target: Target, begun: Ptxas | None, lines: bool) -> Cubin:

@@ -53,9 +53,10 @@ class PtxMachine(simt.SimtTarget):
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
         """``.reqntid`` and, where the schedule asks for it, ``.maxnreg``."""
         attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
-        if any(isinstance(op, Roles) and op.consumer_registers for op in state.source.body.ops):
-            # setmaxnreg shares out the registers of one block: all that a processor has.
-            attributes.append('"nvvm.minctasm"="1"')
+        for op in state.source.body.ops:
+            if isinstance(op, Roles) and op.resident_blocks:
+                # The registers of a thread follow from it: a block's part of those that a processor has.
+                attributes.append(f'"nvvm.minctasm"="{op.resident_blocks}"')
         if state.schedule.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')
         return attributes

@@ -63,3 +63,57 @@ def test_one_warp_feeds_a_single_group_and_a_group_several(to_gpu, warps: int, p
     assert roles.producer_warps == producers
     assert (roles.consumer_registers > 0) == (producers > 1)
     assert function.recipe.threads == 32 * (warps + producers)
+
+
+PRODUCT = """
+def product(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ADDS: tl.constexpr):
+    rows, columns = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.arange(0, BN)[None, :]
+    sums = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptr + rows * K + k + tl.arange(0, BK)[None, :])
+        b = tl.load(b_ptr + (k + tl.arange(0, BK)[:, None]) * N + columns)
+        sums = tl.dot(a, b, sums)
+    if ADDS:
+        tl.atomic_add(c_ptr + rows * N + columns, sums)
+    else:
+        tl.store(c_ptr + rows * N + columns, sums)
+"""
+SIZES = {**dict.fromkeys("MNK", "i32:16"), "c_ptr": "*fp32:16"}
+
+
+@pytest.mark.parametrize(
+    ("block", "options", "elem", "two"),
+    [
+        ((128, 128, 64), {"persistent": False}, "fp16", True),
+        ((128, 128, 64), {"persistent": True}, "fp16", False),  # copies for its next tile meanwhile
+        ((128, 128, 64), {"persistent": False, "num_stages": 4}, "fp16", False),  # 128 KiB of 227
+        ((128, 256, 64), {"persistent": False, "num_stages": 2}, "fp16", False),  # 128 accumulators a thread
+        ((128, 128, 128), {"persistent": False}, "fp8e4nv", False),  # what fp8 sums up takes more registers
+        ((128, 128, 64), {"persistent": False, "maxnreg": 96}, "fp16", False),  # as the author says
+    ],
+)
+def test_a_processor_holds_two_blocks_where_there_is_room(to_gpu, block, options, elem: str, two: bool) -> None:
+    """Two have 112 registers a thread, as they are: ptxas takes no wgmma of 64 accumulators for a kernel that begins
+    with 80, whatever setmaxnreg would add."""
+    types = {**SIZES, "a_ptr": f"*{elem}:16", "b_ptr": f"*{elem}:16"}
+    sizes = dict(zip(("BM", "BN", "BK"), block, strict=True))
+    function = to_gpu(PRODUCT, types, {**sizes, "ADDS": False}, 8, **options)
+    (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
+    assert (roles.resident_blocks == 2) == two
+    if two:
+        assert (roles.producer_warps, roles.consumer_registers) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("depth", "stages", "adds", "persistent"), [(64, 3, False, True), (32, 4, False, False), (64, 3, True, False)]
+)
+def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
+    to_gpu, depth: int, stages: int, adds: bool, persistent: bool
+) -> None:
+    """What a schedule that says nothing of it gets."""
+    types = {**SIZES, "a_ptr": "*fp16:16", "b_ptr": "*fp16:16"}
+    constants = {"BM": 128, "BN": 128, "BK": depth, "ADDS": adds}
+    function = to_gpu(PRODUCT, types, constants, 8, num_stages=stages)
+    (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
+    assert function.recipe.persistent == persistent
+    assert roles.resident_blocks == (1 if persistent else 2)
