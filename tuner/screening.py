@@ -10,6 +10,7 @@ from .codec import Scalar
 from .evaluate.messages import Compiled, Screened
 from .experience import Course
 from .measure.measurement import TimingProtocol
+from .pace import Pace
 from .races import FINAL_STAGES
 from .search_run import SearchRun
 from .space import Configuration, config_key
@@ -25,8 +26,7 @@ LEAST_PROPOSED, LEAST_SECONDS = 8, 3.0
 
 DEFAULT_REASON = "the default"
 
-# Proposals in flight per compile process.
-AHEAD = 2
+# Proposals in flight per compile process where nothing compiles while something is timed.
 AHEAD_EXCLUSIVE = 4
 
 
@@ -50,19 +50,19 @@ class Screening:
     def __post_init__(self) -> None:
         self._first_screened_at: float | None = None
         self._identities: dict[str, Trial] = {}
+        self._pace = Pace(self.search.evaluator.workers)
         for trial in self.search.ledger.screened.values():
             self._tell(trial)
 
     def run(self) -> None:
         """Screen; raises :class:`~.search_run.Cancelled`."""
         waiting: deque[dict[str, Scalar]] = deque()
-        ahead = self.search.evaluator.workers * (AHEAD_EXCLUSIVE if self.search.evaluator.exclusive else AHEAD)
         exhausted = False
         if config_key(self.default) not in self.search.ledger.screened:
             self._propose(dict(self.default), waiting)
         while True:
             refill = not waiting or not self.search.evaluator.exclusive
-            while refill and not exhausted and len(waiting) < ahead and self._room(len(waiting)):
+            while refill and not exhausted and len(waiting) < self._ahead and self._room(len(waiting)):
                 if self.settle and self.search.ledger.successes():
                     self.ended = self.strategy.settled()
                     if self.ended is not None:
@@ -84,6 +84,11 @@ class Screening:
                 break
             if self.course is not None and self.course.over:
                 break
+
+    @property
+    def _ahead(self) -> int:
+        evaluator = self.search.evaluator
+        return evaluator.workers * AHEAD_EXCLUSIVE if evaluator.exclusive else self._pace.ahead
 
     def _anticipate_final(self) -> None:
         """Its processes take seconds to start, and where tensors are large for what they are compared with."""
@@ -118,6 +123,8 @@ class Screening:
             best = self.search.ledger.incumbent()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
             screened = self.search.evaluator.screen(config, best_ns)
+            if screened.measure_seconds:
+                self._pace.note(compiled.seconds, screened.check_seconds + screened.measure_seconds)
         metrics = self._metrics(compiled, screened)
         if twin is not None:
             metrics["duplicate_of"] = float(twin.number)

@@ -47,7 +47,9 @@ def find_streams(work: GpuWork) -> None:
     _find(work)
     # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
     copied = all(group.engine == "tma" for stream in work.streams for group in stream.groups)
-    if work.single is not None and (not copied or better_by_two(work.function, work.streams, work.target, work.schedule)):
+    if work.single is not None and (
+        not copied or better_by_two(work.function, work.streams, work.target, work.schedule)
+    ):
         work.function, work.persistent = work.single, False
         _find(work)
     if not work.streams:

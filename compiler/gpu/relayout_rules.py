@@ -283,7 +283,10 @@ def _parts(put: Put, layout: LinearLayout) -> int:
 def _roles(state: Relayout, op: Roles) -> None:
     producer = state.nested(op.producer, [], [])
     consumer = state.nested(op.consumer, [], [])
-    state.emit(Roles(op.producer_warps, op.resident_blocks, op.producer_registers, op.consumer_registers, producer, consumer), op)
+    state.emit(
+        Roles(op.producer_warps, op.resident_blocks, op.producer_registers, op.consumer_registers, producer, consumer),
+        op,
+    )
 
 
 # Control flow ------------------------------------------------------------------------------------------------

@@ -36,8 +36,9 @@ _MOST_REGISTERS = 255
 def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool, resident_blocks: int) -> int:
     """Give every stream of ``function`` to a producer, in place; returns the number of its warps.
 
-    ``resident_blocks``: how many a processor is to hold; registers move to the consumers of one alone. Returns 0, and leaves the function as it is, where the producer would need results of the computation or an engine
-    that is not the copy engine.
+    ``resident_blocks``: how many a processor is to hold; registers move to the consumers of one alone. Returns 0, and
+    leaves the function as it is, where the producer would need results of the computation or an engine that is not the
+    copy engine.
     """
     warps = function.num_warps or GROUP_WARPS
     if any(group.engine != "tma" for stream in streams for group in stream.groups):

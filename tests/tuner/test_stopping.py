@@ -99,3 +99,16 @@ def test_what_it_ends_with_is_an_answer(noise: Callable[[random.Random], float],
     rng = random.Random(7)
     said = [verdict(found) == expected for _ in range(60) for found in measure(rng, ratio, noise, 2)]
     assert sum(said) / len(said) >= 0.95
+
+
+def test_the_faster_of_two_winners_is_worth_more_rounds() -> None:
+    """Sixteen rounds say of both that they are faster than the default, and not which one to store."""
+    rng = random.Random(11)
+    default, near, best = ([level * (1 + rng.gauss(0, 0.04)) for _ in range(600)] for level in (1.0, 0.81, 0.8))
+    few = [[times[:16] for times in group] for group in ([default, best], [default, near], [default, near, best])]
+    assert is_settled(few[0]) and is_settled(few[1])
+    assert not is_settled(few[2])
+    assert is_settled([default, near, best])
+    far = [0.6 * (1 + rng.gauss(0, 0.04)) for _ in range(16)]
+    assert is_settled([default[:16], near[:16], far])
+    assert is_settled([default[:16], near[:16], [1.3 * time for time in default[:16]]])

@@ -42,8 +42,8 @@ class TileSize:
 @dataclass(frozen=True)
 class Tiles:
     """``products``: results of tl.dot. ``largest``: tiles that no other one contains. ``fetched``: of each loop the
-    tiles that it loads for products, with the bytes of an element, loops that load the same once; ``operands``: both sides of each product, with those bytes.
-    ``values``: parameters for which ``elements`` of each hold."""
+    tiles that it loads for products, with the bytes of an element; loops that load the same count once. ``operands``:
+    both sides of each product, with those bytes. ``values``: parameters for which ``elements`` of each hold."""
 
     products: tuple[TileSize, ...]
     largest: tuple[TileSize, ...]
@@ -73,7 +73,9 @@ def tiles_of(
 
     made = {size(result) for op in ops for result in op.results if result.type.rank}
     products = {size(op.result) for op in ops if isinstance(op, Dot)}
-    fetched = {tuple((size(load.result), load.result.type.elem.bytes) for load in loads) for loads in _fetched(function)}
+    fetched = {
+        tuple((size(load.result), load.result.type.elem.bytes) for load in loads) for loads in _fetched(function)
+    }
     operands = {(size(op.a), size(op.b), op.a.type.elem.bytes): None for op in ops if isinstance(op, Dot)}
     return Tiles(_outermost(products), _outermost(made), tuple(sorted(fetched)), tuple(operands), values)
 
@@ -83,7 +85,7 @@ def _outermost(sizes: set[TileSize]) -> tuple[TileSize, ...]:
 
 
 def _fetched(function: Function) -> list[list[Load]]:
-    """The loads of each loop, not of those inside it, whose results are operands of products there; in program order."""
+    """The loads of each loop, not of those inside it, whose results are operands of products; in program order."""
     found: dict[Load, For] = {}
     for loop in (op for op in function.walk() if isinstance(op, For)):
         inside = list(loop.body.walk())

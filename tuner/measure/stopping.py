@@ -33,10 +33,22 @@ def next_look(rounds: int) -> int:
 def is_settled(times: Sequence[Sequence[float]]) -> bool:
     """Whether more rounds are not needed; ``times[0]`` are the default's, ``times[c][r]`` challenger c's in round r.
 
-    Every challenger's ratio is either known precisely, or clearly beyond the margin.
+    Every challenger's ratio is either known precisely, or clearly beyond the margin; and of several that are beyond it,
+    of which the faster one will be stored, it is known about which one that is.
     """
     challengers = len(times) - 1
-    return all(_is_settled(challenger, times[0], challengers) for challenger in times[1:])
+    if not all(_is_settled(challenger, times[0], challengers) for challenger in times[1:]):
+        return False
+    ratios = [paired_ratio(challenger, times[0]) for challenger in times[1:]]
+    faster = sorted((r.median, c) for c, r in enumerate(ratios, 1) if r.high < 1 - SAME_MARGIN)
+    return len(faster) < 2 or _are_ranked(*(times[c] for _, c in faster[:2]))
+
+
+def _are_ranked(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Whether one is clearly faster, or taking either costs no more than about the margin."""
+    ratio = paired_ratio(second, first)
+    sure = paired_ratio(second, first, CLEAR_CONFIDENCE)
+    return ratio.high <= ratio.low * (1 + 2 * SAME_MARGIN) or sure.high < 1 or sure.low > 1
 
 
 def _is_settled(challenger: Sequence[float], default: Sequence[float], challengers: int) -> bool:

@@ -40,14 +40,15 @@ def split(a, b, c, tickets, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.con
 
 
 @pytest.mark.parametrize("sem", ["acq_rel", "relaxed"])
-@pytest.mark.parametrize("warps", [4, 8])
-def test_programs_that_add_and_wait_for_nobody_stay(from_text, simulated, rng, sem: str, warps: int) -> None:
-    """Also by default, where several groups of warps compute."""
+@pytest.mark.parametrize(("warps", "persistent"), [(4, True), (8, True), (8, None)])
+def test_programs_that_add_and_wait_for_nobody_stay(
+    from_text, simulated, rng, sem: str, warps: int, persistent: bool | None
+) -> None:
+    """Where they are asked to; by default two of several warp groups share a processor instead."""
     signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "tickets": "*i32:16", "N": "i32:16", "K": "i32:16"}
     constexprs = {"BM": 128, "BN": 64, "BK": 16, "SPLIT": 3}
-    persistent = None if warps == 8 else True
     made = from_text(SPLIT.replace("SEM", sem), signature, constexprs, warps, persistent=persistent)
-    assert made.gpu().recipe.persistent
+    assert made.gpu().recipe.persistent == (persistent is True)
     m, n, k = 256, 64, 112  # seven blocks of the inner dimension for three programs
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     c, tickets = np.zeros((m, n), np.float32), np.zeros(4, np.int32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 from edited_kernels import kernel
@@ -25,6 +26,7 @@ from deuteron.tuner.inference import (
 from deuteron.tuner.workloads.inferred import infer_workload
 from deuteron.tuner.workloads.inputs import make_tensors
 
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 H200, ARCH = device_of("h200")
 CPU, HOST = device_of("cpu")
 OWN = """@triton.autotune(configs=[
@@ -64,6 +66,31 @@ def test_a_product_on_a_gpu() -> None:
         assert p * q <= 128 * 32 * warps
         assert stages * 2 * (p * r + r * q) <= 232448
         assert p <= 128 and q <= 64 and r <= 128
+
+
+def test_loops_one_after_the_other_share_rings() -> None:
+    """Causal attention walks over the keys before the diagonal, and then over those at it: 128 keys and 128 queries,
+    its fastest tiles, have two slots of keys and values beside the queries."""
+    source = KernelSource.from_file(EXAMPLES / "attention.py", "attention_forward")
+    spec = infer_workload(
+        source,
+        dims=("H", "N"),
+        tensors={
+            **dict.fromkeys("QKV", ("H", "N", "128")),
+            "Out": ("H", "N", "128:output"),
+            "Lse": ("H", "N:output:f32"),
+        },
+        scalars={"N": "N", "scale": "0.1275"},
+        constexprs={"HEAD": "128", "CAUSAL": "True"},
+        grid=("cdiv(N, BLOCK_M)", "H"),
+        choices={"BLOCK_M": (64,), "BLOCK_N": (64,)},
+    )
+    subject = subject_of_problem(Problem(spec, {"H": 8, "N": 4096}, "bf16"), "cuda", ARCH, given={})
+    space = infer_space(subject, H200).bound()
+    asked = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "persistent": False}
+    assert [space.contains({**asked, "num_stages": stages}) for stages in (2, 3, 4)] == [True, True, False]
+    made = build(subject.variant({**asked, "num_stages": 2}), stop_after="gpu")
+    assert made.facts["num_slots"] == 2
 
 
 def test_what_is_offered_changes_code() -> None:
