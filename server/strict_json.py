@@ -26,7 +26,9 @@ def read_json(body: bytes) -> object:
     except UnicodeDecodeError as error:
         raise _bad(f"byte {error.start} is not UTF-8") from None
     try:
-        value: object = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value: object = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique
+        )
     except RecursionError:
         raise _bad(f"it is nested more than {MAX_DEPTH} levels deep") from None
     except json.JSONDecodeError:
@@ -71,6 +73,15 @@ def _check_text(text: str) -> None:
 
 def _refuse_constant(name: str) -> Never:
     raise _bad(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in made if names.count(name) > 1)
+        raise _bad(f"an object has the name {twice[:40]!r} twice")
+    return made
 
 
 def _finite(digits: str) -> float:

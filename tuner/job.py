@@ -123,8 +123,10 @@ def parse_shape(text: str) -> dict[str, int]:
         dim, equals, size = part.strip().partition("=")
         number = size.strip().replace("_", "")
         # 2^64 has 20 digits, and Python refuses to read thousands of them.
-        if not equals or not dim.strip() or not number.isdecimal() or len(number) > 20:
+        if not equals or not dim.strip() or not (number.isascii() and number.isdecimal()) or len(number) > 20:
             raise SchemaError(f"{part.strip()!r} in the shape {text!r} is not a size", hint="M=512")
+        if dim.strip() in shape:
+            raise SchemaError(f"the shape {text!r} has {dim.strip()} twice", hint="M=512,N=512")
         shape[dim.strip()] = int(number)
     return shape
 

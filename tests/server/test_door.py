@@ -41,6 +41,9 @@ def post(client: TestClient, body: str | bytes, path: str = "/v1/jobs") -> Any:
         ('{"workload": "a\\u0000b"}', "U+0000"),
         ('{"seed": ' + "9" * 5000 + "}", "Exceeds the limit"),
         (b'{"workload": "\xff"}', "byte 14 is not UTF-8"),
+        ('{"workload": "softmax", "seed": 1, "seed": 2}', "the name 'seed' twice"),
+        ('{"workload": "softmax", "budget": {"trials": 5, "seconds": 1, "trials": 500}}', "the name 'trials' twice"),
+        ('{"\\ud800": 1, "\\ud800": 2}', "twice"),
     ],
 )
 def test_json_that_cannot_be_kept(client: TestClient, body: str | bytes, reason: str) -> None:

@@ -90,10 +90,15 @@ def test_shape_key_is_canonical_and_readable_back(shape: dict[str, int]) -> None
     assert parse_shape(shape_key(shape)) == shape
 
 
-@pytest.mark.parametrize("text", ["", "M", "M=", "=4", "M=x", "M=-4", "M=4,,N=2", "M=4.5"])
+@pytest.mark.parametrize("text", ["", "M", "M=", "=4", "M=x", "M=-4", "M=4,,N=2", "M=4.5", "M=\u0664"])
 def test_bad_shapes(text: str) -> None:
     with pytest.raises(SchemaError, match="is not a size"):
         parse_shape(text)
+
+
+def test_a_shape_names_each_dim_once() -> None:
+    with pytest.raises(SchemaError, match="has M twice"):
+        parse_shape("M=4,N=2,M=8")
 
 
 HASH = "ab" * 32
