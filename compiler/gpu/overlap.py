@@ -14,7 +14,7 @@ from .descriptors import Descriptors
 from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
-from .persistent import make_persistent
+from .persistent import make_persistent, takes_equal_time
 from .residency import better_by_two, economised, shared_by_two
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
@@ -22,6 +22,9 @@ from .streams import Finder, products_of
 from .tensorcore import choose_warp_group
 from .work import GpuWork
 from .write_back import put_results
+
+#: Of a kernel that is made persistent by default, at most.
+PRODUCTS = 2
 
 
 def structure(work: GpuWork) -> None:
@@ -123,9 +126,13 @@ def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
 
 def _pays(work: GpuWork) -> bool:
     """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
-    itself. Where there are more products, as in attention, programs may take unequal times."""
+    itself, and for two, as in attention, where all programs take the same time. Gradients of attention, with more of
+    them, gain nothing (benchmarks/results/2026-11-25-h100, attention-forward.json and attention-backward.json)."""
     several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
-    return several and len(_dots(work)) == 1 and _specialises(work) and not traits_of(work.function).waits
+    if not several or not _specialises(work) or traits_of(work.function).waits:
+        return False
+    dots = len(_dots(work))
+    return dots == 1 or (dots == PRODUCTS and takes_equal_time(work.function))
 
 
 def _dots(work: GpuWork) -> list[Dot]:

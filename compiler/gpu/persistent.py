@@ -14,8 +14,11 @@ from ..tile import elementwise as ew
 from ..tile.axis.info import AxisInfo, unknown
 from ..tile.axis.rules import rule
 from ..tile.control import For, Yield
+from ..tile.matmul import Dot
 from ..tile.passes import cse, licm
+from ..tile.passes.dce import decided_by
 from ..tile.program import NumPrograms, ProgramId
+from .arrays import READS
 from .asynchronous import GridSize
 
 AXES = 3
@@ -44,6 +47,14 @@ def make_persistent(function: Function) -> Function:
         op.map_operands(lambda v: replaced.get(v, v))
     function.body.ops = [*sizes, plane, total, first, step, loop]
     return cse(licm(function))
+
+
+def takes_equal_time(function: Function) -> bool:
+    """Whether the loops around products run equally often in all programs: neither which program it is decides on that,
+    as in causal attention, nor what lies in memory."""
+    loops = [op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk())]
+    bounds = [bound for loop in loops for bound in (loop.lower, loop.upper, loop.step)]
+    return not any(isinstance(op, (ProgramId, *READS)) for bound in bounds for op in decided_by(function, bound))
 
 
 def _without_grid(block: Block, ids: Sequence[Op], sizes: Sequence[Op], replaced: dict[Value, Value]) -> list[Op]:

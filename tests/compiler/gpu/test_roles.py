@@ -117,3 +117,28 @@ def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
     assert function.recipe.persistent == persistent
     assert roles.resident_blocks == (1 if persistent else 2)
+
+
+CHAINED = """
+def chained(q_ptr, k_ptr, v_ptr, out_ptr, N, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    rows, dims = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.arange(0, 64)[None, :]
+    q = tl.load(q_ptr + rows * 64 + dims)
+    sums = tl.zeros((BM, 64), tl.float32)
+    for n in range(0, (tl.program_id(0) + 1) * BM if CAUSAL else N, BN):
+        columns = n + tl.arange(0, BN)[:, None]
+        scores = tl.dot(q, tl.trans(tl.load(k_ptr + columns * 64 + dims)))
+        sums = tl.dot(scores.to(tl.float16), tl.load(v_ptr + columns * 64 + dims), sums)
+    tl.store(out_ptr + rows * 64 + dims, sums)
+"""
+
+
+@pytest.mark.parametrize(
+    ("causal", "warps", "persistent"), [(False, 8, True), (True, 8, False), (False, 4, False)], ids=str
+)
+def test_programs_of_two_products_stay_where_all_take_as_long(
+    to_gpu, causal: bool, warps: int, persistent: bool
+) -> None:
+    """A processor that was dealt the last rows of causal attention would work on when others have nothing left."""
+    types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
+    function = to_gpu(CHAINED, types, {"CAUSAL": causal, "BM": 16 * warps, "BN": 64}, warps)
+    assert function.recipe.persistent == persistent
