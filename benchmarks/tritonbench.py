@@ -39,6 +39,8 @@ PATIENCE = 150
 #: Alternating windows per file and compiler, and seconds of each.
 WINDOWS = 5
 WINDOW_SECONDS = 0.05
+#: Of one whose evaluations have taken so long in the first windows there are no more of them.
+LEAST_WINDOWS, SLOW_MICROSECONDS = 2, 2e6
 #: Errors of names that are not there, under either compiler.
 MISSING = ("ImportError", "ModuleNotFoundError", "UnknownName")
 
@@ -251,11 +253,13 @@ def _windows(operator: Operator) -> tuple[dict[str, list[float]], dict[str, list
             process.wanted(type(None), "forget_choices")
         times[compiler] = process.wanted(int, "warm", WINDOW_SECONDS)
         process.wanted(type(None), "watch")
-    for _ in range(WINDOWS):
+    count = 0
+    while count < WINDOWS and not (count == LEAST_WINDOWS and sum(map(sum, walls.values())) > SLOW_MICROSECONDS):
         for compiler, process in operator.pair.items():
             walls[compiler].append(process.wanted(float, "window", times[compiler]))
+        count += 1
     for compiler, process in operator.pair.items():
-        windows[compiler] = process.wanted(list, "kernels", WINDOWS, times[compiler])
+        windows[compiler] = process.wanted(list, "kernels", count, times[compiler])
     return walls, windows
 
 
