@@ -76,7 +76,7 @@ class Screening:
             if self.search.evaluator.exclusive:
                 self.search.evaluator.settle()
             self.search.check_cancelled()
-            self._screen_one(waiting.popleft())
+            self._screen_one(self._next(waiting))
             if self._first_screened_at is None:
                 self._first_screened_at = time.monotonic()
                 self._anticipate_final()
@@ -98,6 +98,14 @@ class Screening:
     def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
         self.search.evaluator.submit(config)
         waiting.append(config)
+
+    def _next(self, waiting: deque[dict[str, Scalar]]) -> dict[str, Scalar]:
+        """Takes the first that is compiled, so that none waits for one that takes long; but the default is the first of
+        all, with which others are compared."""
+        place = self.search.evaluator.next_compiled(tuple(waiting)) if self.search.ledger.screened else 0
+        config = waiting[place]
+        del waiting[place]
+        return config
 
     def _owes(self) -> bool:
         """Whether too little was proposed of what earlier searches teach."""

@@ -130,6 +130,17 @@ def test_pool_compiles_in_parallel_and_labels_failures(pool: CompilePool) -> Non
     assert pool.result({"deed": "ok"}).metrics == {"registers": 8.0}
 
 
+def test_pool_says_what_is_compiled_first(pool: CompilePool) -> None:
+    """Not what was asked for first; of those that are done the one that stands first; a time-out is an outcome."""
+    slow, quick, hanging = ({"deed": deed} for deed in ("slow", "ok", "hang"))
+    assert pool.first_done([slow, quick]) == 1
+    assert pool.first_done([quick]) == 0
+    assert pool.first_done([slow]) == 0
+    assert pool.first_done([hanging, slow, quick]) == 1
+    assert pool.first_done([hanging]) == 0
+    assert pool.result(hanging).status == "timeout"
+
+
 @pytest.fixture
 def crowded() -> Iterator[None]:
     """Descriptors below 1024 are taken, as in a service with many connections."""

@@ -187,6 +187,9 @@ class Tape:
 
     def settle(self) -> None: ...
 
+    def next_compiled(self, configs) -> int:  # type: ignore[no-untyped-def]
+        raise AssertionError("nothing is screened")
+
     def anticipate(self, seed: int) -> None: ...
 
     def close(self) -> None: ...

@@ -128,6 +128,7 @@ class Fake:
     exclusive, workers = True, 1
     def submit(self, config): pass
     def settle(self): pass
+    def next_compiled(self, configs): return 0
     def anticipate(self, seed): pass
     def close(self): pass
     def compiled(self, config): return Compiled("ok", None, str(sorted(config.items())))

@@ -81,6 +81,15 @@ class CompilePool:
             self._wait_for_one()
         return self._results[key]
 
+    def first_done(self, configs: Sequence[Configuration]) -> int:
+        """The place of the first of ``configs`` for which there is an outcome; waits until there is one."""
+        for config in configs:
+            self.submit(config)
+        places = {config_key(config): place for place, config in reversed(list(enumerate(configs)))}
+        while not (done := places.keys() & self._results.keys()):
+            self._wait_for_one()
+        return min(places[key] for key in done)
+
     def settle(self) -> None:
         """Wait until nothing is compiling: timing on the same cores must not be disturbed."""
         while self._queue or any(slot.key is not None for slot in self._slots):

@@ -30,6 +30,10 @@ class Evaluator(Protocol):
         """Wait for the compilation of ``config``."""
         ...
 
+    def next_compiled(self, configs: Sequence[Configuration]) -> int:
+        """The place of the first of ``configs`` that are compiled; waits until one of them is."""
+        ...
+
     def settle(self) -> None:
         """Wait until nothing compiles."""
         ...
@@ -100,6 +104,10 @@ class LocalEvaluator:
     def compiled(self, config: Configuration) -> Compiled:
         """What became of compiling ``config``; waits for it."""
         return self._pool.result(config)
+
+    def next_compiled(self, configs: Sequence[Configuration]) -> int:
+        """The place of the first of ``configs`` that the pool is done with; waits for one."""
+        return self._pool.first_done(configs)
 
     def settle(self) -> None:
         """Wait until the pool is idle."""

@@ -55,6 +55,9 @@ class FakeEvaluator:
 
     def submit(self, config: Configuration) -> None: ...
 
+    def next_compiled(self, configs: Sequence[Configuration]) -> int:
+        return 0
+
     def settle(self) -> None: ...
 
     def anticipate(self, seed: int) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -49,6 +50,25 @@ def test_budget_counts_the_default(fakes: ModuleType, tmp_path: Path) -> None:
     assert run.records[0].trials == 7
     only_default = fakes.Run(fakes.job(trials=1), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert only_default.records[0].config == {"ROWS": 1, "TILES": 1}
+
+
+def test_a_long_compilation_keeps_nobody_waiting(fakes: ModuleType, tmp_path: Path) -> None:
+    """On a GPU what is compiled is measured; but the default is first, whatever it takes."""
+
+    class Slow(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        exclusive, workers = False, 4
+
+        def next_compiled(self, configs: Sequence[Configuration]) -> int:
+            ready = [place for place, config in enumerate(configs) if config["TILES"] != 1]
+            return ready[0] if ready else 0
+
+    evaluator = Slow(fakes.bowl)
+    run = fakes.Run(fakes.job(trials=12), evaluator, tmp_path)
+    screened = [trial.config["TILES"] for trial in run.trials if trial.phase == "screen"]
+    assert screened[0] == 1 and len(screened) == 12
+    waiting = screened[1:]
+    assert 1 in waiting and waiting.index(1) > 0
+    assert waiting == [*(t for t in waiting if t != 1), *(t for t in waiting if t == 1)]
 
 
 class Contented(RandomStrategy):
