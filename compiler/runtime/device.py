@@ -88,6 +88,11 @@ class DeviceArray(Protocol):
         """Overwrite the contents; raises LaunchError when shape or dtype differ."""
         ...
 
+    def fill(self, row: np.ndarray) -> None:
+        """Overwrite the contents with the elements of ``row``, of rank 1, again and again in memory's order; raises
+        LaunchError when it is empty or of another dtype."""
+        ...
+
 
 class Device(ABC):
     """One place where kernels run. Obtain it from :func:`.devices.get_device`; there is one object per device."""

@@ -56,6 +56,8 @@ def test_arrays_round_trip(gpu: Any, dtype: str) -> None:
     np.testing.assert_array_equal(array.to_numpy(), host.to_numpy())
     array.zero_()
     assert not array.to_numpy().astype(bool).any()
+    array.fill(host.to_numpy().reshape(-1)[1:3])
+    np.testing.assert_array_equal(array.to_numpy(), np.resize(host.to_numpy().reshape(-1)[1:3], (7, 3)))
     assert gpu.empty((0,), dtype).to_numpy().size == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import deuteron
 import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
+from deuteron.compiler.runtime.cuda.device import CudaDevice
 from deuteron.compiler.runtime.cuda.packing import attribute_bytes, bf16_bits, block_bytes, packing
 from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
@@ -47,6 +49,41 @@ def test_copies_must_fit() -> None:
         array.copy_from(np.zeros(5, np.float32))
     with pytest.raises(LaunchError, match="dtype complex64 has no counterpart"):
         CPU.array(np.zeros(3, np.complex64))
+
+
+@pytest.mark.parametrize(("length", "size"), [(1, 1), (1, 70_001), (5, 3), (7, 100), (65_537, 400_000), (10, 0)])
+def test_arrays_are_filled_with_a_row(length: int, size: int) -> None:
+    row = np.arange(length, dtype=np.int32)
+    array = CPU.empty((2, size), "i32")
+    array.fill(row)
+    np.testing.assert_array_equal(array.to_numpy(), np.resize(row, (2, size)))
+
+
+@pytest.mark.parametrize("row", [np.zeros(3), np.zeros((1, 3), np.float32), np.zeros(0, np.float32)])
+def test_a_row_must_fit(row: np.ndarray) -> None:
+    with pytest.raises(LaunchError, match=r"cannot fill an array of f32 with one of f(32|64) \["):
+        CPU.empty((4,), "f32").fill(row)
+
+
+@pytest.mark.parametrize(("length", "size"), [(1, 1), (1, 1001), (5, 3), (7, 100), (64, 64)])
+def test_a_gpu_copies_the_row_behind_itself(monkeypatch: pytest.MonkeyPatch, length: int, size: int) -> None:
+    """By a driver whose device memory is the host's: no copy reads what it writes, or leaves the array."""
+    memory = np.full(size + 1, -1, np.int32)
+    first = memory.ctypes.data
+
+    def call(name: str, to: int = 0, source: int = 0, count: int = 0, *_stream: int) -> None:
+        if name in ("cuMemcpyHtoD", "cuMemcpyDtoDAsync"):
+            assert first <= to and to + count <= first + 4 * size
+            assert to >= source + count or name == "cuMemcpyHtoD"
+            ctypes.memmove(to, source, count)
+
+    monkeypatch.setattr(cuda_driver, "call", call)
+    monkeypatch.setattr(cuda_driver, "integer", lambda *_: first)
+    monkeypatch.setattr(cuda_driver, "make_current", lambda *_: None)
+    monkeypatch.setattr(weakref, "finalize", lambda *_: None)
+    row = np.arange(length, dtype=np.int32)
+    CudaDevice(0).empty((size,), "i32").fill(row)
+    np.testing.assert_array_equal(memory, [*np.resize(row, size), -1])
 
 
 def test_cpu_device() -> None:

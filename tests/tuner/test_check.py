@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
 
 from deuteron.compiler import knobs
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.runtime.cpu.device import CpuDevice
+from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
@@ -52,9 +55,12 @@ def problem(tmp_path: Path) -> Problem:
     return Problem(resolve_workload(f"{path}:kernel"), {"n": 1000}, "f32")
 
 
-def checker_of(problem: Problem, seed: int = 1) -> Checker:
-    """A checker whose default is the right configuration."""
+def checker_of(problem: Problem, seed: int = 1, kind: Literal["cpu", "cuda"] = "cpu") -> Checker:
+    """A checker whose default is the right configuration, on the CPU; which may be said to be a GPU."""
     device = get_device("cpu")
+    if kind == "cuda":
+        device = CpuDevice()
+        device.properties = DeviceProperties("fake", "cuda", memory_bytes=1 << 34)
 
     def compiled(config: Configuration) -> object:
         variant = problem.variant(config)
@@ -63,10 +69,11 @@ def checker_of(problem: Problem, seed: int = 1) -> Checker:
     return Checker(problem, device, seed, {"WRONG": 0, "BLOCK": 64}, compiled)  # type: ignore[arg-type]
 
 
-def test_outputs_are_poisoned_before_each_check(problem: Problem) -> None:
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_outputs_are_poisoned_before_each_check(problem: Problem, kind: Literal["cpu", "cuda"]) -> None:
     """What an earlier configuration left in the outputs must not make the next one right."""
     configs = [{"WRONG": wrong, "BLOCK": 64} for wrong in range(4)]
-    checker = checker_of(problem)
+    checker = checker_of(problem, kind=kind)
     for _ in range(2):
         assert [checker.check(config).ok for config in configs] == [True, False, False, False]
     assert "1 of 1000 elements are wrong; the worst at [3]" in str(checker.check(configs[1]).message)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
+from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Budget, JobSpec, builtin_workload, resolve_workload, tune_locally
+from deuteron.tuner.evaluate.comparison import BLOCK, PROGRAMS, device_comparison
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.trial import Trial
+from deuteron.tuner.workloads.spec import DTYPES
+from deuteron.tuner.workloads.tolerance import Expected, tolerance_for
 
 pytestmark = pytest.mark.gpu
 
@@ -45,6 +51,20 @@ def test_builtins_are_correct_and_timed(name: str, shape: dict[str, int], dtype:
             assert replay_ns is not None and 200 < replay_ns.median < trial.time_ns.median
         elif trial.time_ns.median > 30_000:
             assert replay_ns is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gpus_compare_every_dtype(dtype: str) -> None:
+    """One wrong element of more than all programs look at together is found, and nothing else comes to the host."""
+    device = get_device("cuda:0")
+    values = np.resize(np.arange(101) % 2, 2 * BLOCK * PROGRAMS + 5).astype(numpy_dtype(dtype))
+    made = device_comparison(device, Expected("y", values, tolerance_for(dtype)), dtype)
+    assert made is not None
+    assert made.worst(device.array(values)) == 0
+    for place in (0, BLOCK * PROGRAMS, values.size - 1):
+        got = values.copy()
+        got[place] = 1 - got[place].astype(int)
+        assert made.worst(device.array(got)) > 1
 
 
 KERNEL = """

@@ -8,7 +8,7 @@ import pytest
 
 from deuteron.tuner.workloads import Tolerance, lanes
 from deuteron.tuner.workloads.tolerance import EXACT, TOLERANCES, Comparison, Expected, typical
-from deuteron.tuner.workloads.widen import widened
+from deuteron.tuner.workloads.widen import count_nan, widened
 
 
 def compare(name: str, got: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> Comparison:
@@ -66,6 +66,21 @@ def test_comparison_of_special_values() -> None:
     assert compare("y", zeros, zeros, tolerance).ok
     assert compare("i", np.array([1, 2, 3]), np.array([1, 2, 3]), Tolerance(0, 0)).ok
     assert not compare("i", np.array([1, 2, 4]), np.array([1, 2, 3]), Tolerance(0, 0)).ok
+
+
+def test_equal_bits_are_equal_values_in_one_dtype_only() -> None:
+    expected = np.ones(5, np.float16)
+    assert compare("y", expected.copy(), expected, TOLERANCES["f16"]).ok
+    assert not compare("y", expected.view(ml_dtypes.bfloat16), expected, TOLERANCES["f16"]).ok
+    assert not compare("y", expected.view(np.int16), expected, TOLERANCES["f16"]).ok
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.float32, np.float64])
+def test_nan_is_counted_in_every_float(dtype: type) -> None:
+    values = np.zeros((3, 100_001), dtype)
+    assert count_nan(values) == count_nan(np.zeros(3, np.int32)) == 0
+    values[0, 0] = values[1, 70_000] = values[2, -1] = np.nan
+    assert count_nan(values) == 3
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])

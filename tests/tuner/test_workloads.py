@@ -26,7 +26,7 @@ from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Tensor, workload_from_json
 from deuteron.tuner.workloads.inferred import infer_workload
-from deuteron.tuner.workloads.inputs import BLOCK, make_tensor, make_tensors
+from deuteron.tuner.workloads.inputs import BLOCK, draw, make_tensors
 from deuteron.tuner.workloads.references import REFERENCES, find_reference
 from deuteron.tuner.workloads.tolerance import Expected, compare_all
 
@@ -320,14 +320,14 @@ def test_inputs_are_seeded_and_outputs_poisoned() -> None:
 def test_every_fill_in_every_kind_of_dtype(fill: str, dtype: str) -> None:
     problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
     tensor = Tensor("t", ("n", "2"), dtype=dtype, fill=fill)
-    array = make_tensor(problem, tensor, np.random.default_rng(0))
+    array = draw(problem, tensor, np.random.default_rng(0)).array()
     assert array.shape == (64, 2) and array.flags.c_contiguous
 
 
 def test_large_inputs_are_made_quickly_without_aliasing_strides() -> None:
     problem = Problem(builtin_workload("vector_add"), {"n": 1 << 25}, "f32")
     began = time.perf_counter()
-    tensor = make_tensor(problem, problem.spec.tensors[0], np.random.default_rng(0))
+    tensor = draw(problem, problem.spec.tensors[0], np.random.default_rng(0)).array()
     assert time.perf_counter() - began < 5
     assert all(BLOCK % p for p in range(2, math.isqrt(BLOCK) + 1))  # prime
     for shift in (1 << 20, 1 << 22, 1 << 24):

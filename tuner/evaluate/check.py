@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
@@ -19,10 +19,11 @@ from ..errors import SpaceError, WorkloadError
 from ..expression import Expression
 from ..space import Configuration
 from ..workloads import LaunchPlan, Problem, WorkloadSpec
-from ..workloads.inputs import make_tensors
+from ..workloads.inputs import initial_contents, make_tensors
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
-from ..workloads.widen import widened
+from ..workloads.widen import count_nan, widened
+from .comparison import Judge
 from .compilation import compile_variant
 
 if TYPE_CHECKING:
@@ -60,22 +61,22 @@ class Checker:
         self._problem = problem
         self._device = device
         self._compiled = compiled
-        self._initial = make_tensors(problem, seed)
-        self._arrays: dict[str, DeviceArray] = {name: device.array(values) for name, values in self._initial.items()}
+        self._initial = initial_contents(problem, seed)
+        self._arrays = {name: contents.placed(device) for name, contents in self._initial.items()}
         self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
         values, self.reference = self._expectation(seed, default)
-        self._expected = self._with_tolerances(values)
+        self._judge = Judge(device, self._arrays, self._with_tolerances(values))
 
     def check(self, config: Configuration) -> Comparison:
         """Run ``config`` once on fresh outputs and compare; where that fails, once more on fresh inputs too, into which
         an earlier configuration may have written."""
-        found = compare_all(self._result(config), self._expected)
+        self._run(config)
+        found = self._judge.compare()
         if found.ok:
             return found
-        for name, values in self._initial.items():
-            if name not in self._outputs:
-                self._arrays[name].copy_from(values)
-        return compare_all(self._result(config), self._expected)
+        self._restore(name for name in self._initial if name not in self._outputs)
+        self._run(config)
+        return self._judge.compare()
 
     def launch(self, config: Configuration) -> Callable[[], None]:
         """A function that launches ``config`` on the tensors, as often as it is called."""
@@ -84,18 +85,25 @@ class Checker:
         device, grid = self._device, variant.grid
         return lambda: kernel.run(grid, *arguments, device=device)
 
-    def _result(self, config: Configuration) -> dict[str, np.ndarray]:
-        for name in self._outputs:
-            self._arrays[name].copy_from(self._initial[name])
+    def _restore(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._initial[name].restore(self._arrays[name])
+
+    def _run(self, config: Configuration) -> None:
+        """Launch ``config`` on fresh outputs, and wait for it."""
+        self._restore(self._outputs)
         self.launch(config)()
         self._device.synchronize()
+
+    def _result(self, config: Configuration) -> dict[str, np.ndarray]:
+        self._run(config)
         return {name: self._arrays[name].to_numpy() for name in self._outputs}
 
     def _expectation(self, seed: int, default: Configuration) -> tuple[dict[str, np.ndarray], str]:
         name = self._problem.spec.reference
         if name != INTERPRETER:
             inputs = {
-                tensor.name: widened(self._initial[tensor.name])
+                tensor.name: widened(self._initial[tensor.name].array())
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }
@@ -160,24 +168,22 @@ class Checker:
         small rows but not the real ones would make its own wrong result the expected one. And where an output is NaN
         everywhere, as one is that the kernel only adds to, or is mostly not written, as with a grid that is too small:
         any other such kernel would seem right."""
-        import numpy as np
-
         for tensor in self._problem.spec.tensors:
             if tensor.role != "output":
                 continue
-            if result[tensor.name].size and np.isnan(result[tensor.name]).all():
+            missing, size = count_nan(result[tensor.name]), result[tensor.name].size
+            if size and missing == size:
                 raise WorkloadError(
                     f"the default configuration leaves every element of the output {tensor.name!r} unwritten or NaN: "
                     "there is nothing to compare",
                     hint='if the kernel reads it or adds to it, its role is "inout"',
                 )
-            missing = int(np.count_nonzero(np.isnan(result[tensor.name])))
-            if np.isnan(interpreted[tensor.name]).any():
-                if 2 * missing > result[tensor.name].size:
+            if count_nan(interpreted[tensor.name]):
+                if 2 * missing > size:
                     self._check_most_is_written(tensor.name, result[tensor.name], default)
             elif missing:
                 raise WorkloadError(
-                    f"the default configuration leaves {missing} of {result[tensor.name].size} elements of the output "
+                    f"the default configuration leaves {missing} of {size} elements of the output "
                     f"{tensor.name!r} unwritten or NaN, and none at {where}",
                     hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
                     "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
@@ -188,8 +194,8 @@ class Checker:
         and 1 over ones. NaN that a kernel computes is NaN over both."""
         import numpy as np
 
-        ones = np.ones_like(self._initial[name])
-        self._arrays[name].copy_from(ones)
+        ones = np.ones(1, result.dtype)
+        self._arrays[name].fill(ones)
         self.launch(default)()
         self._device.synchronize()
         kept = int(np.count_nonzero(np.isnan(result) & (self._arrays[name].to_numpy() == ones)))

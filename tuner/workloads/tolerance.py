@@ -65,7 +65,7 @@ def typical(values: np.ndarray) -> float:
     """
     import numpy as np
 
-    sample = values.reshape(-1)[:: values.size // _SAMPLE | 1]
+    sample = widened(values.reshape(-1)[:: values.size // _SAMPLE | 1])
     finite = np.abs(sample[np.isfinite(sample)])
     # Squares of what is divided by the largest do not overflow.
     largest = float(finite.max(initial=0.0))
@@ -89,21 +89,21 @@ class Comparison:
 
 
 class Expected:
-    """An expected tensor in float64, for many comparisons.
+    """An expected tensor of any dtype, for many comparisons in float64.
 
-    Integers that must be exact are kept as they are: float64 has 53 bits, and neighbours of 64 would be equal."""
+    ``allowed = relative * |values| + least``; ``exact``: integers that must be, which are compared as they are, because
+    float64 has 53 bits, and neighbours of 64 would be equal."""
 
     def __init__(self, name: str, values: np.ndarray, tolerance: Tolerance) -> None:
         import numpy as np
 
         self.name = name
-        whole = tolerance == EXACT and values.dtype.kind in "iu"
-        self._integers = np.ascontiguousarray(values).reshape(-1) if whole else None
-        self.values = widened(values)
-        self._flat = self.values.reshape(-1)
-        self._relative = tolerance.rtol
+        self.values = np.ascontiguousarray(values)
+        self.exact = tolerance == EXACT and values.dtype.kind in "iu"
+        self.relative = tolerance.rtol
         # Where nothing is allowed any error at all is infinitely too large.
-        self._least = max(tolerance.atol * (typical(self.values) or 1.0), float(np.finfo(np.float64).tiny))
+        self.least = max(tolerance.atol * (typical(self.values) or 1.0), float(np.finfo(np.float64).tiny))
+        self._flat = self.values.reshape(-1)
 
     def compare(self, got: np.ndarray) -> Comparison:
         """Compare a tensor of the same shape. NaN and infinities must be where the reference has them; poisoned outputs
@@ -120,6 +120,8 @@ class Expected:
 
         wrong, worst, worst_at = 0, 0.0, 0
         for chunk in chunks:
+            if _equal_bits(flat[chunk], self._flat[chunk]):
+                continue
             ratio = self._ratios(flat[chunk], chunk)
             at = int(np.argmax(ratio))
             if ratio[at] > 1:
@@ -132,10 +134,9 @@ class Expected:
         """Errors in units of what is allowed; infinite where exactly one of the two is NaN or infinite."""
         import numpy as np
 
-        if self._integers is not None and got.dtype.kind in "iu":
-            return np.where(got == self._integers[chunk], 0.0, np.inf)
-        want = self._flat[chunk]
-        have = widened(got)
+        if self.exact and got.dtype.kind in "iu":
+            return np.where(got == self._flat[chunk], 0.0, np.inf)
+        want, have = widened(self._flat[chunk]), widened(got)
         with np.errstate(invalid="ignore", over="ignore"):
             ratio: np.ndarray = np.abs(have - want)
             ratio /= self._allowed(want)
@@ -149,8 +150,8 @@ class Expected:
         import numpy as np
 
         allowed: np.ndarray = np.abs(want)
-        allowed *= self._relative
-        allowed += self._least
+        allowed *= self.relative
+        allowed += self.least
         return allowed
 
     def _message(self, got: np.ndarray, wrong: int, worst_at: int) -> str:
@@ -158,12 +159,22 @@ class Expected:
 
         index = [int(i) for i in np.unravel_index(worst_at, self.values.shape)]
         have, want = float(got.reshape(-1)[worst_at]), float(self._flat[worst_at])
-        allowed = float(self._allowed(self._flat[worst_at : worst_at + 1])[0])
+        allowed = float(self._allowed(widened(self._flat[worst_at : worst_at + 1]))[0])
         note = " (never written?)" if have != have else ""
         return (
             f"output {self.name!r}: {wrong} of {got.size} elements are wrong; the worst at {index}: got "
             f"{have:.6g}{note}, expected {want:.6g} +- {allowed:.2g}"
         )
+
+
+def _equal_bits(got: np.ndarray, want: np.ndarray) -> bool:
+    """Whether two rows have the same dtype and bits: then all elements are equal, NaN and infinities too."""
+    import numpy as np
+
+    if got.dtype != want.dtype:
+        return False
+    bits = f"u{want.itemsize}"
+    return np.array_equal(got.view(bits), want.view(bits))
 
 
 def compare_all(got: Mapping[str, np.ndarray], expected: Iterable[Expected]) -> Comparison:

@@ -32,6 +32,20 @@ def widened(values: np.ndarray) -> np.ndarray:
     return made
 
 
+def count_nan(values: np.ndarray) -> int:
+    """How many elements are NaN."""
+    import numpy as np
+
+    if values.dtype.kind in "iub":
+        return 0
+    flat = values.reshape(-1)
+
+    def count(chunks: list[slice]) -> int:
+        return sum(int(np.count_nonzero(np.isnan(widened(flat[chunk])))) for chunk in chunks)
+
+    return sum(in_lanes(count, flat.size))
+
+
 def _from_bf16(values: np.ndarray) -> np.ndarray:
     bits = values.view("u2").astype("u4")
     bits <<= 16

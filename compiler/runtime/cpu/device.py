@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # A cache line: full-width vector loads at aligned offsets then never split one.
 _ALIGNMENT = 64
+# Elements that are copied at once where an array repeats them: what is read stays in a cache.
+_COPIED = 1 << 16
 
 
 class HostArray:
@@ -58,6 +60,30 @@ class HostArray:
         """Overwrite the contents; raises LaunchError when shape or dtype differ."""
         check_same(source, self.shape, self.dtype)
         self._array[...] = source
+
+    def fill(self, row: np.ndarray) -> None:
+        """Repeat the elements of ``row``; raises LaunchError when it is empty or of another dtype."""
+        check_row(row, self.dtype)
+        repeat(row, self._array.reshape(-1))
+
+
+def repeat(row: np.ndarray, into: np.ndarray) -> None:
+    """Write the elements of ``row`` again and again until ``into`` is full; both of rank 1 and of one dtype."""
+    done = min(len(row), len(into))
+    into[:done] = row[:done]
+    while done < len(into):
+        more = min(done, len(into) - done, max(len(row), _COPIED // len(row) * len(row)))
+        into[done : done + more] = into[:more]
+        done += more
+
+
+def check_row(row: np.ndarray, dtype: str) -> None:
+    """Raise LaunchError unless ``row`` has rank 1, this dtype and elements."""
+    if row.ndim != 1 or not row.size or canonical_dtype(row.dtype) != dtype:
+        raise LaunchError(
+            f"cannot fill an array of {dtype} with one of {canonical_dtype(row.dtype)} {list(row.shape)}",
+            hint="give at least one element of the same dtype, in one dimension",
+        )
 
 
 def check_same(source: np.ndarray, shape: tuple[int, ...], dtype: str) -> None:

@@ -11,7 +11,7 @@ from ... import knobs
 from ...errors import LaunchError
 from ...target import Target
 from ..arrays.dtypes import canonical_dtype, item_bytes, numpy_dtype
-from ..cpu.device import check_same
+from ..cpu.device import check_row, check_same
 from ..device import Clocks, Device, DeviceProperties
 from . import driver as cuda
 from .graph import CapturedLaunches
@@ -69,6 +69,22 @@ class CudaArray:
         if self.nbytes:
             self.device.synchronize()
             cuda.call("cuMemcpyHtoD", self.address, dense.ctypes.data, self.nbytes)
+
+    def fill(self, row: np.ndarray) -> None:
+        """Repeat the elements of ``row``; raises LaunchError when it is empty or of another dtype. One row comes from
+        the host, the rest is copied on the device: what is there already, behind itself."""
+        import numpy as np
+
+        check_row(row, self.dtype)
+        dense = np.ascontiguousarray(row)
+        done = min(dense.nbytes, self.nbytes)
+        if done:
+            self.device.synchronize()
+            cuda.call("cuMemcpyHtoD", self.address, dense.ctypes.data, done)
+        while 0 < done < self.nbytes:
+            more = min(done, self.nbytes - done)
+            cuda.call("cuMemcpyDtoDAsync", self.address + done, self.address, more, self.device.stream())
+            done += more
 
     def zero_(self) -> None:
         """Set every byte to zero, in stream order."""
