@@ -18,7 +18,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Protocol
 
-from .place import OpenScope, Place
+from .place import Epoch, OpenScope, Place
 
 METADATA_SCOPE = "__proton_launch_metadata"
 # Code objects name files as they were imported, which may be through links.
@@ -29,7 +29,7 @@ _INTERNAL_FILES = (
 )
 # These run in the context of whoever asks for the next item; coroutines have that of their task.
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-_SWITCHING = _GENERATOR | inspect.CO_COROUTINE
+SWITCHING = _GENERATOR | inspect.CO_COROUTINE
 
 
 class Cell(Protocol):
@@ -41,16 +41,22 @@ class Cell(Protocol):
 class ThreadState:
     """What the profiler knows of one thread of the system."""
 
-    __slots__ = ("__weakref__", "cell", "evaluating", "ident", "place")
+    __slots__ = ("__weakref__", "cell", "evaluating", "is_main", "place")
 
     def __init__(self) -> None:
-        self.ident = get_ident()
+        self.is_main = get_ident() == shared.main_thread
         # True while launch metadata is evaluated: launches made there have no metadata of their own.
         self.evaluating = False
-        # Holds the number that the driver logs with this thread's GPU launches.
+        # Holds the number that the driver logs with this thread's GPU launches: of the main thread the one that those
+        # without a number of their own have, too. None: ask the GPU profiler.
         self.cell: Cell | None = None
         # The place that the number stands for; None where the thread is where the main thread is.
         self.place: Place | None = None
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = ThreadState()
 
 
 class _Shared:
@@ -64,11 +70,15 @@ class _Shared:
         self.main_thread = threading.main_thread().ident
         # Whether a generator or coroutine has opened a scope: then a thread's place changes without one being entered.
         self.interleaved = False
+        # The epoch, if there are sessions, none records Python frames, and nothing is interleaved: then scopes may be
+        # entered and left in the ordinary case (scopes.py).
+        self.ordinary: Epoch | None = None
 
 
 shared = _Shared()
-_local = threading.local()
-_innermost: ContextVar[OpenScope | None] = ContextVar("deuteron.profiler.innermost", default=None)
+local = _Local()
+# The last scope that was opened in the running context, of those that nobody has left there.
+last_opened: ContextVar[OpenScope | None] = ContextVar("deuteron.profiler.last_opened", default=None)
 # Whether a context is the main thread's or was copied from one, as those of asyncio.to_thread are: then it knows itself
 # where it is, also where that is in no scope.
 _of_main: ContextVar[bool] = ContextVar("deuteron.profiler.of_main", default=False)
@@ -77,10 +87,11 @@ states: ContextVar[tuple[str, ...]] = ContextVar("deuteron.profiler.states", def
 
 def _after_fork() -> None:
     """The thread that forked is the main thread of the child, and stays where it was."""
-    if get_ident() != shared.main_thread and _innermost.get() is None:
-        _innermost.set(shared.main)
-    shared.main = _innermost.get()
+    if get_ident() != shared.main_thread and last_opened.get() is None:
+        last_opened.set(shared.main)
+    shared.main = last_opened.get()
     shared.main_thread = get_ident()
+    here().is_main = True
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -94,11 +105,7 @@ def session_started() -> None:
 
 def here() -> ThreadState:
     """The calling thread's state."""
-    try:
-        return _local.state  # type: ignore[no-any-return]
-    except AttributeError:
-        state = _local.state = ThreadState()
-        return state
+    return local.state
 
 
 def _counts(scope: OpenScope) -> bool:
@@ -110,7 +117,7 @@ def _counts(scope: OpenScope) -> bool:
 
 def innermost() -> OpenScope | None:
     """The innermost scope that the caller is in."""
-    scope = _innermost.get()
+    scope = last_opened.get()
     if not shared.interleaved and scope is not None and not scope.closed and scope.generation == shared.generation:
         return scope  # nearly always
     top, scope = scope, _counted(scope)
@@ -135,7 +142,7 @@ def _without_own() -> bool:
 
 def follows_main() -> bool:
     """Whether the caller is where the main thread is, wherever that goes."""
-    return _without_own() and not states.get() and _counted(_innermost.get()) is None
+    return _without_own() and not states.get() and _counted(last_opened.get()) is None
 
 
 def _counted(scope: OpenScope | None) -> OpenScope | None:
@@ -173,7 +180,7 @@ def chain(scope: OpenScope | None) -> Iterator[OpenScope]:
 
 def opened() -> Iterator[OpenScope]:
     """The open scopes of the running context, those of suspended generators included, the last one first."""
-    scope = _innermost.get()
+    scope = last_opened.get()
     while scope is not None:
         if not scope.closed and scope.generation == shared.generation:
             yield scope
@@ -182,7 +189,7 @@ def opened() -> Iterator[OpenScope]:
 
 def opened_by(owner: object) -> OpenScope | None:
     """The last scope opened in the running context that ``owner`` entered and that is still open."""
-    top = _innermost.get()
+    top = last_opened.get()
     if top is None:
         return None
     if top.owner is owner and not top.closed and top.generation == shared.generation:
@@ -193,18 +200,26 @@ def opened_by(owner: object) -> OpenScope | None:
 def enter(name: str, owner: object, frame: FrameType) -> OpenScope:
     """Enter a scope from the code of ``frame``, which does not count while that is a generator's and suspended."""
     flags = frame.f_code.co_flags
-    if flags & _SWITCHING:
+    if flags & SWITCHING:
         shared.interleaved = True
-    below = _innermost.get()
+        shared.ordinary = None
+    below = last_opened.get()
     is_main = get_ident() == shared.main_thread
     # Nearly always the last scope that was opened, or none, is the one around.
     plain = not shared.interleaved and (
         is_main if below is None else not below.closed and below.generation == shared.generation
     )
-    scope = OpenScope(name, owner, below if plain else innermost(), below, shared.generation)
-    if flags & _GENERATOR:
-        scope.frame = frame
-    _innermost.set(scope)
+    scope = OpenScope()
+    scope.name = name
+    scope.owner = owner
+    scope.outer = below if plain else innermost()
+    scope.below = below
+    scope.generation = shared.generation
+    scope.closed = False
+    scope.frame = frame if flags & _GENERATOR else None
+    scope.place = scope.epoch = scope.ordinary = scope.metrics = None
+    scope.start_ns = 0
+    last_opened.set(scope)
     if is_main:
         shared.main = scope
     return scope
@@ -215,10 +230,10 @@ def pop(scope: OpenScope) -> bool:
 
     Scopes of generators are left whenever the generator is done with them.
     """
-    top = _innermost.get()
+    top = last_opened.get()
     if top is scope and (scope.below is None or not scope.below.closed):  # nearly always
         scope.closed = True
-        _innermost.set(scope.below)
+        last_opened.set(scope.below)
         if shared.main is scope:
             shared.main = scope.below
         return True
@@ -241,7 +256,7 @@ def _until(scope: OpenScope) -> Iterator[OpenScope]:
 
 
 def _set(scope: OpenScope | None) -> None:
-    _innermost.set(scope)
+    last_opened.set(scope)
     if get_ident() == shared.main_thread:
         shared.main = scope
 
@@ -278,4 +293,3 @@ def reset() -> None:
     shared.interleaved = False
     _set(None)
     states.set(())
-    here().cell = None

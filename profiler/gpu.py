@@ -10,7 +10,7 @@ from weakref import WeakSet
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import Cell, ThreadState, shared
+from .contexts import Cell, ThreadState
 from .correlation import Correlations
 from .place import Place
 from .session import Session
@@ -74,6 +74,8 @@ class GpuProfiler:
         self._lock_of_threads = threading.Lock()
         source.start()
         self._main = source.main
+        # That of the main thread alone, for a launch whose number other threads must not have; 0 outside it.
+        self._launch: Cell | None = None
         self._thread = threading.Thread(target=self._drain_often, name="deuteron-profiler", daemon=True)
         self._thread.start()
 
@@ -83,8 +85,6 @@ class GpuProfiler:
         number = 0 if place is None else place.number if place.number >= 0 else self._number_of(place)
         thread.place = place  # before the number: see mark_again
         (thread.cell or self._cell_of(thread)).value = number
-        if thread.ident == shared.main_thread:
-            self._main.value = number
 
     def mark_again(self, main: Place, now: Callable[[Place], Place]) -> None:
         """Mark all threads anew after the sessions changed: ``main`` is the main thread's place, ``now`` finds those of
@@ -101,7 +101,12 @@ class GpuProfiler:
     def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
         """Mark the calling thread's next launch with its place, and with metrics of its own if it has any."""
         number = self.correlations.number_of_launch(launch.targets, metrics) if metrics else self._number_of(launch)
-        self._cell_of(thread).value = number
+        if thread.is_main:
+            self._launch = self._launch or self.source.cell()
+            self._launch.value = number
+            thread.cell = None  # so that the next mark takes this one back
+        else:
+            self._cell_of(thread).value = number
 
     def _number_of(self, place: Place) -> int:
         if place.number < 0:
@@ -110,7 +115,9 @@ class GpuProfiler:
 
     def _cell_of(self, thread: ThreadState) -> Cell:
         if thread.cell is None:
-            thread.cell = self.source.cell()
+            if thread.is_main and self._launch is not None:
+                self._launch.value = 0
+            thread.cell = self._main if thread.is_main else self.source.cell()
             with self._lock_of_threads:
                 self._threads.add(thread)
         return thread.cell
@@ -142,12 +149,15 @@ class GpuProfiler:
         self.source.warn_dropped()
 
     def stop(self, thread: ThreadState) -> None:
-        """End collecting; the calling thread's mark is removed."""
+        """End collecting; the marks of the calling thread and of the main thread are removed."""
         self._stopping.set()
         self._thread.join()
-        if thread.cell is not None:
-            thread.cell.value = 0
-        self._main.value = 0
+        for cell in (thread.cell, self._main, self._launch):
+            if cell is not None:
+                cell.value = 0
+        with self._lock_of_threads:
+            for known in self._threads:
+                known.cell = None
         self.source.stop()
 
     def _drain_often(self) -> None:

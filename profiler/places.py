@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import contexts
 from .contexts import ThreadState, shared, states
-from .place import OpenScope, Place
+from .place import Epoch, OpenScope, Place
 from .session import ProfileTarget, Session, registry
 
 
@@ -16,8 +16,7 @@ class Places:
     """Finds the place the program is at."""
 
     def __init__(self) -> None:
-        self.epoch = 0
-        self._root: Place | None = None
+        self.epoch = Epoch(shared.generation)
         # Python frames differ with every call: nothing to remember while a session records them.
         self._frames = False
         # Does any session evaluate launch metadata? Do GPU launches have places other than their thread's?
@@ -33,8 +32,10 @@ class Places:
         in_kernels = any(session.mode.records is not None for session in registry.active)
         self.of_launches = self._frames or self.wants_metadata or in_kernels
         self.of_trace = any(session.data == "trace" and session.mode.records is None for session in registry.active)
-        self._root = None
-        self.epoch += 1
+        self.epoch = Epoch(shared.generation)
+        shared.ordinary = self.epoch if registry.sessions and not self._frames else None
+        if shared.interleaved:  # asked last: another thread may just have found out
+            shared.ordinary = None
 
     def entered(self, scope: OpenScope) -> Place:
         """The place of a scope that is being entered."""
@@ -42,7 +43,7 @@ class Places:
         if self._frames or states.get():
             place = self.of_caller()
         else:
-            around = self._root if outer is None else outer.place if outer.epoch == self.epoch else None
+            around = self.epoch.root if outer is None else outer.place if outer.epoch is self.epoch else None
             found = None if around is None else around.children.get(scope.name)
             if found is not None:  # it has been here before, nearly always
                 scope.place, scope.epoch = found, self.epoch
@@ -60,8 +61,8 @@ class Places:
             return None
         outer = scope.below
         if outer is None:
-            return self._root if thread.ident == shared.main_thread else None
-        if outer is not scope.outer or outer.closed or outer.epoch != self.epoch:
+            return self.epoch.root if thread.is_main else None
+        if outer is not scope.outer or outer.closed or outer.epoch is not self.epoch:
             return None
         return outer.place
 
@@ -95,16 +96,16 @@ class Places:
 
     def _of_scope(self, scope: OpenScope | None) -> Place:
         """The place of a scope, made together with those around it where this epoch does not have it yet."""
-        known = self._root if scope is None else scope.place if scope.epoch == self.epoch else None
+        known = self.epoch.root if scope is None else scope.place if scope.epoch is self.epoch else None
         if known is not None:  # nearly always
             return known
         missing: list[OpenScope] = []
-        while scope is not None and scope.epoch != self.epoch:
+        while scope is not None and scope.epoch is not self.epoch:
             missing.append(scope)
             scope = scope.outer
         place = scope.place if scope is not None else None
         if place is None:
-            place = self._root = self._root or Place(None, _targets(()), ())
+            place = self.epoch.root = self.epoch.root or Place(None, _targets(()), ())
         for inner in reversed(missing):
             child = place.children.get(inner.name)
             if child is None:
@@ -124,6 +125,7 @@ def _make_frames(place: Place) -> None:
     for target in place.targets:
         _ = target.node
     place.framed = True
+    place.settled = not place.timed
 
 
 def path_in(session: Session) -> tuple[str, ...]:

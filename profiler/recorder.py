@@ -12,7 +12,7 @@ from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, 
 from deuteron.compiler.runtime.launch.recorded import record_launches
 
 from . import contexts
-from .contexts import METADATA_SCOPE, here
+from .contexts import METADATA_SCOPE, SWITCHING, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
@@ -51,6 +51,8 @@ class Recorder:
         scope = contexts.enter(name, owner, frame)
         place = self.places.entered(scope)
         scope.entered = place
+        if place.settled and not frame.f_code.co_flags & SWITCHING:
+            place.caller = frame.f_code
         if metrics:
             try:
                 self.add_metrics(scope, metrics)

@@ -1,4 +1,12 @@
-"""Scopes: named regions of a program, as context managers, decorators and enter/exit pairs."""
+"""Scopes: named regions of a program, as context managers, decorators and enter/exit pairs.
+
+A scope around every launch of a tiny kernel must cost less than the launch. So ``with scope(...)`` itself does the
+*ordinary case*: a plain function enters a scope that was entered in the same one before, without metrics and in no
+state, while no session records times of scopes or Python frames, and no generator or coroutine has opened a scope. Then
+nothing is new in any tree, and all there is to say is which scope is the last one of the context and of the main
+thread, and where launches belong. Everything else is left to the recorder, which would do the same: the tests compare
+the two, by keeping ``contexts.shared.ordinary`` None.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +18,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from . import contexts
+from .contexts import SWITCHING, last_opened, local, shared, states
 from .errors import UsageError
 from .place import OpenScope
 from .recorder import recorder
@@ -18,6 +27,9 @@ from .wrapping import decorated
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# Bound once: Python 3.11 is slow to call methods of names that are imported.
+_last_opened, _set_last_opened, _states, _frame = last_opened.get, last_opened.set, states.get, sys._getframe
 
 
 class scope:  # noqa: N801 - the name Proton's users write
@@ -30,6 +42,8 @@ class scope:  # noqa: N801 - the name Proton's users write
     again while it is open, and used by several threads.
     """
 
+    __slots__ = ("__weakref__", "metrics", "name")
+
     #: What a kind of scope adds when it is left.
     _leave: Callable[[OpenScope], None] | None = None
 
@@ -38,8 +52,50 @@ class scope:  # noqa: N801 - the name Proton's users write
         self.metrics = metrics
 
     def __enter__(self) -> Self:
-        if registry.sessions:
-            recorder.open_scope(self.name, self.metrics, self, sys._getframe(1))
+        epoch = shared.ordinary
+        if epoch is None:
+            if registry.sessions:
+                recorder.open_scope(self.name, self.metrics, self, _frame(1))
+            return self
+        thread, below, name = local.state, _last_opened(), self.name
+        # The place around. A scope whose place is of this epoch is of this generation, too; where there is none, only
+        # the main thread is known to be in none. Nothing is interleaved: what was opened last is around.
+        if below is None:
+            around = epoch.root if thread.is_main else None
+        else:
+            around = below.place if below.epoch is epoch and not below.closed else None
+        place = around.children.get(name) if around is not None and type(name) is str else None
+        # Whether the caller is a plain function is asked of one that is new; an unsettled place knows none.
+        code = _frame(1).f_code
+        if (
+            place is None
+            or (code is not place.caller and (not place.settled or code.co_flags & SWITCHING))
+            or self.metrics
+            or _states()
+        ):
+            recorder.open_scope(name, self.metrics, self, _frame(1))
+            return self
+        opened = OpenScope()
+        opened.name = name
+        opened.owner = self
+        opened.outer = opened.below = below
+        opened.generation = epoch.generation
+        opened.epoch = opened.ordinary = epoch
+        opened.place = opened.entered = place
+        opened.closed = False
+        opened.frame = opened.metrics = None
+        opened.start_ns = 0
+        _set_last_opened(opened)
+        if thread.is_main:
+            shared.main = opened
+        gpu = recorder.gpu
+        if gpu is not None:
+            cell, number = thread.cell, place.number
+            if cell is None or number < 0:  # the first time
+                gpu.mark(thread, place)
+            else:
+                thread.place = place
+                cell.value = number
         return self
 
     def __exit__(
@@ -48,6 +104,40 @@ class scope:  # noqa: N801 - the name Proton's users write
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        opened = _last_opened()
+        if opened is None:
+            return
+        epoch, thread, below = shared.ordinary, local.state, opened.below
+        # The place around, which is still that of the scope's entry if the epoch is; but others may have left it.
+        if below is None:
+            around = epoch.root if epoch is not None and thread.is_main else None
+        else:
+            around = None if below.closed else below.place
+        if (
+            around is None
+            or epoch is None
+            or opened.ordinary is not epoch
+            or opened.owner is not self
+            or opened.closed
+            or _states()
+        ):
+            self._close(error)
+            return
+        opened.closed = True
+        _set_last_opened(below)
+        if shared.main is opened:
+            shared.main = below
+        gpu = recorder.gpu
+        if gpu is not None:
+            cell, number = thread.cell, around.number
+            if cell is None or number < 0:
+                gpu.mark(thread, around)
+            else:
+                thread.place = around
+                cell.value = number
+
+    def _close(self, error: BaseException | None) -> None:
+        """Leave what this object opened last, if it is open."""
         opened = contexts.opened_by(self)
         if opened is not None:
             if self._leave is not None:

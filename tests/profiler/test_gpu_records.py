@@ -285,6 +285,36 @@ def test_other_threads_follow_when_sessions_pause(gpu: FakeGpu, tree: Callable[.
     }
 
 
+def test_a_thread_of_an_earlier_session_follows_when_one_pauses(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
+    barrier = threading.Barrier(2)
+
+    def work() -> None:
+        with proton.scope("thread"):
+            gpu.launch("first", 1)
+        for _ in range(2):
+            barrier.wait(10)
+        with proton.scope("thread"):
+            gpu.launch("second", 1)
+            for _ in range(2):
+                barrier.wait(10)
+            gpu.launch("paused", 1)
+
+    proton.start("first")
+    thread = threading.Thread(target=work)
+    thread.start()
+    barrier.wait(10)
+    proton.finalize()
+    recorder.start_gpu(required=True, source=gpu)
+    session = proton.start("second")
+    barrier.wait(10)
+    barrier.wait(10)
+    proton.deactivate(session)
+    barrier.wait(10)
+    thread.join()
+    proton.deactivate(session, flushing=True)
+    assert times(tree(session=session)) == {("thread", "second"): (1, 1)}
+
+
 def test_a_session_paused_by_another_thread_pauses_for_the_main_thread(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     session = proton.start("p")
     with proton.scope("A"):
