@@ -28,13 +28,23 @@ class Ahead:
         """The carried values of the first iteration."""
         return tuple(self.loop.inits[value.index - 1] for value in self.carried)
 
+    @property
+    def branches(self) -> bool:
+        """Whether a branch decides both where an iteration reads and what becomes of the next one: better done once."""
+        advancing = set(self.advancing)
+        return any(isinstance(op, If) and op in advancing for op in self.fetching)
+
     def advance(self, env: dict[Value, Value]) -> list[Op]:
-        """The operations that make the next iteration's values from those in ``env``; they are added to it."""
-        made = dict(env)
-        ops = [op.clone(made) for op in self.advancing]
-        for value, following in zip(self.carried, self._following(), strict=True):
-            env[value] = made.get(following, following)
+        """The operations that make the next iteration's values from those in ``env``; they are added to it, and what
+        was made on the way."""
+        ops = [op.clone(env) for op in self.advancing]
+        env.update({value: env.get(v, v) for value, v in zip(self.carried, self._following(), strict=True)})
         return ops
+
+    def fetch(self, env: dict[Value, Value]) -> list[Op]:
+        """The operations that make the wanted values from those in ``env``, less what it has from advancing; what they
+        make is added to it."""
+        return [op.clone(env) for op in self.fetching if not all(value in env for value in op.results)]
 
     def _following(self) -> list[Value]:
         end = self.loop.body.terminator

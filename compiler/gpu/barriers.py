@@ -3,7 +3,8 @@
 A program is sequential for its author, so a thread may not overwrite what another one still has to read. Two memories
 matter: shared memory, where scratch may lie on what others still read, other scratch or a ring that has just become
 idle, and global memory where the same array is both read and written by different threads. Operations with scratch have
-one barrier inside, between writing and reading.
+one barrier inside, between writing and reading. What only threads of the first warp touch, as they alone write small
+tiles, asks for a barrier of this warp alone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot
 from .lifetimes import ByteRange
-from .meetings import Meetings, Touch
-from .ops import ConvertLayout
+from .meetings import Access, Meetings, Touch
+from .ops import ConvertLayout, WarpBarrier
 from .scratch import Allocation
 
 
@@ -45,6 +46,13 @@ class Pending:
         for touches in self.arrays:
             touches.clear()
 
+    def pass_warp_barrier(self) -> None:
+        """Threads of one warp have waited for each other."""
+        for touches in self.arrays:
+            after = {touch.after_warp() for touch in touches}
+            touches.clear()
+            touches.update(after)
+
     def join(self, other: Pending) -> Pending:
         """Add what may be pending on another way to the same place."""
         pairs = zip(self.arrays, other.arrays, strict=True)
@@ -56,7 +64,7 @@ class Pending:
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> Function:
-    """Insert ``barrier`` operations where a hazard demands one, in place."""
+    """Insert ``barrier`` and ``gpu.warp_barrier`` operations where a hazard demands one, in place."""
     _Inserter(function, allocation).block(function.body, Pending(), insert=True)
     return function
 
@@ -71,34 +79,43 @@ class _Inserter:
     def block(self, block: Block, pending: Pending, *, insert: bool) -> Pending:
         out: list[Op] = []
         for op in block.ops:
-            if self._needs_barrier(op, pending):
-                barrier = Barrier()
+            barrier = self._barrier_before(op, pending)
+            if barrier is not None:
                 barrier.location = op.location
                 out.append(barrier)
-                pending.clear()
+                pending = self._after(barrier, pending, insert=insert)
             pending = self._after(op, pending, insert=insert)
             out.append(op)
         if insert:
             block.ops[:] = out
         return pending
 
-    def _needs_barrier(self, op: Op, pending: Pending) -> bool:
+    def _barrier_before(self, op: Op, pending: Pending) -> Barrier | WarpBarrier | None:
         if isinstance(op, Put):
-            return False  # it waits itself, for copies that no barrier knows of
+            return None  # it waits itself, for copies that no barrier knows of
         place = self.places.get(op)
         if place is not None and any(place.overlaps(other) for other in pending.scratch):
-            return True
+            return Barrier()
         match op:
             case Load():
-                return self.meetings.possible(op, pending.written | pending.changed)
+                return self._barrier_between(pending.written | pending.changed, op)
             case Store():
-                return self.meetings.possible(op, pending.read | pending.written | pending.changed)
+                return self._barrier_between(pending.read | pending.written | pending.changed, op)
             case AtomicRMW() | AtomicCAS():
                 # One thread releases what all of them did.
-                releases = not op.pointer.type.rank and op.semantics != "relaxed"
-                return (releases and any(pending.arrays)) or self.meetings.possible(op, pending.read | pending.written)
+                if not op.pointer.type.rank and op.semantics != "relaxed" and any(pending.arrays):
+                    return Barrier()
+                return self._barrier_between(pending.read | pending.written, op)
             case _:
-                return False
+                return None
+
+    def _barrier_between(self, touches: set[Touch], op: Access) -> Barrier | WarpBarrier | None:
+        meetings = self.meetings
+        met = meetings.among(op, touches)
+        if not met:
+            return None
+        in_warp = meetings.by_first_warp(op) and all(meetings.by_first_warp(touch.op) for touch in met)
+        return WarpBarrier() if in_warp else Barrier()
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
         if (place := self.places.get(op)) is not None and not isinstance(op, Put):
@@ -108,6 +125,8 @@ class _Inserter:
         match op:
             case Barrier():
                 pending.clear()
+            case WarpBarrier():
+                pending.pass_warp_barrier()
             case Roles():
                 # The producer touches no memory that consumers write.
                 return self.block(op.consumer, pending, insert=insert)

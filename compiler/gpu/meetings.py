@@ -30,14 +30,20 @@ Access = Load | Store | AtomicRMW | AtomicCAS
 
 @dataclass(frozen=True)
 class Touch:
-    """An access that some threads may not have done yet; ``earlier``: loops that went on since it was begun."""
+    """An access that some threads may not have done yet; ``earlier``: loops that went on since it was begun;
+    ``awaited``: those of the same warp have done it."""
 
     op: Access
     earlier: frozenset[For | While] = frozenset()
+    awaited: bool = False
 
     def before(self, loop: For | While) -> Touch:
         """The same, an iteration later."""
-        return Touch(self.op, self.earlier | {loop})
+        return Touch(self.op, self.earlier | {loop}, self.awaited)
+
+    def after_warp(self) -> Touch:
+        """The same, once the threads of each warp have waited for each other."""
+        return Touch(self.op, self.earlier, True)
 
 
 class Meetings:
@@ -48,13 +54,22 @@ class Meetings:
         self._function = function
         self._known: dict[tuple[Access, Touch], bool] = {}
 
-    def possible(self, op: Access, touches: Iterable[Touch]) -> bool:
-        """Whether a thread that does ``op`` may touch what another one touches by one of ``touches``."""
+    def among(self, op: Access, touches: Iterable[Touch]) -> list[Touch]:
+        """Those of ``touches`` by which a thread may touch what another one that does ``op`` touches."""
         near = [touch for touch in touches if self._is_near(op, touch)]
-        return len(near) > MOST_TOUCHES or any(self._meet(op, touch) for touch in near)
+        return near if len(near) > MOST_TOUCHES else [touch for touch in near if self._meet(op, touch)]
+
+    def by_first_warp(self, op: Access) -> bool:
+        """Whether the first warp does it all: it alone writes what all warps hold."""
+        if isinstance(op, Load):
+            return self._function.num_warps == 1
+        layout = op.pointer.type.layout
+        return layout is None or layout.free_bits("warp") == layout.warps - 1
 
     def _is_near(self, op: Access, touch: Touch) -> bool:
-        """What :meth:`possible` says before any address is looked at."""
+        """What :meth:`among` says before any address is looked at."""
+        if touch.awaited and self.by_first_warp(op) and self.by_first_warp(touch.op):
+            return False
         array, other = self.arrays.of(op.pointer), self.arrays.of(touch.op.pointer)
         if array is not None and other is not None and array is not other:
             return False
@@ -62,9 +77,10 @@ class Meetings:
         return not same and not (_by_first_thread(op) and _by_first_thread(touch.op))
 
     def _meet(self, op: Access, touch: Touch) -> bool:
-        known = self._known.get((op, touch))
+        key = (op, Touch(touch.op, touch.earlier))
+        known = self._known.get(key)
         if known is None:
-            known = self._known[op, touch] = self._may_be_equal(op, touch)
+            known = self._known[key] = self._may_be_equal(op, touch)
         return known
 
     # Addresses -----------------------------------------------------------------------------------------------

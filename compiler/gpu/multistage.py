@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.core import Block, Function, Op, Value
+from ..ir.core import Block, Effect, Function, Op, Value
 from ..tile import elementwise as ew
 from ..tile.control import For, If, Yield
 from ..tile.matmul import Dot
@@ -105,15 +105,23 @@ class _Expansion:
         Copies by threads are counted, so each turn closes a group; slots are not: of those that are filled all are
         read, and the next time round begins where this one ended.
         """
-        body = Block(ops=[*self._fetches({**env, self.loop.body.args[0]: index}), Yield(())])
+        carried, env[self.loop.body.args[0]] = self.ahead.carried, index
         exists = ew.Compare(index, self.loop.upper, "lt")
-        guarded = If(exists.result, body, Block(ops=[Yield(())]))
-        env[self.loop.body.args[0]] = index
-        return [exists, guarded, *self._counted(), *self.ahead.advance(env)]
+        if not self.ahead.branches:
+            fetching = Block(ops=[*self._fetches(dict(env)), Yield(())])
+            guarded = If(exists.result, fetching, Block(ops=[Yield(())]))
+            return [exists, guarded, *self._counted(), *self.ahead.advance(env)]
+        # Nobody needs the values of an iteration after one that does not exist.
+        stays, now = tuple(env[value] for value in carried), dict(env)
+        advance = self.ahead.advance(env)
+        ops = [*advance, *self._fetches({**env, **now}), Yield(tuple(env[value] for value in carried))]
+        guarded = If(exists.result, Block(ops=ops), Block(ops=[Yield(stays)]))
+        env.update(zip(carried, guarded.results, strict=True))
+        return [exists, guarded, *self._counted()]
 
     def _fetches(self, env: dict[Value, Value]) -> list[Op]:
         """Fetch for the iteration whose index and carried values are in ``env``."""
-        ops = [op.clone(env) for op in self.ahead.fetching]
+        ops = self.ahead.fetch(env)
         for rings in self.rings:
             ops += [*rings.fetch(env), Advance(rings.pipe.result)]
         return ops
@@ -136,14 +144,15 @@ class _Expansion:
     def _compute(self, wait: list[Op], fetch: list[Op]) -> None:
         """What the loop did after ``wait``, with slots in place of what was loaded. ``fetch`` is done behind everything
         if slots are refilled, else while a product is under way, if there is one that can begin at once, else before
-        everything."""
+        everything. What needs nothing loaded, such as where the result lies, is computed before waiting."""
         body = self.loop.body
         slots: list[Op] = []
         replaced: dict[Value, Value] = {}
         for rings in self.rings:
             slots += rings.slots(replaced)
         loads = set(self.stream.loads)
-        ops = [op for op in body.ops if op not in loads]
+        before, ops = _before_waiting([op for op in body.ops if op not in loads], set(replaced))
+        wait = [*before, *wait]
         at = 0 if self.stream.refilled else self._flying(ops, set(replaced))
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
         if self.stream.refilled:
@@ -161,6 +170,28 @@ class _Expansion:
             elif isinstance(op, Dot):
                 return place + 1 if self.flies(op) and op.a in loaded and op.b in loaded else 0
         return 0
+
+
+def _before_waiting(ops: list[Op], loaded: set[Value]) -> tuple[list[Op], list[Op]]:
+    """Of ``ops``, the arithmetic of scalars and rows, and branches of it, that needs nothing ``loaded``; the rest. Both
+    in order."""
+    late = set(loaded)
+    before: list[Op] = []
+    rest: list[Op] = []
+    for op in ops:
+        inside = [op, *(inner for block in op.blocks for inner in block.walk())]
+        if op.results and all(map(_is_short, inside)) and late.isdisjoint(op.reads):
+            before.append(op)
+        else:
+            rest.append(op)
+            late.update(op.results)
+    return before, rest
+
+
+def _is_short(op: Op) -> bool:
+    """Whether ``op`` computes, or chooses, no tiles of several axes."""
+    pure = op.effect is Effect.PURE or isinstance(op, If | Yield)
+    return pure and all(value.type.rank <= 1 for value in (*op.operands, *op.results))
 
 
 def _block_of(block: Block, wanted: Op) -> Block:

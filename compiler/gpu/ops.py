@@ -47,6 +47,10 @@ class VectorUpdate(AtomicRMW, mnemonic="gpu.update", effect=Effect.WRITE):
     axis: int = 0
 
 
+class WarpBarrier(Op, mnemonic="gpu.warp_barrier", effect=Effect.WRITE):
+    """The threads of each warp wait for each other, and see what the others wrote."""
+
+
 class Mma(Op, mnemonic="gpu.mma"):
     """``dot`` by the tensor core instruction ``mma.sync`` of shape ``instruction`` (such as m16n8k16).
 

@@ -22,6 +22,7 @@ from .overlap import expand, fill_rings, find_streams, persist, rotate, structur
 from .relayout import Relayout
 from .room import with_room
 from .scratch import GpuFunction, allocate
+from .unroll import unroll_short_loops
 from .verify import verify_gpu
 from .work import GpuWork
 
@@ -44,6 +45,11 @@ def lay_out(work: GpuWork) -> None:
     facts, costs = analyze(function), Costs(function)
     homes = Homes(function, facts, costs, work.target, schedule)
     work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
+
+
+def unroll(work: GpuWork) -> None:
+    """Short loops without their turns."""
+    unroll_short_loops(work.function)
 
 
 def await_products(work: GpuWork) -> None:
@@ -97,6 +103,7 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("rotate", rotate),
     ("expand", expand),
     ("layouts", lay_out),
+    ("unroll", unroll),
     ("flight", await_products),
     ("allocate", place),
     ("barriers", order),

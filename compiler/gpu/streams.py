@@ -33,6 +33,9 @@ _SMALLEST_COPY = 4
 #: Whose author asks for fewer slots than that wants no copies ahead. Where no more than one fits, it is still better
 #: filled by copies than by way of registers.
 FEWEST_SLOTS = 2
+#: Bytes of a box for each thread up to which threads move it themselves: by one access each, sooner than the copy
+#: engine, which has a descriptor to read, and a program its barriers to set up.
+_FEW_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +124,11 @@ def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
     return None
 
 
+def is_small(box: Tile, warps: int) -> bool:
+    """Whether the threads of ``warps`` warps move ``box`` sooner than the copy engine does."""
+    return box.size * box.elem.bytes <= _FEW_BYTES * 32 * warps
+
+
 class Finder:
     """Finds the streams of a function for one target. Rings have as many slots as the loop's author says, else
     ``slots``, and at most ``limit``; a loop for which fewer than two are asked is not streamed."""
@@ -157,8 +165,10 @@ class Finder:
         if any(isinstance(op, GridWait) for op in loop.body.walk()):  # later iterations' tiles may not be there yet
             return None
         by_product: dict[Dot, list[Streamed]] = {}
+        boxes = [op.result.type for op in loop.body.ops if isinstance(op, BlockLoad)]
+        small = all(is_small(box, self.function.num_warps or 1) for box in boxes)
         for op in loop.body.ops:
-            source = self._source(op, loop) if isinstance(op, BlockLoad | Load) else None
+            source = self._source(op, loop, small=small) if isinstance(op, BlockLoad | Load) else None
             if isinstance(op, BlockLoad | Load) and source is not None:
                 by_product.setdefault(products_of(op.result, self.used)[0], []).append(source)
         if not by_product:
@@ -171,7 +181,7 @@ class Finder:
                     groups.append(Group(same, engine))
         return Stream(loop, tuple(groups), slots)
 
-    def _source(self, load: BlockLoad | Load, loop: For) -> Streamed | None:
+    def _source(self, load: BlockLoad | Load, loop: For, *, small: bool) -> Streamed | None:
         products = products_of(load.result, self.used)
         inside = set(loop.body.ops)
         if load.result.type.rank != 2 or not products or any(p not in inside for p in products):
@@ -186,9 +196,9 @@ class Finder:
         read = {array, *(self.arrays.of(op.pointer) for op in ahead.fetching if isinstance(op, Load))}
         if not all(may_precede(a, self.written) for a in read) and any(map(_synchronises, loop.body.walk())):
             return None
-        return self._box(load, loop) if isinstance(load, BlockLoad) else self._tile(load)
+        return self._box(load, loop, small=small) if isinstance(load, BlockLoad) else self._tile(load)
 
-    def _box(self, load: BlockLoad, loop: For) -> StreamedBox | None:
+    def _box(self, load: BlockLoad, loop: For, *, small: bool) -> StreamedBox | None:
         axis = contiguous_axis(load)
         tile = _ring_tile(load.result.type, axis) if axis is not None and len(load.shape) == 2 else None
         if axis is None or tile is None or load.padding != "zero":
@@ -196,10 +206,11 @@ class Finder:
         descriptor = -1
         # A warp group that only copies is ahead of the whole loop, so of what other parts of the kernel write, too, and
         # the copy engine has a view of memory of its own (PTX ISA, "Async proxy").
-        if "tma" in self.target.features and may_precede(self.arrays.accessed(load), self.written):
+        width = copy_bytes(load, axis, self.facts)
+        by_threads = small and width >= _FEW_BYTES
+        if "tma" in self.target.features and not by_threads and may_precede(self.arrays.accessed(load), self.written):
             swizzle = widest_swizzle(load.shape[axis] * tile.elem.bytes)
             descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop))
-        width = copy_bytes(load, axis, self.facts)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
         return StreamedBox(load, tile, descriptor, width, _is_whole(load, axis, self.facts, width))

@@ -15,7 +15,7 @@ from ..tile.memory import AtomicCAS, AtomicRMW
 from .arrays import WRITES, Arrays
 from .asynchronous import Drain, Put
 from .descriptors import Descriptors
-from .streams import contiguous_axis
+from .streams import contiguous_axis, is_small
 from .tensorcore import WGMMA_ROWS
 
 #: Bytes of shared memory for one part of a box.
@@ -76,6 +76,8 @@ def _put(op: BlockStore, descriptors: Descriptors, warps: int, ordered: bool) ->
     axis, elem = contiguous_axis(op), op.value.type.elem
     shape = op.value.type.shape
     if axis is None or len(shape) != 2 or not isinstance(elem, Scalar) or elem.bits not in (16, 32):
+        return None
+    if is_small(op.value.type, warps):
         return None
     swizzle = widest_swizzle(shape[axis] * elem.bytes)
     if not swizzle or op.cache or op.eviction:

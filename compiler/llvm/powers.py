@@ -147,11 +147,12 @@ def _log2_of_two(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
 
 
 def _half_ratio(m: Arithmetic, f: Typed) -> tuple[Typed, Typed]:
-    """f / (2 + f) as a sum of two."""
+    """f / (2 + f) as a sum of two: the second makes up for what the reciprocal is off by, so one division is enough."""
     below, below_low = m.sum_of_two(m.number(2.0), f)
-    s = m.e.floating("fdiv", f, below)
+    reciprocal = m.e.floating("fdiv", m.number(1.0), below)
+    s = m.mul(f, reciprocal)
     left = m.e.fma(m.e.fneg(s), below, f)
-    return s, m.e.floating("fdiv", m.e.fma(m.e.fneg(s), below_low, left), below)
+    return s, m.mul(m.e.fma(m.e.fneg(s), below_low, left), reciprocal)
 
 
 def _exp2_of_two(m: Arithmetic, x: Typed, low: Typed) -> Typed:

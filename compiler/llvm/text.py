@@ -125,11 +125,6 @@ class FunctionText:
         self._counter = 0
         module.functions.append(self)
 
-    @property
-    def size(self) -> int:
-        """Lines so far."""
-        return sum(map(len, self._chunks))
-
     def chunk(self) -> list[str]:
         """Start a new chunk at the end, make it the current one and return it."""
         self.current = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .clocks import FOREVER, SEVERAL, Actor, Clocks
+from .clocks import FOREVER, SEVERAL, Actor, Clocks, Times
 from .values import LANES, SimulationError
 
 Indices = npt.NDArray[np.int64]
@@ -37,7 +37,10 @@ class Marks:
         # Of the lanes of one instruction that touch the same byte only the last one's mark is there now.
         others = marks[indices] != now
         if (before > actor.limit << 6 | 63).any():
-            others |= (before >> 6 > actor.limit) & (before & 63 != now & 63)
+            # What comes after this access comes after all that this access comes after.
+            others |= (before >> 6 > _known(actor.seen(actor.row, fenced=False), before & 63)) & (
+                before & 63 != now & 63
+            )
         if others.any():
             marks[indices[others]] = self.clocks.time << 6 | SEVERAL
         self._latest[indices] = np.maximum(self._latest[indices], self.clocks.time) if actor.by_thread else FOREVER
@@ -52,9 +55,7 @@ class Marks:
         if seen.min() >= self.clocks.rows[row].last:
             return None
         marks = self.rows[row][indices]
-        times, codes = marks >> 6, marks & 63
-        known = seen[0][codes] if len(seen) == 1 else seen[np.arange(len(seen))[:, None], codes]
-        late: Mask = times > known
+        late: Mask = marks >> 6 > _known(seen, marks & 63)
         return late
 
     def who(self, row: int, index: int) -> str:
@@ -63,6 +64,12 @@ class Marks:
             return self.clocks.rows[row].name
         code = int(self.rows[row][index]) & 63
         return "several threads" if code == SEVERAL else f"thread {row * LANES + code}"
+
+
+def _known(seen: Times, codes: Times) -> Times:
+    """Up to which time the agents in row i of ``codes`` are over for access i, as ``seen`` tells."""
+    known: Times = seen[0][codes] if len(seen) == 1 else seen[np.arange(len(seen))[:, None], codes]
+    return known
 
 
 class AccessLog:

@@ -99,6 +99,10 @@ class PtxMachine(simt.SimtTarget):
             return
         state.text.call("void", "llvm.nvvm.barrier.cta.sync.aligned.all", [("i32", "0")])
 
+    def warp_barrier(self, state: simt.Lowering) -> None:
+        """``bar.warp.sync`` of all lanes."""
+        state.text.call("void", "llvm.nvvm.bar.warp.sync", [("i32", "-1")])
+
     def publish_shared(self, state: simt.Lowering) -> None:
         """A fence between the generic and the asynchronous proxy (PTX ISA, "membar, fence"), from sm_90 on."""
         if "tma" in self.target.features:

@@ -207,7 +207,7 @@ def _release(state: Lowering, op: Release) -> None:
         state.machine.publish_shared(state)
     if cursor.pipe.readers:
         # One lane arrives for the warp, after all of its lanes have read.
-        state.text.call("void", "llvm.nvvm.bar.warp.sync", [("i32", "-1")])
+        state.machine.warp_barrier(state)
         first = state.text.op(f"icmp eq i32 {lane_number(state)}, 0")
         operands = [("i32", cursor.empty()), ("i1", first)]
         state.text.asm([], "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}", operands)

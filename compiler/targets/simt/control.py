@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
-from ...gpu.ops import VectorLoad
 from ...ir.core import Block, Value
 from ...tile.control import Condition, For, If, While, Yield
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
 from .registers import Registers, register_type
 
-#: Most lines of LLVM's text in the body of a loop that LLVM unrolls: a thread has one or two elements, and waits for
-#: memory alone. Unrolled, the loads of four iterations are on their way. Longer ones have enough of them.
-SMALL_BODY = 48
-UNROLLED = '!"llvm.loop.unroll.count", i32 4'
-_AS_IT_IS = '!"llvm.loop.unroll.disable"'
+_AS_IT_IS = '!{!"llvm.loop.unroll.disable"}'
 
 for _kind in (Yield, Condition):
     RULES.unsupported(_kind, "the operation that owns the region lowers its end")
@@ -98,13 +93,11 @@ def _for(state: Lowering, op: For) -> None:
 
     state.begin(body)
     state.define(op.body.args[0], [index])
-    size = text.size
     state.lower_block(op.body)
-    unrolls = text.size - size <= SMALL_BODY and _waits_for_loads(op.body)
     text.do(f"br label %{latch}")
     state.begin(latch)
     text.do(f"{following} = add {index_type} {index}, {step}")
-    text.do(f"br label %{head}, !llvm.loop {loop_hints(state, UNROLLED if unrolls else _AS_IT_IS)}")
+    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
     header.close(latch, _handed_on(op.body))
 
     state.begin(after)
@@ -126,21 +119,14 @@ def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> st
     return state.text.op(f"select i1 {falling}, i1 {down}, i1 {up}")
 
 
-def _waits_for_loads(body: Block) -> bool:
-    """Whether an iteration does nothing but compute with what it loads. Behind stores, barriers and copies the loads
-    of another iteration would have to wait."""
-    others = [op for op in body.ops if not isinstance(op, VectorLoad)]
-    return len(others) < len(body.ops) and not any(op.blocks or op.mnemonic.startswith("gpu.") for op in others)
-
-
-def loop_hints(state: Lowering, hint: str = _AS_IT_IS) -> str:
-    """Metadata of a loop. By itself it keeps LLVM and the assembler from unrolling: it is where most of their time
-    would go."""
+def loop_hints(state: Lowering) -> str:
+    """Metadata that keeps LLVM and the assembler from unrolling: it is where most of their time would go. Loops for
+    which it pays are unrolled before (:mod:`...gpu.unroll`)."""
     tail = state.module.tail
-    held = next((i for i, line in enumerate(tail) if line.endswith(f"= !{{{hint}}}")), None)
+    held = next((i for i, line in enumerate(tail) if line.endswith(f"= {_AS_IT_IS}")), None)
     if held is None:
         held = len(tail)
-        tail.append(f"!{held} = !{{{hint}}}")
+        tail.append(f"!{held} = {_AS_IT_IS}")
     number = len(tail)
     tail.append(f"!{number} = distinct !{{!{number}, !{held}}}")
     return f"!{number}"

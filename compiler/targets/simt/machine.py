@@ -71,6 +71,10 @@ class SimtTarget(ABC):
         to shared memory."""
 
     @abstractmethod
+    def warp_barrier(self, state: Lowering) -> None:
+        """The threads of a warp wait for each other, and see what the others wrote."""
+
+    @abstractmethod
     def publish_shared(self, state: Lowering) -> None:
         """What this thread wrote to shared memory becomes visible to instructions that read it asynchronously, once a
         barrier follows."""

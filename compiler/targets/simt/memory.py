@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...gpu.ops import VectorLoad, VectorStore
+from ...gpu.ops import VectorLoad, VectorStore, WarpBarrier
 from ...tile.blocks import BlockLoad, BlockStore
 from ...tile.debug import Assume
 from ...tile.memory import Barrier, Load, Store
@@ -21,6 +21,11 @@ for _kind, _because in (
 @rule(Barrier)
 def _barrier(state: Lowering, op: Barrier) -> None:
     state.barrier()
+
+
+@rule(WarpBarrier)
+def _warp_barrier(state: Lowering, op: WarpBarrier) -> None:
+    state.machine.warp_barrier(state)
 
 
 @rule(Assume)

@@ -39,6 +39,18 @@ def _constant(value: Value) -> int | None:
     return int(op.value) if isinstance(op, Constant) else None
 
 
+def copies_of(body: Block, indices: list[Value], carried: tuple[Value, ...], out: list[Op]) -> tuple[Value, ...]:
+    """Clone ``body`` once per index into ``out``; returns the values carried out of the last copy."""
+    for index in indices:
+        env: dict[Value, Value] = dict(zip(body.args, (index, *carried), strict=True))
+        for op in body.ops:
+            if isinstance(op, Yield):
+                carried = tuple(env.get(v, v) for v in op.values)
+            else:
+                out.append(op.clone(env))
+    return carried
+
+
 @dataclass
 class _Unroller:
     loop: For
@@ -52,7 +64,7 @@ class _Unroller:
             trips = trip_count(lower, upper, self.step)
             if trips <= loop.unroll:
                 indices = [self.number(lower + i * self.step) for i in range(trips)]
-                return self.copies(loop.body, indices, loop.inits, self.out)
+                return copies_of(loop.body, indices, loop.inits, self.out)
         if not loop.lower.type.scalar.is_signed:  # upper - lower may wrap
             self.out.append(loop)
             loop.unroll = 1
@@ -75,7 +87,7 @@ class _Unroller:
             index = Add(start, offset.result)
             body.ops += [offset, index]
             indices.append(index.result)
-        ends = self.copies(loop.body, indices, tuple(carried), body.ops)
+        ends = copies_of(loop.body, indices, tuple(carried), body.ops)
         body.ops.append(Yield(ends))
         for op in body.ops:
             op.location = op.location or loop.location
@@ -86,17 +98,6 @@ class _Unroller:
         rest.location = loop.location
         self.out.append(rest)
         return rest.results
-
-    def copies(self, body: Block, indices: list[Value], carried: tuple[Value, ...], out: list[Op]) -> tuple[Value, ...]:
-        """Clone ``body`` once per index into ``out``; returns the values carried out of the last copy."""
-        for index in indices:
-            env: dict[Value, Value] = dict(zip(body.args, (index, *carried), strict=True))
-            for op in body.ops:
-                if isinstance(op, Yield):
-                    carried = tuple(env.get(v, v) for v in op.values)
-                else:
-                    out.append(op.clone(env))
-        return carried
 
     def number(self, value: int) -> Value:
         return self.add(Constant(value, self.loop.lower.type))

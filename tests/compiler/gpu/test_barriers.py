@@ -8,6 +8,7 @@ import pytest
 
 from deuteron.compiler.gpu.barriers import insert_barriers
 from deuteron.compiler.gpu.lifetimes import ByteRange
+from deuteron.compiler.gpu.ops import WarpBarrier
 from deuteron.compiler.gpu.scratch import Allocation, allocate
 from deuteron.compiler.ir import Function
 from deuteron.compiler.targets import Target
@@ -98,8 +99,8 @@ def test_a_loop_waits_for_its_own_last_iteration(to_gpu) -> None:
         ("tl.store(x_ptr + o, 1.0); tl.store(x_ptr + o + N - 1, 2.0)", 1),
         # rows whose distance is known only to be a multiple of 16
         ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + s + p, 2.0)", 0),
-        ("p = tl.arange(0, 32); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + s + p, 2.0)", 1),
-        ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0)", 1),
+        ("p = tl.arange(0, 256); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + s + p, 2.0)", 1),
+        ("p = tl.arange(0, 256); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0)", 1),
         # halves of a row that masks keep apart
         ("tl.store(x_ptr + o, 1.0, mask=o < n); tl.store(x_ptr + n + o, 2.0, mask=o < n)", 0),
         ("tl.store(x_ptr + o, 1.0); tl.store(x_ptr + n + o, 2.0, mask=o < n)", 1),
@@ -116,6 +117,41 @@ def test_global_hazards(to_gpu, body, wanted) -> None:
     lines = "\n    ".join(part.strip() for part in body.split(";"))
     text = f"def k(x_ptr, y_ptr, n, s, N: tl.constexpr):\n    o = tl.arange(0, N)\n    {lines}\n"
     assert _barriers(to_gpu(text, {**POINTERS, "n": "i32", "s": "i32:16"}, {"N": 256})) == wanted
+
+
+@pytest.mark.parametrize(
+    "body, warps, wanted",
+    [
+        # the first warp stores what all of them hold
+        ("tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0)", 4, (0, 1)),
+        ("tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0); tl.store(x_ptr + 2 * n + p, 3.0)", 4, (0, 2)),
+        ("tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n, 2.0)", 4, (0, 1)),
+        # two warps store a row of 64, and all of them load
+        ("q = tl.arange(0, 64); tl.store(x_ptr + q, 1.0); tl.store(x_ptr + n + q, 2.0)", 4, (1, 0)),
+        ("tl.store(x_ptr + p, tl.load(x_ptr + n + p))", 4, (1, 0)),
+        # a barrier of the warp keeps nothing from other warps
+        (
+            "tl.store(x_ptr + p, 1.0); tl.store(x_ptr + n + p, 2.0); tl.store(y_ptr + p, tl.load(x_ptr + p))",
+            4,
+            (1, 1),
+        ),
+        (
+            "tl.store(x_ptr + p, 1.0); tl.store(y_ptr + p, 1.0); tl.store(y_ptr + n + p, 2.0); "
+            "tl.store(y_ptr + N + p, tl.load(x_ptr + p))",
+            4,
+            (1, 1),
+        ),
+        # a warp alone
+        ("tl.store(x_ptr + o, tl.load(x_ptr + n + o))", 1, (0, 1)),
+        ("for i in range(n):; ....tl.store(x_ptr + i + p, 1.0)", 4, (0, 1)),
+    ],
+)
+def test_hazards_within_a_warp_take_its_own_barrier(to_gpu, body, warps, wanted) -> None:
+    lines = body.replace(";", "\n   ").replace("....", "    ")
+    head = "def k(x_ptr, y_ptr, n, N: tl.constexpr):\n    o = tl.arange(0, N)\n    p = tl.arange(0, 16)\n"
+    function = to_gpu(f"{head}    {lines}\n", {**POINTERS, "n": "i32"}, {"N": 256}, warps)
+    found = _barriers(function), sum(isinstance(op, WarpBarrier) for op in function.walk())
+    assert found == wanted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import RingBuffer
+from deuteron.compiler.gpu.asynchronous import Pipe, Put, Receive, RingBuffer
+from deuteron.compiler.ir import Op
+from deuteron.compiler.tile.control import For
+from deuteron.compiler.tile.elementwise import IntDiv
 
 #: Each step multiplies what the one before has stored.
 CHAIN = """
@@ -117,6 +120,86 @@ def test_a_branch_may_say_where_the_next_tile_lies(from_text, run_function, targ
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     c = np.full((m, n), np.nan, np.float32)
     run_function(made.tile(), (3,), [a, b, c, m, n, k], warps, target)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_what_is_carried_beside_a_branch_and_sums_of_what_was_loaded(from_text, run_function, warps) -> None:
+    """Where a step begins is carried, and read before it is advanced; sums of rows wait for what they add up."""
+    text = FLAT.replace("LEFT", BY_POINTERS[0]).replace("RIGHT", BY_POINTERS[1]).replace("        at = step * BK\n", "")
+    text = text.replace("    m, n, k =", "    at, sums = 0, tl.zeros((BM,), tl.float32)\n    m, n, k =")
+    text = text.replace(
+        "        if step == steps - 1:", "        sums = sums + tl.sum(left.to(tl.float32), 1) * (step + 1)\n{}"
+    ).format("        at = tl.where(at + BK < K, at + BK, 0)\n        if step == steps - 1:")
+    text = text.replace("(place, total)", "(place, total + sums[:, None])")
+    text += "            sums = tl.zeros((BM,), tl.float32)\n"
+    signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
+    made = from_text(text, signature, {"BM": 64 * warps // 4, "BN": 64, "BK": 32, "PROGRAMS": 3})
+    assert len([op for op in made.gpu().walk() if isinstance(op, RingBuffer)]) == 2
+    rng = np.random.default_rng(0)
+    m, n, k = 256, 128, 80
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    c = np.full((m, n), np.nan, np.float32)
+    run_function(made.tile(), (3,), [a, b, c, m, n, k], warps)
+    exact, weights = a.astype(np.float64), np.arange(k) // 32 + 1
+    np.testing.assert_array_equal(c, exact @ b.astype(np.float64) + (exact @ weights)[:, None])
+
+
+def test_where_the_next_tile_lies_is_computed_once_and_where_the_result_lies_before_waiting(from_text) -> None:
+    text = FLAT.replace("LEFT", BY_POINTERS[0]).replace("RIGHT", BY_POINTERS[1])
+    signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
+    made = from_text(text, signature, {"BM": 64, "BN": 64, "BK": 32, "PROGRAMS": 3}).gpu()
+    filling, loop = (op for op in made.body.ops if isinstance(op, For))
+    assert _divisions(filling) == 1
+    assert _divisions(loop) == 2
+    waits = next(place for place, op in enumerate(loop.body.ops) if isinstance(op, Receive))
+    assert sum(_divisions(op) for op in loop.body.ops[:waits]) == 1
+
+
+def _divisions(op: Op) -> int:
+    """By the number of tiles in a row."""
+    inside = (inner for block in op.blocks for inner in block.walk())
+    return sum(isinstance(inner, IntDiv) for inner in inside)
+
+
+#: A product of boxes.
+BOXES = """
+def boxes(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(a + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
+        y = tl.load(b + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
+        total = tl.dot(x, y, total)
+    tl.store(c + m[:, None] * N + n[None, :], total, mask=(m[:, None] < M) & (n[None, :] < N))
+"""
+
+
+@pytest.mark.parametrize(
+    "block, warps, engines, puts",
+    [
+        ((16, 16, 16), 4, {"cp.async"}, 0),
+        ((16, 16, 16), 1, {"tma"}, 1),
+        ((16, 64, 16), 4, {"tma"}, 1),  # one of them is large
+        ((16, 64, 16), 8, {"cp.async"}, 1),  # of f32 results there are twice as many bytes
+        ((64, 64, 32), 4, {"tma"}, 1),
+    ],
+)
+def test_threads_move_small_boxes_and_the_copy_engine_large_ones(
+    from_text, simulated, block, warps, engines, puts
+) -> None:
+    signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
+    made = from_text(BOXES, signature, dict(zip(("BM", "BN", "BK"), block, strict=True)), warps)
+    ops = list(made.gpu().walk())
+    assert {op.engine for op in ops if isinstance(op, Pipe)} == engines
+    assert sum(isinstance(op, Put) for op in ops) == puts
+    rng = np.random.default_rng(0)
+    m, n, k = 80, 96, 112
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
+    c = np.full((m, n), np.nan, np.float32)
+    simulated(made, (-(-m // block[0]), -(-n // block[1])), [a, b, c, m, n, k])
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
 
 
