@@ -65,7 +65,10 @@ def _find(work: GpuWork) -> None:
     facts = analyze(work.function)
     work.descriptors = Descriptors(work.function, facts, work.denied)
     slots = work.schedule.num_stages
-    work.streams = Finder(work.function, facts, work.target, work.descriptors, slots, work.limit).run()
+    finder = Finder(
+        work.function, facts, work.target, work.descriptors, slots, work.limit, lambda dot: _of_warp_group(work, dot)
+    )
+    work.streams = finder.run()
 
 
 def write_back(work: GpuWork) -> None:

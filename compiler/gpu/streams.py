@@ -8,7 +8,7 @@ chooses, are copied by threads, each from where its pointer says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..ir.core import Block, Function, Op, Value, uses
@@ -131,7 +131,8 @@ def is_small(box: Tile, warps: int) -> bool:
 
 class Finder:
     """Finds the streams of a function for one target. Rings have as many slots as the loop's author says, else
-    ``slots``, and at most ``limit``; a loop for which fewer than two are asked is not streamed."""
+    ``slots``, and at most ``limit``; a loop for which fewer than two are asked is not streamed. ``of_warp_group``:
+    whether a product is one of warp groups, whose tiles a group of their own brings."""
 
     def __init__(
         self,
@@ -141,7 +142,9 @@ class Finder:
         descriptors: Descriptors,
         slots: int,
         limit: int,
+        of_warp_group: Callable[[Dot], bool],
     ) -> None:
+        self.of_warp_group = of_warp_group
         self.slots = slots
         self.limit = limit
         self.function = function
@@ -166,7 +169,9 @@ class Finder:
             return None
         by_product: dict[Dot, list[Streamed]] = {}
         boxes = [op.result.type for op in loop.body.ops if isinstance(op, BlockLoad)]
-        small = all(is_small(box, self.function.num_warps or 1) for box in boxes)
+        small = all(is_small(box, self.function.num_warps or 1) for box in boxes) and not any(
+            self.of_warp_group(op) for op in loop.body.walk() if isinstance(op, Dot)
+        )
         for op in loop.body.ops:
             source = self._source(op, loop, small=small) if isinstance(op, BlockLoad | Load) else None
             if isinstance(op, BlockLoad | Load) and source is not None:
