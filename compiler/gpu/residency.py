@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.core import Function, Value
+from ..ir.core import Function
 from ..ir.types import Tile
 from ..options import Schedule
 from ..target import Target
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
-from ..tile.shape import Permute
 from .legality import REGISTER_FILE
 from .streams import Stream
+from .views import unpermuted
 
 #: Shared memory that the system takes of each block, bytes (CUDA C++ Programming Guide, "Technical Specifications per
 #: Compute Capability": what one block may use is this much less than what a processor has).
@@ -59,7 +59,7 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
     registers it needs."""
     dots = [op for op in function.walk() if isinstance(op, Dot)]
     loads = {load.result for stream in streams for load in stream.loads}
-    if len(dots) != 1 or not all(_unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b)):
+    if len(dots) != 1 or not all(unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b)):
         return False
     dot, warps = dots[0], schedule.num_warps
     registers = dot.acc.type.size // (32 * warps) + LEAST_REGISTERS
@@ -81,9 +81,3 @@ def better_by_two(function: Function, streams: Sequence[Stream], target: Target,
     return adds or any(
         op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES for op in function.walk() if isinstance(op, Dot)
     )
-
-
-def _unpermuted(value: Value) -> Value:
-    while isinstance(value.op, Permute):
-        value = value.op.x
-    return value

@@ -17,6 +17,7 @@ from ..tile.shape import Permute
 from .asynchronous import SharedView
 from .ops import ConvertLayout
 from .relayout import Relayout
+from .views import unpermuted
 
 
 def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Value:
@@ -27,7 +28,7 @@ def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Val
     seen = _in_shared(state, value, 1)
     if seen is not None:
         return seen
-    root = _root(value)
+    root = unpermuted(value)
     known = state.made(root)
     if known is not None and state.depth_of(root) < state.depth:
         return shared_operand(state, value, k_axis=1)
@@ -70,12 +71,6 @@ def _in_shared(state: Relayout, value: Value, k_axis: int | None = None) -> Valu
     view = SharedView(held, order)
     state.append(view)
     return view.result
-
-
-def _root(value: Value) -> Value:
-    while isinstance(value.op, Permute):
-        value = value.op.x
-    return value
 
 
 def _layout_for(type: Tile, held: LinearLayout | None, k_axis: int) -> SharedLayout:

@@ -6,7 +6,7 @@ Registers of the operand become those of the result as ``layout/transform.py`` s
 
 from __future__ import annotations
 
-from ..ir.core import Op
+from ..ir.core import Op, Value
 from ..layout import (
     LinearLayout,
     expand_dims_layout,
@@ -26,6 +26,13 @@ VIEWS: frozenset[type[Op]] = frozenset({ExpandDims, Broadcast, Reshape, Permute,
 def is_view(op: Op | None) -> bool:
     """Whether ``op`` moves no data when its operand has the fitting layout."""
     return type(op) in VIEWS
+
+
+def unpermuted(value: Value) -> Value:
+    """What ``value`` is a transposed view of; itself where it is none."""
+    while isinstance(value.op, Permute):
+        value = value.op.x
+    return value
 
 
 def operand_layout(op: Op, result: LinearLayout) -> LinearLayout:
