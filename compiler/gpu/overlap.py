@@ -23,8 +23,8 @@ from .tensorcore import choose_warp_group
 from .work import GpuWork
 from .write_back import put_results
 
-#: Of a kernel that is made persistent by default, at most.
-PRODUCTS = 2
+#: Products of a kernel beyond which it is not made persistent by default.
+MOST_PRODUCTS = 2
 
 
 def structure(work: GpuWork) -> None:
@@ -135,7 +135,7 @@ def _pays(work: GpuWork) -> bool:
     if not several or not _specialises(work) or traits_of(work.function).waits:
         return False
     dots = len(_dots(work))
-    return dots == 1 or (dots == PRODUCTS and takes_equal_time(work.function))
+    return dots == 1 or (dots == MOST_PRODUCTS and takes_equal_time(work.function))
 
 
 def _dots(work: GpuWork) -> list[Dot]:
