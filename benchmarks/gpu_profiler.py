@@ -1,8 +1,10 @@
 """Profiler on a GPU: what it costs beside Proton and torch.profiler, and whether its times are those of events.
 
 Tiny kernels, with and without a scope around each, and products of 8192^3. Each profiler runs in processes of its own,
-because CUPTI serves one client per process; processes differ by tens of percent, so each first measures itself without
-a profiler, and its ratio is to that. Then a million launches in one session, and how much memory that takes.
+because CUPTI serves one client per process. In each it is switched on and off in turns, and a time under it is compared
+with those without it just before and after. Launches come from the fastest core of the moment: on rented machines a
+core does half as much while somebody else uses its other half. Then a million launches in one session, and how much
+memory that takes.
 
 python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
 """
@@ -10,27 +12,68 @@ python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NA
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 LAUNCHES = 5000
-REPEATS = 5
-#: Processes for each figure.
-PROCESSES = 4
+REPEATS = 3
+#: Times that a profiler is switched on in one process.
+TURNS = 4
+#: Processes for each profiler.
+PROCESSES = 3
 MEASURED = ("deuteron", "proton", "torch")
 MODES = ("tiny", "tiny in scopes", "8192^3")
 PRODUCTS = 20
 #: Launches of the session whose memory is looked at.
 MANY = 1_000_000
 
+Scope = Callable[[str], contextlib.AbstractContextManager[object]]
 
-def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
-    """Microseconds per launch of a tiny Triton-compiled kernel, median over repeats."""
+
+@contextlib.contextmanager
+def on_the_fastest_core() -> Iterator[None]:
+    """Keep this thread, not others, on the core that counts fastest now."""
+    cores = os.sched_getaffinity(0)
+
+    def seconds(core: int) -> float:
+        os.sched_setaffinity(0, {core})
+        begin = time.perf_counter()
+        for _ in range(50_000):
+            pass
+        return time.perf_counter() - begin
+
+    os.sched_setaffinity(0, {min(cores, key=seconds)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def median_time(run: Callable[[], None], count: int) -> float:
+    """Microseconds of each of the ``count`` launches in ``run``, median over repeats."""
+    import torch
+
+    times = []
+    with on_the_fastest_core():
+        for _ in range(REPEATS):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            run()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - begin) / count * 1e6)
+    return statistics.median(times)
+
+
+def workloads() -> dict[str, Callable[[Scope], float]]:
+    """Microseconds a launch by mode: tiny Triton-compiled kernels, and large products."""
     import torch
     from sources import load_kernels
 
@@ -38,85 +81,89 @@ def tiny_launches(scoped: bool, scope: Callable[..., object]) -> float:
     x, y = (torch.randn(1024, device="cuda") for _ in range(2))
     out = torch.empty_like(x)
     launch = module.add_kernel[(1,)]
-    times = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
+    large = torch.randn(8192, 8192, device="cuda").to(torch.bfloat16)
+    product = torch.empty_like(large)
+
+    def tiny() -> None:
         for _ in range(LAUNCHES):
-            if scoped:
-                with scope("step"):
-                    launch(x, y, out, 1024, BLOCK_SIZE=1024)
-            else:
+            launch(x, y, out, 1024, BLOCK_SIZE=1024)
+
+    def scoped(scope: Scope) -> None:
+        for _ in range(LAUNCHES):
+            with scope("step"):
                 launch(x, y, out, 1024, BLOCK_SIZE=1024)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) / LAUNCHES * 1e6)
-    return statistics.median(times)
+
+    def products() -> None:
+        for _ in range(PRODUCTS):
+            torch.mm(large, large, out=product)
+
+    for warm in (tiny, products):
+        warm()
+    return {
+        "tiny": lambda scope: median_time(tiny, LAUNCHES),
+        "tiny in scopes": lambda scope: median_time(lambda: scoped(scope), LAUNCHES),
+        "8192^3": lambda scope: median_time(products, PRODUCTS),
+    }
 
 
-def large_products() -> float:
-    """Microseconds per product of bf16, 8192^3, median over repeats."""
+@contextlib.contextmanager
+def profiled_by(who: str, name: str) -> Iterator[Scope]:
+    """Record under deuteron, proton or torch; gives what makes a scope."""
     import torch
 
-    x = torch.randn(8192, 8192, device="cuda").to(torch.bfloat16)
-    out = torch.empty_like(x)
-    times = []
-    for _ in range(REPEATS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(PRODUCTS):
-            torch.mm(x, x, out=out)
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - begin) / PRODUCTS * 1e6)
-    return statistics.median(times)
-
-
-def figure(mode: str, scope: Callable[..., object]) -> float:
-    """Microseconds a launch."""
-    return large_products() if mode == "8192^3" else tiny_launches(mode == "tiny in scopes", scope)
+    if who == "torch":
+        with torch.profiler.profile():
+            yield torch.profiler.record_function
+        return
+    if who == "deuteron":
+        import deuteron.profiler as proton
+    else:
+        import triton.profiler as proton  # type: ignore[no-redef]
+    session = proton.start(name)
+    yield proton.scope
+    proton.finalize(session)
 
 
 def child(who: str) -> None:
-    """Print microseconds a launch, by mode, without a profiler and then under ``who``: deuteron, proton or torch."""
-    import contextlib
-    import tempfile
-
-    plain = {mode: figure(mode, lambda _: contextlib.nullcontext()) for mode in MODES}
-    name = str(Path(tempfile.mkdtemp()) / "tiny")
-    if who == "torch":
-        import torch
-
-        with torch.profiler.profile():
-            under = {mode: figure(mode, torch.profiler.record_function) for mode in MODES}
-    else:
-        if who == "deuteron":
-            import deuteron.profiler as proton
-        else:
-            import triton.profiler as proton  # type: ignore[no-redef]
-        proton.start(name)
-        under = {mode: figure(mode, proton.scope) for mode in MODES}
-        proton.finalize()
-    print(json.dumps({mode: (plain[mode], under[mode]) for mode in MODES}))
+    """Print microseconds a launch by mode: ``plain`` without a profiler, one more than ``under`` one, in turns."""
+    found = workloads()
+    plain: dict[str, list[float]] = {mode: [run(contextlib.nullcontext)] for mode, run in found.items()}
+    under: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for turn in range(TURNS):
+        with profiled_by(who, str(Path(tempfile.mkdtemp()) / f"turn{turn}")) as scope:
+            found["tiny"](scope)  # the first launches, in which CUPTI allocates
+            for mode, run in found.items():
+                under[mode].append(run(scope))
+        for mode, run in found.items():
+            plain[mode].append(run(contextlib.nullcontext))
+    print(json.dumps({mode: {"plain": plain[mode], "under": under[mode]} for mode in MODES}))
 
 
-def in_turns() -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """Microseconds a launch in each process, without a profiler and with it, by mode and by profiler."""
-    times: dict[str, dict[str, list[tuple[float, float]]]] = {mode: {who: [] for who in MEASURED} for mode in MODES}
+def ratio(times: dict[str, list[float]]) -> float:
+    """What a launch takes under the profiler over what it takes without, before and after: median of the turns."""
+    plain = times["plain"]
+    beside = [(before + after) / 2 for before, after in zip(plain, plain[1:], strict=False)]
+    return statistics.median(u / p for u, p in zip(times["under"], beside, strict=True))
+
+
+def in_turns() -> dict[str, dict[str, list[dict[str, list[float]]]]]:
+    """What :func:`child` prints, by mode and by profiler, for each process."""
+    times: dict[str, dict[str, list[dict[str, list[float]]]]] = {mode: {who: [] for who in MEASURED} for mode in MODES}
     for _ in range(PROCESSES):
         for who in MEASURED:
             command = [sys.executable, __file__, "--child", who]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
             if done.returncode:
                 print(f"{who} failed:\n{done.stderr[-800:]}")
                 continue
-            for mode, (plain, under) in json.loads(done.stdout.splitlines()[-1]).items():
-                times[mode][who].append((plain, under))
+            for mode, found in json.loads(done.stdout.splitlines()[-1]).items():
+                times[mode][who].append(found)
     return times
 
 
 def many_launches() -> None:
     """Print how much memory a session of :data:`MANY` launches took, and how many of them it counted."""
     import resource
-    import tempfile
 
     import torch
 
@@ -206,13 +253,13 @@ def main() -> None:
         return
     record: dict[str, object] = {}
     for mode, times in in_turns().items():
-        record[f"launches {mode}, us without and with"] = times
+        record[f"launches {mode}, us without and under"] = times
         parts = []
-        for who, pairs in times.items():
-            ratios = sorted(under / plain for plain, under in pairs)
+        for who, processes in times.items():
+            ratios = sorted(ratio(found) for found in processes)
             if ratios:
-                middle = statistics.median(under for _, under in pairs)
                 spread = f"{ratios[0]:.3f}-{ratios[-1]:.3f}"
+                middle = statistics.median(us for found in processes for us in found["under"])
                 parts.append(f"{who} {statistics.median(ratios):.3f}x ({spread}, {middle:.2f} us)")
         print(f"{mode}: " + ", ".join(parts))
     record["a million launches"] = taken = memory()

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -127,6 +127,9 @@ class Operator:
     path: Path
     pair: dict[str, Process]
     row: Row
+    #: Evaluations in a window, and wall microseconds of an evaluation in each window, by compiler.
+    times: dict[str, int] = field(default_factory=dict)
+    walls: dict[str, list[float]] = field(default_factory=dict)
 
 
 def tunes(path: Path) -> bool:
@@ -143,10 +146,9 @@ def judged(paths: list[Path], scratch: Path, timing: bool) -> Iterator[Row]:
             operators.append(Operator(path, pair, Row(path.stem)))
         with ThreadPoolExecutor(len(operators)) as pool:
             list(pool.map(lambda operator: judge(operator, scratch), operators))
-        for operator in operators:
-            if timing and operator.row.verdict == "equal":
-                measure(operator)
-            yield operator.row
+            if timing:
+                measure([operator for operator in operators if operator.row.verdict == "equal"], pool)
+        yield from (operator.row for operator in operators)
     finally:
         for operator in operators:
             for process in operator.pair.values():
@@ -223,15 +225,62 @@ def _kind(ours: Outcome) -> str:
     return "error"
 
 
-def measure(operator: Operator) -> None:
-    """Fill in the times, from windows that alternate between the two processes."""
-    row = operator.row
+def measure(operators: list[Operator], pool: ThreadPoolExecutor) -> None:
+    """Fill in the times. On the quiet GPU one operator runs after the other, its two processes in alternating windows;
+    CUPTI takes a second to start and another to stop, so before and after that all processes wait for it together."""
+    warmed = [operator for operator in operators if worked(warm, operator)]
+    watched = [o for o, done in zip(warmed, pool.map(lambda o: worked(watch, o), warmed), strict=True) if done]
+    timed = [operator for operator in watched if worked(run_windows, operator)]
+    list(pool.map(lambda operator: worked(fill_in_times, operator), timed))
+
+
+def worked(step: Callable[[Operator], None], operator: Operator) -> bool:
+    """Do a step of measuring; False, and the reason in the row, where a process is gone."""
     try:
-        walls, windows = _windows(operator)
+        step(operator)
     except Gone as gone:
-        row.detail = f"not timed: {gone}"
-        return
-    row.wall = {c: statistics.median(found) for c, found in walls.items()}
+        operator.row.detail = f"not timed: {gone}"
+        return False
+    return True
+
+
+def warm(operator: Operator) -> None:
+    """Find how many evaluations a window of each compiler has, once its autotuners have chosen."""
+    for compiler, process in operator.pair.items():
+        if tunes(operator.path):
+            process.wanted(type(None), "forget_choices")
+        operator.times[compiler] = process.wanted(int, "warm", WINDOW_SECONDS)
+
+
+def watch(operator: Operator) -> None:
+    """Begin to record the kernels of both processes."""
+    for process in operator.pair.values():
+        process.ask("watch")
+    for process in operator.pair.values():
+        process.answer()
+
+
+def run_windows(operator: Operator) -> None:
+    """Alternate between the two processes."""
+    walls = operator.walls
+    for count in range(WINDOWS):
+        if count == LEAST_WINDOWS and sum(map(sum, walls.values())) > SLOW_MICROSECONDS:
+            return
+        for compiler, process in operator.pair.items():
+            walls.setdefault(compiler, []).append(process.wanted(float, "window", operator.times[compiler]))
+
+
+def fill_in_times(operator: Operator) -> None:
+    """Read what ran on the GPU in the windows."""
+    row = operator.row
+    row.wall = {compiler: statistics.median(found) for compiler, found in operator.walls.items()}
+    for compiler, process in operator.pair.items():
+        process.ask("kernels", len(operator.walls[compiler]), operator.times[compiler])
+    windows: dict[str, list[Window]] = {}
+    for compiler, process in operator.pair.items():
+        answer = process.answer()
+        assert isinstance(answer, list)
+        windows[compiler] = answer
     if not all(windows.values()):
         row.detail = "not timed: its kernels are not the same at every evaluation, or not those of the file"
         return
@@ -241,26 +290,6 @@ def measure(operator: Operator) -> None:
         row.detail = f"launches differ: {row.launches}"
     ratios = [t.gpu / o.gpu for t, o in zip(windows["triton"], windows["deuteron"], strict=True)]
     row.spread = (max(ratios) - min(ratios)) / statistics.median(ratios)
-
-
-def _windows(operator: Operator) -> tuple[dict[str, list[float]], dict[str, list[Window]]]:
-    """Wall microseconds of an evaluation in each window, and what ran on the GPU in it, for each compiler."""
-    times: dict[str, int] = {}
-    walls: dict[str, list[float]] = {compiler: [] for compiler in SIDES}
-    windows: dict[str, list[Window]] = {}
-    for compiler, process in operator.pair.items():
-        if tunes(operator.path):
-            process.wanted(type(None), "forget_choices")
-        times[compiler] = process.wanted(int, "warm", WINDOW_SECONDS)
-        process.wanted(type(None), "watch")
-    count = 0
-    while count < WINDOWS and not (count == LEAST_WINDOWS and sum(map(sum, walls.values())) > SLOW_MICROSECONDS):
-        for compiler, process in operator.pair.items():
-            walls[compiler].append(process.wanted(float, "window", times[compiler]))
-        count += 1
-    for compiler, process in operator.pair.items():
-        windows[compiler] = process.wanted(list, "kernels", count, times[compiler])
-    return walls, windows
 
 
 def table(rows: list[Row]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.core import Value
-from ..layout import LinearLayout, coalesced, contiguous_registers
+from ..ir.types import Tile
+from ..layout import LinearLayout, SharedLayout, coalesced, contiguous_registers
 from ..tile.axis import AxisFacts
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from .asynchronous import FetchTile
@@ -20,10 +21,14 @@ MemoryOp = Load | Store | AtomicRMW | AtomicCAS
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the addresses of one access allow: axes with the most contiguous first, elements per vector along it."""
+    """What the addresses of one access allow: axes with the most contiguous first, elements per vector along it.
+
+    ``scattered``: neighbours are known along no axis, so that the order says nothing.
+    """
 
     order: tuple[int, ...]
     vector: int
+    scattered: bool = False
 
     @property
     def axis(self) -> int:
@@ -36,7 +41,7 @@ def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
     contiguity = facts[pointer].contiguity
     # Ties go to the last axis: tiles are written row-major by most kernels.
     order = tuple(sorted(range(pointer.type.rank), key=lambda d: (-contiguity[d], -d)))
-    return Access(order, _widest(op, order[0], facts))
+    return Access(order, _widest(op, order[0], facts), max(contiguity) == 1)
 
 
 def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:
@@ -54,6 +59,18 @@ def order_of_fetch(op: FetchTile) -> Access:
     return Access((op.axis, 1 - op.axis), op.vector)
 
 
+def order_in_shared_memory(tile: Tile, place: SharedLayout) -> Access:
+    """The access pattern for a tile in shared memory: vectors of neighbours, the widest there are."""
+    steps = place.offset
+    axis = next(i for i, step in enumerate(steps[0]) if step)
+    vector = 1
+    for step in steps:
+        if 2 * vector * tile.elem.bytes > VECTOR_BYTES or step[axis] != vector or sum(map(bool, step)) > 1:
+            break
+        vector *= 2
+    return Access((axis, *(a for a in reversed(range(tile.rank)) if a != axis)), vector)
+
+
 def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int, int]:
     """(elements per vector, axis) that ``op`` can use in ``layout``."""
     best, best_axis = 1, layout.rank - 1
@@ -64,14 +81,21 @@ def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int
     return best, best_axis
 
 
-def merge(accesses: Sequence[Access], shape: tuple[int, ...], warps: int) -> LinearLayout:
+def merge(accesses: Sequence[Access], shape: tuple[int, ...], warps: int, reduced: Sequence[int] = ()) -> LinearLayout:
     """One layout for accesses whose tiles meet in elementwise code: no conversion between them is worth its cost.
 
-    The widest access decides the order of the axes; among those of the same order the largest vector serves all.
+    The widest access decides the order of the axes; among those of the same order the largest vector serves all. The
+    tile is ``reduced`` along these axes: there a thread combines its own elements for nothing, lanes need shuffles and
+    warps shared memory, and every thread of a row keeps what the row comes to. So warps share out the other axes where
+    the addresses leave it open, and lanes too where no order of the addresses is better than another.
     """
     widest = max(accesses, key=lambda a: a.vector)
     vector = max(a.vector for a in accesses if a.order == widest.order)
-    return coalesced(shape, warps, vector, widest.order)
+    order = widest.order
+    last = (*(a for a in order if a not in reduced), *(a for a in order if a in reduced))
+    if all(a.scattered for a in accesses):
+        order = last
+    return coalesced(shape, warps, vector, order, warp_order=last)
 
 
 def default_layout(value: Value, warps: int) -> LinearLayout:

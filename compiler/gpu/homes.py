@@ -2,8 +2,8 @@
 
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
-what its reductions leave behind, else a default. Pointer tiles carried by a loop belong to the family of what is loaded
-through them, so pointers are never converted.
+what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
+loop belong to the family of what is loaded through them, so pointers are never converted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Reduce, Scan
 from ..tile.shape import Arange, Splat, Split
-from .asynchronous import FetchTile
-from .coalesce import Access, access_of, default_layout, merge, order_of_fetch
+from .asynchronous import FetchTile, Slot
+from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .reduction import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, result_layout
@@ -74,6 +74,8 @@ class Family:
     accesses: list[Access] = field(default_factory=list)
     derived: list[Value] = field(default_factory=list)  # made by reductions and views
     stores: list[Access] = field(default_factory=list)
+    slots: list[Access] = field(default_factory=list)
+    reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
     layout: LinearLayout | None = None
     resolving: bool = False
 
@@ -83,6 +85,8 @@ class Family:
         self.accesses += other.accesses
         self.derived += other.derived
         self.stores += other.stores
+        self.slots += other.slots
+        self.reduced |= other.reduced
 
 
 class Homes:
@@ -131,6 +135,8 @@ class Homes:
                 self._unite(op.pointer, op.mask)
                 if self.costs.exists_once(op.pointer):
                     self.family(op.pointer).accesses.append(order_of_fetch(op))
+            case Slot() if (place := op.result.type.shared) is not None:
+                self.family(op.result).slots.append(order_in_shared_memory(op.result.type, place))
             case Store() if op.pointer.type.rank:
                 self._visit_store(op)
             case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:
@@ -143,6 +149,8 @@ class Homes:
             case Reduce() | Scan():
                 self._unite(*op.inputs)
                 self._unite(*op.results)
+                if isinstance(op, Reduce):
+                    self._reduced(op)
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
@@ -157,6 +165,11 @@ class Homes:
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]
                     self.family(op.result).derived.extend(views)
+
+    def _reduced(self, op: Reduce) -> None:
+        for source in op.inputs:
+            if self.costs.exists_once(source):
+                self.family(source).reduced.add(op.axis)
 
     def _visit_store(self, op: Store) -> None:
         access = access_of(op, self.facts)
@@ -209,13 +222,15 @@ class Homes:
             return family.accumulator
         shape = value.type.shape
         if family.accesses:
-            return merge(family.accesses + family.stores, shape, self.warps)
+            return merge(family.accesses + family.stores, shape, self.warps, sorted(family.reduced))
         for source in family.derived:
             layout = self._derive(source)
             if layout is not None:
                 return layout
         if family.stores:
-            return merge(family.stores, shape, self.warps)
+            return merge(family.stores, shape, self.warps, sorted(family.reduced))
+        if family.slots:
+            return merge(family.slots, shape, self.warps, sorted(family.reduced))
         return default_layout(value, self.warps)
 
     def _derive(self, source: Value) -> LinearLayout | None:

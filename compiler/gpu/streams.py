@@ -33,9 +33,11 @@ _SMALLEST_COPY = 4
 #: Whose author asks for fewer slots than that wants no copies ahead. Where no more than one fits, it is still better
 #: filled by copies than by way of registers.
 FEWEST_SLOTS = 2
-#: Bytes of a box for each thread up to which threads move it themselves: by one access each, sooner than the copy
-#: engine, which has a descriptor to read, and a program its barriers to set up.
-_FEW_BYTES = 8
+#: Bytes of a box for each thread up to which threads move it themselves: by one access or two each, sooner than the
+#: copy engine, which has a descriptor to read, and a program its barriers to set up.
+_FEW_BYTES = 32
+#: Bytes that such an access has at least; narrower ones are too many.
+_LEAST_WIDTH = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +214,7 @@ class Finder:
         # A warp group that only copies is ahead of the whole loop, so of what other parts of the kernel write, too, and
         # the copy engine has a view of memory of its own (PTX ISA, "Async proxy").
         width = copy_bytes(load, axis, self.facts)
-        by_threads = small and width >= _FEW_BYTES
+        by_threads = small and width >= _LEAST_WIDTH
         if "tma" in self.target.features and not by_threads and may_precede(self.arrays.accessed(load), self.written):
             swizzle = widest_swizzle(load.shape[axis] * tile.elem.bytes)
             descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop))

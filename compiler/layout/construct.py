@@ -90,7 +90,9 @@ def _blocked(
 
 
 @lru_cache(maxsize=4096)
-def _coalesced(shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int) -> LinearLayout:
+def _coalesced(
+    shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int, warp_order: Coordinates | None = None
+) -> LinearLayout:
     tiling = Tiling(shape)
     left = {axis: shape[axis] for axis in order}
     counts: tuple[tuple[Dimension, int], ...] = (
@@ -99,7 +101,7 @@ def _coalesced(shape: Coordinates, warps: int, vector: int, order: Coordinates, 
         ("warp", warps),
     )
     for name, count in counts:
-        axes = order[:1] if name == "register" else order
+        axes = {"register": order[:1], "warp": warp_order or order}.get(name, order)
         for axis in axes:
             step = min(count, left[axis])
             tiling.take(name, axis, step)
@@ -116,10 +118,12 @@ def coalesced(
     vector: int = 1,
     order: Sequence[int] | None = None,
     lanes: int = LANES,
+    warp_order: Sequence[int] | None = None,
 ) -> LinearLayout:
     """The blocked layout for global memory: ``vector`` elements a thread, lanes along the fastest axis first.
 
-    ``order``: axes, fastest first (default: last axis fastest). ``vector`` is lowered to what one wave of
+    ``order``: axes, fastest first (default: last axis fastest); ``warp_order``: the same for the warps, where they
+    shall follow another one. ``vector`` is lowered to what one wave of
     threads can use and to the size of the fastest axis. Raises LayoutError unless sizes are powers of two.
     """
     for value, what in ((warps, "warps"), (vector, "vector"), (lanes, "lanes")):
@@ -127,7 +131,7 @@ def coalesced(
     axes = row_major(len(shape)) if order is None else tuple(order)
     # A vector so wide that threads would run out of elements only makes copies.
     vector = min(vector, max(1, prod(shape) // (lanes * warps)))
-    return _coalesced(tuple(shape), warps, vector, axes, lanes)
+    return _coalesced(tuple(shape), warps, vector, axes, lanes, None if warp_order is None else tuple(warp_order))
 
 
 def coalesced_vectors(shape: Sequence[int], warps: int, vector: int, order: Sequence[int]) -> LinearLayout:

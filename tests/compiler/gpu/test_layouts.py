@@ -8,7 +8,7 @@ from deuteron.compiler.errors import IRError, OutOfResources
 from deuteron.compiler.gpu import ConvertLayout, Mma, VectorLoad, VectorStore
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function
-from deuteron.compiler.layout import coalesced, mma_accumulator, slice_layout
+from deuteron.compiler.layout import coalesced, contiguous_registers, mma_accumulator, slice_layout
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.elementwise import Exp
 from deuteron.compiler.tile.matmul import Dot
@@ -73,6 +73,35 @@ def test_threads_that_hold_the_same_results_store_a_part_each(to_gpu) -> None:
     assert len(_all(function, ConvertLayout)) == 1
 
 
+SUMS = """
+def sums(x_ptr, y_ptr, rows, columns, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(x_ptr + m[:, None] * rows + n[None, :] * columns)
+    tl.store(y_ptr + m, tl.sum(x, 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "m", "n", "crossing"),
+    [
+        # Rows contiguous: lanes follow them for coalescing, warps share out the rows, so nothing crosses warps...
+        ("i32:16", "i32:1", 128, 128, (5, 0)),
+        ("i32:16", "i32:1", 2, 1024, (5, 1)),  # ... unless there are fewer rows than warps.
+        # Neighbours along no axis: every thread has rows of its own.
+        ("i32:16", "i32:16", 128, 128, (0, 0)),
+        ("i32:16", "i32:16", 64, 64, (0, 1)),
+        # Columns contiguous: lanes with vectors of them leave none for warps.
+        ("i32:1", "i32:16", 128, 128, (0, 2)),
+    ],
+)
+def test_threads_share_out_what_is_not_reduced(to_gpu, rows, columns, m, n, crossing) -> None:
+    signature = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "rows": rows, "columns": columns}
+    function = to_gpu(SUMS, signature, {"M": m, "N": n})
+    (reduce,) = _all(function, Reduce)
+    layout = reduce.inputs[0].type.layout
+    assert tuple(sum(bool(basis[1]) for basis in bits) for bits in (layout.lane, layout.warp)) == crossing
+
+
 def test_misaligned_pointers_are_read_by_element(to_gpu) -> None:
     signature = {"x_ptr": "*fp32", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
     function = to_gpu(ADD, signature, {"N": 4096})
@@ -92,6 +121,29 @@ def test_transposed_store_converts_once_so_that_both_sides_are_coalesced(to_gpu)
     (load,), (store,) = _all(function, VectorLoad), _all(function, VectorStore)
     assert (load.vector, load.axis, store.vector, store.axis) == (4, 1, 4, 0)
     assert len(_all(function, ConvertLayout)) == 1
+
+
+DEQUANTISED = """
+def dequantised(a_ptr, b_ptr, o_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    sums = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        a = tl.load(a_ptr + m[:, None] * K + start + k[None, :])
+        b = tl.load(b_ptr + n[None, :] * K + start + k[:, None]) if TRANSPOSED else tl.load(
+            b_ptr + (start + k)[:, None] * N + n[None, :]
+        )
+        sums = tl.dot(a, b.to(tl.float16), sums)
+    tl.store(o_ptr + m[:, None] * N + n[None, :], sums)
+"""
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_is_computed_from_a_slot_is_read_in_vectors_of_its_neighbours(to_gpu, transposed: bool) -> None:
+    signature = {"a_ptr": "*fp16:16", "b_ptr": "*i8:16", "o_ptr": "*fp32:16", "K": "i32:16"}
+    text = DEQUANTISED.replace("TRANSPOSED", str(transposed))
+    function = to_gpu(text, signature, {"M": 16, "N": 64, "BK": 64})
+    reads = [op for op in _all(function, ConvertLayout) if op.x.type.shared and op.x.type.elem.bits == 8]
+    assert [contiguous_registers(op.to.layout, 1 - transposed) for op in reads] == [16]
 
 
 COMPUTED = """

@@ -147,7 +147,7 @@ def test_programs_of_two_products_stay_where_all_take_as_long(
 def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gpu) -> None:
     """A group of their own brings them there; elsewhere threads fetch a few bytes each themselves."""
     types = {**SIZES, "a_ptr": "*fp16:16", "b_ptr": "*fp16:16"}
-    by_warps = to_gpu(PRODUCT, types, {"BM": 32, "BN": 32, "BK": 16, "ADDS": False})
+    by_warps = to_gpu(PRODUCT, types, {"BM": 32, "BN": 32, "BK": 64, "ADDS": False})
     assert not {"a_ptr", "b_ptr"} & {tensor_map.base for tensor_map in by_warps.recipe.descriptors}
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
     by_groups = to_gpu(CHAINED, types, {"CAUSAL": False, "BM": 128, "BN": 16}, 8)

@@ -181,9 +181,9 @@ def boxes(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
     "block, warps, engines, puts",
     [
         ((16, 16, 16), 4, {"cp.async"}, 0),
-        ((16, 16, 16), 1, {"tma"}, 1),
-        ((16, 64, 16), 4, {"tma"}, 1),  # one of them is large
-        ((16, 64, 16), 8, {"cp.async"}, 1),  # of f32 results there are twice as many bytes
+        ((32, 32, 32), 1, {"tma"}, 1),
+        ((16, 128, 32), 4, {"tma"}, 1),  # one of them is large
+        ((16, 128, 16), 4, {"cp.async"}, 1),  # of f32 results there are twice as many bytes
         ((64, 64, 32), 4, {"tma"}, 1),
     ],
 )
