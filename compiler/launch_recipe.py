@@ -15,9 +15,14 @@ from typing import Any, Literal
 HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
 
 
+#: What a guard names that is about the size of a launch: programs of the grid for each processor, rounded up.
+PROGRAMS = "programs a processor"
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A promise about an integer argument, or about the address of an array, that the code relies on.
+    """A promise about an integer argument, or about the address of an array, that the code relies on; or one about
+    :data:`PROGRAMS`, without which the code is right, and other code faster.
 
     ``multiple``: the value is a multiple of ``value``; ``least``: it is not below ``value``, which is 0 for what must
     not be negative, 1 for the sizes of a :class:`TensorMap`. Where an argument breaks a guard, the launcher compiles
@@ -79,6 +84,11 @@ class LaunchRecipe:
     cooperative: bool = False
     programmatic: bool = False
     scopes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def argument_guards(self) -> tuple[Guard, ...]:
+        """The guards that the code relies on: those about arguments."""
+        return tuple(guard for guard in self.guards if guard.parameter != PROGRAMS)
 
     def to_json(self) -> dict[str, object]:
         """A JSON object; :meth:`from_json` reads it back."""

@@ -75,6 +75,7 @@ def local_evaluators() -> Iterator[EvaluatorFactory]:
                 properties.kind,
                 default,
                 seed,
+                processors=properties.sm_count,
                 processes=processes,
                 ahead=all(
                     2 * MEASURING_PROCESSES * need.bytes <= (need.there or 0) for need in _needs(problem, properties)

@@ -15,7 +15,7 @@ from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import make_persistent, takes_equal_time
-from .residency import better_by_two, economised, shared_by_two
+from .residency import MANY_TILES, better_by_two, economised, shared_by_two
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
 from .streams import Finder, products_of
@@ -50,11 +50,14 @@ def find_streams(work: GpuWork) -> None:
     _find(work)
     # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
     copied = all(group.engine == "tma" for stream in work.streams for group in stream.groups)
-    if work.single is not None and (
-        not copied or better_by_two(work.function, work.streams, work.target, work.schedule)
-    ):
-        work.function, work.persistent = work.single, False
-        _find(work)
+    if work.single is not None:
+        two = shared_by_two(work.function, work.streams, work.target, work.schedule)
+        few = two and MANY_TILES in work.denied
+        if not copied or few or better_by_two(work.function, work.streams, work.target, work.schedule):
+            work.function, work.persistent = work.single, False
+            _find(work)
+        elif two:
+            work.guards = (*work.guards, MANY_TILES)
     if not work.streams:
         work.persistent = bool(work.schedule.persistent)
         work.function = make_persistent(work.plain) if work.persistent else work.plain

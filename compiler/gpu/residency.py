@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ..ir.core import Function
 from ..ir.types import Tile
+from ..launch_recipe import PROGRAMS, Guard
 from ..options import Schedule
 from ..target import Target
 from ..tile.matmul import Dot
@@ -29,6 +30,12 @@ LEAST_CAPACITY = 1536
 OTHER_REGISTERS = 80
 #: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
 LEAST_REGISTERS = 40
+#: Accumulators of a thread, up to which a warp group's products are too short to hide what is between them.
+FEW_ACCUMULATORS = 16
+#: What a program must have to do before one that walks over tiles pays: if a processor can hold all of its tiles at the
+#: same time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 processors 0.89 of the
+#: time, of 128 tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
+MANY_TILES = Guard(PROGRAMS, "least", 3)
 #: Inner dimension of a product, after which the tensor cores have caught up with the copies of their block.
 SHORT_DEPTH_BYTES = 64
 
@@ -73,11 +80,14 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
     """Whether two such blocks, one tile each, beat one that walks over tiles and copies for the next one ahead: where
-    tiles are added to memory by atomics, for which the tensor cores of their block wait, or where
-    products are so short that a block's own slots do not hide how long a copy takes."""
+    tiles are added to memory by atomics, for which the tensor cores of their block wait, or where products are so
+    short that a block's own slots do not hide how long a copy takes, or its own threads what is between products."""
     if not shared_by_two(function, streams, target, schedule):
         return False
     adds = any(isinstance(op, AtomicRMW) and op.value.type.rank == 2 for op in function.walk())
+    few = FEW_ACCUMULATORS * 32 * schedule.num_warps
     return adds or any(
-        op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES for op in function.walk() if isinstance(op, Dot)
+        op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES or op.acc.type.size <= few
+        for op in function.walk()
+        if isinstance(op, Dot)
     )

@@ -119,7 +119,7 @@ class CLauncher:
         lines += ["  if (launch_x == 0 || launch_y == 0 || launch_z == 0) return CUDA_SUCCESS;"]
         passed = ", ".join(["launch_stream, launch_x, launch_y, launch_z", *self.arguments])
         for number, kernel in enumerate(self.variants):
-            guards = kernel.metadata.recipe.guards
+            guards = kernel.metadata.recipe.argument_guards
             holds = f"if ({' && '.join(_condition(guard) for guard in guards)}) " if guards else ""
             lines += [f"  {holds}return launch_{number}({passed});"]
         return "\n".join([*lines, "}", ""])

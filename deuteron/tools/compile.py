@@ -157,7 +157,7 @@ def _spelled(options: dict[str, int]) -> str:
 def with_fallbacks(variant: Variant) -> list[CompiledKernel]:
     """The compiled variant, then the one that does without what it takes on trust of its arguments, and so on."""
     made = [compile_variant(variant)]
-    while guards := made[-1].metadata.recipe.guards:
+    while guards := made[-1].metadata.recipe.argument_guards:
         variant = variant.without(guards)
         made.append(compile_variant(variant))
     return made

@@ -19,7 +19,7 @@ from fake_torch import Tensor
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import DeviceError, LaunchError
-from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.cuda import driver as cuda
 from deuteron.compiler.runtime.launch import launcher
@@ -308,6 +308,25 @@ def test_guards_are_looked_at_in_every_launch(driver: FakeDriver, monkeypatch: p
         kernel[(1,)](Tensor(), n)
         made = driver.launches[-1]
         assert (made.block[0], int.from_bytes(made.parameters[1], "little")) == (128 if n % 8 else 160, n)
+
+
+@pytest.mark.parametrize("first", [(264,), (265,)])
+def test_grids_are_looked_at_in_every_launch(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, first: tuple[int]
+) -> None:
+    """The GPU has 132 processors."""
+    guard = Guard(PROGRAMS, "least", 3)
+    give_recipes(monkeypatch, lambda denied: LaunchRecipe(128) if guard in denied else LaunchRecipe(160, (guard,)))
+    kernel = deuteron.JITFunction(number)
+    driver.sizes = [8, 4]
+    for grid in (first, (264,), (265,), (132, 2), (133, 2, 1), (5, 7, 8), (1,), (1000,), 264, 265):
+        kernel[grid](Tensor(), 7)
+        made = driver.launches[-1]
+        assert made.block[0] == (128 if np.prod(grid) <= 264 else 160)
+        assert np.prod(made.grid) == np.prod(grid)
+    launched = len(driver.launches)
+    kernel[(0,)](Tensor(), 7)
+    assert len(driver.launches) == launched
 
 
 #: Both, the second alone, or none are kept by 8, 4 and 7.

@@ -12,7 +12,8 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import IRError, LaunchError
-from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.launch_recipe import PROGRAMS, Guard, LaunchRecipe
+from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.launch import compiled, launcher
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant import pipeline
@@ -145,6 +146,63 @@ def test_a_kernel_from_another_process_says_which_guard_is_broken(built: list[Va
     np.testing.assert_array_equal(out, expected(5, 8))
     with pytest.raises(LaunchError, match=r"add: the arguments break .* relies on: stride % 8 == 0, n >= 0"):
         made.run((1,), X, out, -1, 4)
+
+
+MANY = Guard(PROGRAMS, "least", 3)
+
+
+def count(out, n, BLOCK: tl.constexpr):
+    tl.store(out + tl.program_id(0) + tl.program_id(1) * tl.num_programs(0), n)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> deuteron.JITFunction:
+    """A kernel whose code would rather be launched on three programs a processor, and on a multiple of 4."""
+    build_cpu = pipeline._build_cpu
+
+    def with_guards(work: pipeline.Build, *rest: Any) -> None:
+        build_cpu(work, *rest)
+        work.recipe = LaunchRecipe(128, tuple(g for g in (MANY, FOUR_OF_N) if g not in work.variant.denied))
+
+    monkeypatch.setattr(pipeline, "_build_cpu", with_guards)
+    return deuteron.JITFunction(count)
+
+
+FOUR_OF_N = Guard("n", "multiple", 4)
+
+
+def test_small_grids_have_a_variant_of_their_own(counting: Any) -> None:
+    cores = get_device("cpu").properties.sm_count or 1
+    compiled_once = deuteron.compile(counting, {"out": "*i32", "n": "i32"}, {"BLOCK": 1})
+    for grid, few in [((2 * cores,), True), ((2 * cores + 1,), False), ((cores, 2), True), ((cores, 3), False)]:
+        for n, broken in [(4, set()), (6, {FOUR_OF_N})]:
+            wanted = broken | ({MANY} if few else set())
+            for way in (
+                lambda out, grid=grid, n=n: counting[grid](out, n, BLOCK=1),
+                lambda out, grid=grid, n=n: counting.bound(grid, out, n, BLOCK=1)(),
+                lambda out, grid=grid, n=n: compiled_once.run(grid, out, n),
+            ):
+                out = np.zeros(np.prod(grid), np.int32)
+                made = way(out)
+                assert made is None or denied(made) == wanted
+                np.testing.assert_array_equal(out, n)
+    assert {frozenset(v) for v in compiled_once._others} == {
+        frozenset(kind) for kind in ([MANY], [FOUR_OF_N], [MANY, FOUR_OF_N])
+    }
+
+
+def test_a_kernel_from_another_process_runs_on_any_grid(counting: Any) -> None:
+    """What it is told of the grid makes it fast, not right."""
+    made = pickle.loads(pickle.dumps(deuteron.compile(counting, {"out": "*i32", "n": "i32"}, {"BLOCK": 1})))
+    out = np.zeros(1, np.int32)
+    made.run((1,), out, 8)
+    assert out[0] == 8
+    with pytest.raises(LaunchError, match="relies on: n % 4 == 0"):
+        made.run((1,), out, 6)
+
+
+def test_warmups_know_no_grid(counting: Any) -> None:
+    assert denied(counting.warmup(np.zeros(1, np.int32), 6, BLOCK=1)) == {FOUR_OF_N}
 
 
 def test_recipes_are_kept_in_the_disk_cache(built: list[Variant]) -> None:

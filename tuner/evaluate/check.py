@@ -213,7 +213,7 @@ class Checker:
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
     """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
     variant = problem.variant(config)
-    kernel = compile_variant(problem, variant, device.target)
+    kernel = compile_variant(problem, variant, device.target, device.properties.sm_count)
     arrays = {name: device.array(values) for name, values in make_tensors(problem, seed).items()}
     kernel.run(variant.grid, *run_time_arguments(kernel, problem, arrays), device=device)
     device.synchronize()

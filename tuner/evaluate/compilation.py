@@ -7,8 +7,10 @@ import hashlib
 import math
 
 from deuteron.compiler.errors import TargetError
+from deuteron.compiler.launch_recipe import PROGRAMS
 from deuteron.compiler.runtime.launch import compiled
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+from deuteron.compiler.runtime.launch.guards import programs_a_processor
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.cpu.processor import host_processor
 from deuteron.profiler.occupancy import occupancy
@@ -19,11 +21,16 @@ from ..measure.measurement import CodeFacts
 from ..workloads import LaunchPlan, Problem
 
 
-def compile_variant(problem: Problem, variant: LaunchPlan, target: str) -> CompiledKernel:
-    """The kernel that a launch at the problem's sizes runs, compiled through the disk cache that all processes share;
-    raises the compiler's errors."""
+def compile_variant(
+    problem: Problem, variant: LaunchPlan, target: str, processors: int | None = None
+) -> CompiledKernel:
+    """The kernel that a launch at the problem's sizes runs on a device with so many ``processors``, compiled through
+    the disk cache that all processes share; raises the compiler's errors."""
     made = make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
-    return compiled.compile_variant(made).fitting(problem.scalars)
+    known: dict[str, object] = dict(problem.scalars)
+    if processors is not None:
+        known[PROGRAMS] = programs_a_processor(variant.grid, processors)
+    return compiled.compile_variant(made).fitting(known)
 
 
 def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:

@@ -67,7 +67,8 @@ class Evaluator(Protocol):
 class LocalEvaluator:
     """Child processes on this machine: a pool that compiles and one that measures on the device.
 
-    ``processes``: those of a job, which other problems had before; without them there are some for this problem alone.
+    ``processors``: of the device; ``processes``: those of a job, which other problems had before; without them there
+    are some for this problem alone.
     ``ahead``: whether memory has room for processes that prepare before they are needed.
     """
 
@@ -80,13 +81,14 @@ class LocalEvaluator:
         default: Configuration,
         seed: int,
         *,
+        processors: int | None = None,
         timeout: float = 60.0,
         processes: Processes | None = None,
         ahead: bool = True,
     ) -> None:
         self.exclusive = kind == "cpu"
         self._processes, self._shared = processes or Processes(), processes is not None
-        base = Prepare(problem.spec, problem.dims, problem.dtype, target)
+        base = Prepare(problem.spec, problem.dims, problem.dtype, target, processors)
         self._pool = self._processes.pool(base.to_json())
         self._prepare = replace(base, device=device, default=default, seed=seed)
         self._timeout = timeout

@@ -26,12 +26,13 @@ class Limit(Document, frozen=True):
 
 class Prepare(Document, frozen=True):
     """Take a problem; with ``device`` also make tensors from ``seed``, and the result that is expected, for which
-    ``default`` is the default configuration."""
+    ``default`` is the default configuration. ``processors``: of the device that launches will run on, where known."""
 
     workload: WorkloadSpec
     dims: Mapping[str, int]
     dtype: str
     target: str
+    processors: int | None = None
     device: str | None = None
     default: Mapping[str, Scalar] = field(default_factory=dict)
     seed: int = 0

@@ -41,7 +41,7 @@ class ChildSession:
         """Take a problem, and on a device what its configurations are checked with."""
         self._problem = Problem(request.workload, request.dims, request.dtype)
         self._kernels.clear()
-        self._target = request.target
+        self._target, self._processors = request.target, request.processors
         self._device = self._checker = None
         if request.device is not None:
             self._device = get_device(request.device)
@@ -153,5 +153,6 @@ class ChildSession:
             if len(self._kernels) >= KEPT_KERNELS:
                 self._kernels.pop(next(iter(self._kernels)))
             variant = self._problem.variant(config)
-            self._kernels[key] = (compile_variant(self._problem, variant, self._target), variant)
+            made = compile_variant(self._problem, variant, self._target, self._processors)
+            self._kernels[key] = (made, variant)
         return self._kernels[key]

@@ -13,7 +13,7 @@ import functools
 import types
 from collections.abc import Mapping, Sequence
 
-from ...launch_recipe import Guard, LaunchRecipe
+from ...launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from ..launch.host_code import condition
 from ..launch.loaded import Direct
 
@@ -28,6 +28,8 @@ _GRID = """\
         if not (x and y and z):
             return kernel
 """
+#: The number of programs for each processor, rounded up.
+_PROGRAMS = "(x * y * z + processors - 1) // processors"
 _FILL = """\
     try:
         pack = packs.pop()
@@ -76,11 +78,12 @@ def direct_function(
     """``direct(grid as given, v0, v1 ...)``: the whole launch, but for hooks. It checks the grid, asks for the current
     stream, and leaves arguments that break a guard to ``otherwise``, which takes the same."""
     values = [f"v{i}" for i in range(count)]
-    lines = []
+    lines = [_GRID]
     if guards:
         given = ", ".join(["grid", *values])
-        lines.append(f"    if not ({condition(guards, places)}):\n        return otherwise({given})\n")
-    lines += [_GRID, "    stream = streams.current(index)\n", *steps, _START]
+        holds = condition(guards, {**places, PROGRAMS: _PROGRAMS})
+        lines.append(f"    if not ({holds}):\n        return otherwise({given})\n")
+    lines += ["    stream = streams.current(index)\n", *steps, _START]
     return _function("direct", ("grid", *values), lines, scope)
 
 

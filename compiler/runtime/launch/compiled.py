@@ -11,7 +11,7 @@ from typing import Any
 from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
 from ...language.constexpr import unwrap
-from ...launch_recipe import Guard
+from ...launch_recipe import PROGRAMS, Guard
 from ...signature import ArgumentType, is_hidden, scattered
 from ..arrays.arguments import describe, readers
 from ..arrays.descriptor import TensorDescriptor, spread
@@ -181,10 +181,7 @@ class CompiledKernel:
         if standing.by is not None and self.variant is not None:
             run_on_host(standing.by, self.variant, shape, spread(dict(zip(shown(self.signature), args, strict=True))))
             return
-        if self._guards is not None and not self._guards.holds(values):
-            fitting = self.fitting(dict(zip(self.signature, values, strict=True)))
-        else:
-            fitting = self
+        fitting = self if self._guards is None else self._fitting(self._guards, where, shape, values)
         kernel = fitting.loaded(where)
         scopes = fitting.metadata.recipe.scopes
         if not installed.hooks and not scopes:
@@ -204,6 +201,17 @@ class CompiledKernel:
         while broken := broken_by(kernel.metadata.recipe.guards, known):
             kernel = kernel._without(broken)
         return kernel
+
+    def _fitting(
+        self, guards: Guards, device: Device, grid: tuple[int, int, int], values: tuple[Any, ...]
+    ) -> CompiledKernel:
+        seen = guards.seen(values, grid, device.properties)
+        if guards.holds(seen):
+            return self
+        known: dict[str, object] = dict(zip(self.signature, values, strict=True))
+        if guards.about_programs and self.variant is not None:  # else this code does, if more slowly
+            known[PROGRAMS] = seen[-1]
+        return self.fitting(known)
 
     def _without(self, broken: tuple[Guard, ...]) -> CompiledKernel:
         found = self._others.get(broken)

@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 from ...errors import LaunchError
-from ...launch_recipe import Guard
+from ...launch_recipe import PROGRAMS, Guard
+from ..device import DeviceProperties
 from ..variant.variant import Variant
+from .grid import grid_of
 from .host_code import Values, predicate
 
 #: Values as a launch reads them -> values as a variant takes them, where a descriptor is several.
 Spread = Callable[[Values], Values]
 
 
-class Guards:
-    """The guards of one variant, for values in the order of ``names``, or that ``spread`` brings into this order."""
+def programs_a_processor(grid: Sequence[int], processors: int) -> int:
+    """What guards about :data:`PROGRAMS` are about, for a launch of this grid on a device with so many processors."""
+    return -(-prod(grid) // processors)
 
-    __slots__ = ("holds", "_spread", "_places")
+
+class Guards:
+    """The guards of one variant, for values in the order of ``names``, or that ``spread`` brings into this order.
+
+    Where they are ``about_programs``, they look at that number too: :meth:`seen`.
+    """
+
+    __slots__ = ("holds", "about_programs", "_spread", "_places")
 
     def __init__(self, guards: Sequence[Guard], names: Sequence[str], spread: Spread | None = None) -> None:
+        self.about_programs = any(guard.parameter == PROGRAMS for guard in guards)
+        if self.about_programs:
+            names = [*names, PROGRAMS]
+            if (spread_arguments := spread) is not None:
+                spread = lambda values: (*spread_arguments(values[:-1]), values[-1])  # noqa: E731
         hold = predicate(guards, names)
-        #: Whether all hold for a launch's values.
+        #: Whether all hold for what is :meth:`seen` of a launch.
         self.holds: Callable[[Values], bool] = hold if spread is None else lambda values: hold(spread(values))
         self._spread = spread
         self._places = [(guard, list(names).index(guard.parameter)) for guard in guards]
+
+    def seen(self, values: Values, grid: object, device: DeviceProperties) -> Values:
+        """What these guards look at: a launch's values, and how many programs that makes for each processor."""
+        if not self.about_programs:
+            return values
+        return (*values, programs_a_processor(grid_of(grid), device.sm_count or 1))
 
     def broken(self, values: Values) -> tuple[Guard, ...]:
         """Those that do not hold."""

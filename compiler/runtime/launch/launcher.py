@@ -116,8 +116,8 @@ class Launcher:
             None if self._scopes else self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
         )
 
-    def chosen(self, values: tuple[Any, ...]) -> Launcher:
-        """The launcher for these values: this one."""
+    def chosen(self, grid: object, values: tuple[Any, ...]) -> Launcher:
+        """The launcher for this grid and these values: this one."""
         return self
 
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
@@ -218,16 +218,19 @@ class GuardedLauncher:
         self.direct: Direct | None = None
 
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
-        launcher = (self._holds(values) and self._fitting) or self.chosen(values)
+        launcher = (self._holds(self._seen(grid, values)) and self._fitting) or self.chosen(grid, values)
         return launcher(grid, values, arguments)
 
     def bound(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> Relaunch:
         """The launch of a call, to be repeated."""
-        return self.chosen(values).bound(grid, values, arguments)
+        return self.chosen(grid, values).bound(grid, values, arguments)
 
-    def chosen(self, values: tuple[Any, ...]) -> Launcher:
-        """The launcher of the variant for these values."""
-        broken = self._guards.broken(values)
+    def _seen(self, grid: object, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return self._guards.seen(values, grid, self._launch.device.properties)
+
+    def chosen(self, grid: object, values: tuple[Any, ...]) -> Launcher:
+        """The launcher of the variant for this grid and these values."""
+        broken = self._guards.broken(self._seen(grid, values))
         if not broken:
             if self._fitting is None:
                 guards = self._compiled.metadata.recipe.guards
@@ -237,13 +240,13 @@ class GuardedLauncher:
         found = self._others.get(broken)
         if found is None:
             found = self._others[broken] = make_launcher(self._kernel, self._launch.without(broken))
-        launcher = found.chosen(values)
+        launcher = found.chosen(grid, values)
         if self.direct is None and launcher.direct is not None:
             self.direct = self._otherwise  # until arguments fit
         return launcher
 
     def _otherwise(self, grid: object, *values: Any) -> object:
-        direct: Direct = self.chosen(values).direct  # type: ignore[assignment] # all variants are on one device
+        direct: Direct = self.chosen(grid, values).direct  # type: ignore[assignment] # all variants are on one device
         return direct(grid, *values)
 
 
@@ -278,8 +281,8 @@ class DefaultDeviceLauncher:
 
 
 class Warm:
-    """Gives the variant that a launch with these machine values runs: one with guards while they are kept, else one
-    without those that are broken, compiled when it is first asked for. Nothing is loaded."""
+    """Gives the variant that a launch with these machine values runs, on a large grid: one with guards while they are
+    kept, else one without those that are broken, compiled when it is first asked for. Nothing is loaded."""
 
     __slots__ = ("_kernel", "_launch", "_compiled", "_guards", "_others")
 
@@ -287,7 +290,7 @@ class Warm:
         self._kernel = kernel
         self._launch = launch
         self._compiled = _compiled(kernel, launch, warmup=True)
-        guards = self._compiled.metadata.recipe.guards
+        guards = self._compiled.metadata.recipe.argument_guards
         spread = _picker(launch, len(kernel.run_time_names))
         self._guards = Guards(guards, list(launch.signature), spread) if guards else None
         self._others: dict[tuple[Guard, ...], Warm] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, Wgmma, slot_of
+from deuteron.compiler.gpu.residency import MANY_TILES
 from deuteron.compiler.ir.core import Op, Value
 from deuteron.compiler.tile.control import For
 
@@ -117,6 +118,28 @@ def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
     assert function.recipe.persistent == persistent
     assert roles.resident_blocks == (1 if persistent else 2)
+
+
+@pytest.mark.parametrize(
+    ("block", "persistent", "asked", "choice"),
+    [
+        ((128, 128), True, None, True),
+        ((128, 128), True, True, False),  # the author says so
+        ((128, 256), True, None, False),  # no room for two
+        ((64, 64), False, None, False),  # 16 accumulators a thread: two in any case
+    ],
+)
+def test_a_few_tiles_are_left_to_two_blocks(to_gpu, block, persistent: bool, asked: bool | None, choice: bool) -> None:
+    types = {**SIZES, "a_ptr": "*fp16:16", "b_ptr": "*fp16:16"}
+    constants = {"BM": block[0], "BN": block[1], "BK": 64, "ADDS": False}
+    function = to_gpu(PRODUCT, types, constants, 8, persistent=asked)
+    assert function.recipe.persistent == persistent
+    assert (MANY_TILES in function.recipe.guards) == choice
+    if choice:
+        of_few = to_gpu(PRODUCT, types, constants, 8, denied=frozenset({MANY_TILES}))
+        (roles,) = [op for op in of_few.walk() if isinstance(op, Roles)]
+        assert (of_few.recipe.persistent, roles.resident_blocks) == (False, 2)
+        assert MANY_TILES not in of_few.recipe.guards
 
 
 CHAINED = """
