@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.core import Op, Value, uses
 from ..layout.fragments import WARPS_PER_GROUP
 from ..tile.axis import analyze
+from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
 from ..tile.passes import cse, dce, licm, linearize_induction
@@ -14,7 +15,7 @@ from .descriptors import Descriptors
 from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
-from .persistent import make_persistent, takes_equal_time
+from .persistent import deciding_axes, make_persistent
 from .residency import MANY_TILES, better_by_two, economised, shared_by_two
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
@@ -23,7 +24,7 @@ from .tensorcore import choose_warp_group
 from .work import GpuWork
 from .write_back import put_results
 
-#: Products of a kernel beyond which it is not made persistent by default.
+#: Products of one loop beyond which a kernel is not made persistent by default.
 MOST_PRODUCTS = 2
 
 
@@ -132,13 +133,17 @@ def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
 
 def _pays(work: GpuWork) -> bool:
     """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
-    itself, and for two, as in attention, where all programs take the same time. Gradients of attention, with more of
-    them, gain nothing (benchmarks/results/2026-11-25-h100, attention-forward.json and attention-backward.json)."""
+    itself, and for two, as in attention, where all programs take the same time, or pairs of them do. Gradients of
+    attention, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100, attention-forward.json
+    and attention-backward.json)."""
     several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
     if not several or not _specialises(work) or traits_of(work.function).waits:
         return False
-    dots = len(_dots(work))
-    return dots == 1 or (dots == MOST_PRODUCTS and takes_equal_time(work.function))
+    if len(_dots(work)) == 1:
+        return True
+    loops = [op.body for op in work.function.walk() if isinstance(op, For)]
+    most = max((sum(isinstance(op, Dot) for op in body.walk()) for body in loops), default=0)
+    return most == MOST_PRODUCTS and deciding_axes(work.function) in (frozenset(), frozenset({0}))
 
 
 def _dots(work: GpuWork) -> list[Dot]:

@@ -2,11 +2,16 @@
 
 So the copies for the next tile run while the results of this one are written, and what is set up once is set up once.
 It is legal where programs do not wait for each other (:mod:`.legality`).
+
+Where the place along the first axis decides how long a program takes, as in causal attention, the grid is folded in the
+middle: a program takes one of the user's programs and then the one as far from the other end. The longer the one, the
+shorter the other, and no processor is left with the long ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import I32, Tile
@@ -36,25 +41,77 @@ def make_persistent(function: Function) -> Function:
     plane = ew.Mul(sizes[0].result, sizes[1].result)
     total = ew.Mul(plane.result, sizes[2].result)
     first, step = ProgramId(0), NumPrograms(0)
-    body = Block()
-    number = body.add_argument(Tile(I32), "tile")
-    row = ew.IntDiv(number, sizes[0].result)
-    ids = [ew.Rem(number, sizes[0].result), ew.Rem(row.result, sizes[1].result), ew.IntDiv(number, plane.result)]
+    walk = (_folded if deciding_axes(function) == frozenset({0}) else _straight)(
+        total.result, first.result, step.result
+    )
+    row = ew.IntDiv(walk.number, sizes[0].result)
+    ids = [
+        ew.Rem(walk.number, sizes[0].result),
+        ew.Rem(row.result, sizes[1].result),
+        ew.IntDiv(walk.number, plane.result),
+    ]
     replaced: dict[Value, Value] = {}
-    body.ops = [row, *ids, *_without_grid(function.body, ids, sizes, replaced), Yield(())]
-    loop = For(first.result, total.result, step.result, (), 0, 1, body)
+    body = walk.body
+    body.ops += [row, *ids, *_without_grid(function.body, ids, sizes, replaced), Yield(())]
+    loop = For(*walk.bounds, (), 0, 1, body)
     for op in body.walk():
         op.map_operands(lambda v: replaced.get(v, v))
-    function.body.ops = [*sizes, plane, total, first, step, loop]
+    function.body.ops = [*sizes, plane, total, first, step, *walk.before, loop]
     return cse(licm(function))
 
 
-def takes_equal_time(function: Function) -> bool:
-    """Whether the loops around products run equally often in all programs: neither which program it is decides on that,
-    as in causal attention, nor what lies in memory."""
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A loop over some of the user's programs. ``before``: what its ``bounds`` (lower, upper, step) are made of;
+    ``body`` begins with what the ``number`` of a program among all of the grid is made of."""
+
+    before: tuple[Op, ...]
+    bounds: tuple[Value, Value, Value]
+    body: Block
+    number: Value
+
+
+def _straight(total: Value, first: Value, step: Value) -> _Walk:
+    """Each ``step``-th program from ``first`` on."""
+    body = Block()
+    return _Walk((), (first, total, step), body, body.add_argument(Tile(I32), "tile"))
+
+
+def _folded(total: Value, first: Value, step: Value) -> _Walk:
+    """Each ``step``-th pair from ``first`` on: a program, and that as far from the last one. Of an odd number the one
+    in the middle has no other."""
+    zero, one, two = (ew.Constant(n, Tile(I32)) for n in range(3))
+    before: list[Op] = [zero, one, two]
+
+    def add(op: Op, ops: list[Op] = before) -> Value:
+        ops.append(op)
+        return op.results[0]
+
+    last = add(ew.Sub(total, one.result))
+    pairs = add(ew.IntDiv(add(ew.Add(total, one.result)), two.result))
+    left = add(ew.Sub(pairs, first))
+    rounds = add(ew.IntDiv(add(ew.Max(add(ew.Sub(add(ew.Add(left, step)), one.result)), zero.result)), step))
+    ends_here = add(ew.Compare(add(ew.Rem(add(ew.Sub(left, one.result)), step)), zero.result, "eq"))
+    alone = add(ew.Select(ends_here, add(ew.Rem(total, two.result)), zero.result))
+    visits = add(ew.Sub(add(ew.Mul(rounds, two.result)), alone))
+    body = Block()
+    visit = body.add_argument(Tile(I32), "visit")
+    near = add(ew.Add(first, add(ew.Mul(add(ew.IntDiv(visit, two.result), body.ops), step), body.ops)), body.ops)
+    far = add(ew.Max(add(ew.Sub(last, near), body.ops), zero.result), body.ops)  # as it is, seen not to be negative
+    is_near = add(ew.Compare(add(ew.Rem(visit, two.result), body.ops), zero.result, "eq"), body.ops)
+    number = add(ew.Select(is_near, near, far), body.ops)
+    return _Walk(tuple(before), (zero.result, visits, one.result), body, number)
+
+
+def deciding_axes(function: Function) -> frozenset[int] | None:
+    """The axes of the grid along which programs differ in how often their loops around products run; None where that
+    lies in memory."""
     loops = [op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk())]
     bounds = [bound for loop in loops for bound in (loop.lower, loop.upper, loop.step)]
-    return not any(isinstance(op, (ProgramId, *READS)) for bound in bounds for op in decided_by(function, bound))
+    deciding = {op for bound in bounds for op in decided_by(function, bound)}
+    if any(isinstance(op, READS) for op in deciding):
+        return None
+    return frozenset(op.axis for op in deciding if isinstance(op, ProgramId))
 
 
 def _without_grid(block: Block, ids: Sequence[Op], sizes: Sequence[Op], replaced: dict[Value, Value]) -> list[Op]:

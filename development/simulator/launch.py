@@ -52,12 +52,12 @@ def simulate_recorded(
 def _fitting(
     compiled: Callable[[frozenset[Guard]], PtxProgram], arguments: Sequence[np.ndarray | int | float]
 ) -> PtxProgram:
-    """The program without the guards that ``arguments`` break."""
+    """The program without the guards that ``arguments`` break. A grid breaks none: the code is right on any."""
     denied: frozenset[Guard] = frozenset()
     while True:
         program = compiled(denied)
         known = _named(program, arguments)
-        broken = {guard for guard in program.recipe.guards if not guard.holds(int(known[guard.parameter]))}
+        broken = {guard for guard in program.recipe.argument_guards if not guard.holds(int(known[guard.parameter]))}
         if not broken:
             return program
         denied |= broken

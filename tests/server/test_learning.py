@@ -303,13 +303,13 @@ def test_the_thread_wakes_by_itself_and_ends(client: TestClient, monkeypatch: py
 
     def train(request: Train, stopping: threading.Event) -> Trained:
         done.set()
-        assert stopping.wait(10)
+        assert stopping.wait(60)
         raise Stopped("stopped")
 
     context.trainer._train = train
     context.trainer.start()
     Service.run_job(plain(client))
-    assert done.wait(10)
+    assert done.wait(60)
     context.trainer.stop()
     assert context.trainer._thread is None and not [t for t in threading.enumerate() if t.name == "deuteron-learn"]
 

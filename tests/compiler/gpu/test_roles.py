@@ -8,6 +8,7 @@ from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, W
 from deuteron.compiler.gpu.residency import MANY_TILES
 from deuteron.compiler.ir.core import Op, Value
 from deuteron.compiler.tile.control import For
+from deuteron.compiler.tile.elementwise import Constant
 
 TWICE = """
 def twice(a_ptr, b_ptr, w_ptr, out_ptr, K, N: tl.constexpr):
@@ -156,15 +157,24 @@ def chained(q_ptr, k_ptr, v_ptr, out_ptr, N, CAUSAL: tl.constexpr, BM: tl.conste
 
 
 @pytest.mark.parametrize(
-    ("causal", "warps", "persistent"), [(False, 8, True), (True, 8, False), (False, 4, False)], ids=str
+    ("end", "warps", "persistent"),
+    [
+        ("N", 8, True),
+        ("N", 4, False),
+        ("(tl.program_id(0) + 1) * BM", 8, True),  # pairs from both ends take as long
+        ("(tl.program_id(1) + 1) * BM", 8, False),  # of the last a processor may be dealt more than others
+        ("tl.load(out_ptr).to(tl.int32)", 8, False),
+    ],
 )
-def test_programs_of_two_products_stay_where_all_take_as_long(
-    to_gpu, causal: bool, warps: int, persistent: bool
-) -> None:
-    """A processor that was dealt the last rows of causal attention would work on when others have nothing left."""
+def test_programs_of_two_products_stay_where_all_take_as_long(to_gpu, end: str, warps: int, persistent: bool) -> None:
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
-    function = to_gpu(CHAINED, types, {"CAUSAL": causal, "BM": 16 * warps, "BN": 64}, warps)
+    text = CHAINED.replace("(tl.program_id(0) + 1) * BM if CAUSAL else N", end)
+    function = to_gpu(text, types, {"CAUSAL": False, "BM": 16 * warps, "BN": 64}, warps)
     assert function.recipe.persistent == persistent
+    if persistent:
+        outermost = next(op for op in function.walk() if isinstance(op, For))
+        in_pairs = isinstance(outermost.step.op, Constant)  # else from program to program
+        assert in_pairs == ("program_id" in end)
 
 
 def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gpu) -> None:
