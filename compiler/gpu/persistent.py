@@ -10,7 +10,7 @@ shorter the other, and no processor is left with the long ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir.core import Block, Function, Op, Value
@@ -80,27 +80,35 @@ def _straight(total: Value, first: Value, step: Value) -> _Walk:
 def _folded(total: Value, first: Value, step: Value) -> _Walk:
     """Each ``step``-th pair from ``first`` on: a program, and that as far from the last one. Of an odd number the one
     in the middle has no other."""
-    zero, one, two = (ew.Constant(n, Tile(I32)) for n in range(3))
-    before: list[Op] = [zero, one, two]
+    before: list[Op] = []
+    body = Block()
+    visit = body.add_argument(Tile(I32), "visit")
+    once, each = _appending(before), _appending(body.ops)
+    zero, one, two = (once(ew.Constant(n, Tile(I32))) for n in range(3))
 
-    def add(op: Op, ops: list[Op] = before) -> Value:
+    pairs = once(ew.IntDiv(once(ew.Add(total, one)), two))
+    left = once(ew.Sub(pairs, first))
+    rounded = once(ew.Max(once(ew.Sub(once(ew.Add(left, step)), one)), zero))
+    has_last = once(ew.Compare(once(ew.Rem(once(ew.Sub(left, one)), step)), zero, "eq"))
+    alone = once(ew.Select(has_last, once(ew.Rem(total, two)), zero))
+    visits = once(ew.Sub(once(ew.Mul(once(ew.IntDiv(rounded, step)), two)), alone))
+
+    near = each(ew.Add(first, each(ew.Mul(each(ew.IntDiv(visit, two)), step))))
+    mirrored = each(ew.Sub(once(ew.Sub(total, one)), near))
+    far = each(ew.Max(mirrored, zero))  # it is not negative, and is seen not to be
+    is_near = each(ew.Compare(each(ew.Rem(visit, two)), zero, "eq"))
+    number = each(ew.Select(is_near, near, far))
+    return _Walk(tuple(before), (zero, visits, one), body, number)
+
+
+def _appending(ops: list[Op]) -> Callable[[Op], Value]:
+    """A function that appends an operation to ``ops`` and gives its result."""
+
+    def append(op: Op) -> Value:
         ops.append(op)
         return op.results[0]
 
-    last = add(ew.Sub(total, one.result))
-    pairs = add(ew.IntDiv(add(ew.Add(total, one.result)), two.result))
-    left = add(ew.Sub(pairs, first))
-    rounds = add(ew.IntDiv(add(ew.Max(add(ew.Sub(add(ew.Add(left, step)), one.result)), zero.result)), step))
-    ends_here = add(ew.Compare(add(ew.Rem(add(ew.Sub(left, one.result)), step)), zero.result, "eq"))
-    alone = add(ew.Select(ends_here, add(ew.Rem(total, two.result)), zero.result))
-    visits = add(ew.Sub(add(ew.Mul(rounds, two.result)), alone))
-    body = Block()
-    visit = body.add_argument(Tile(I32), "visit")
-    near = add(ew.Add(first, add(ew.Mul(add(ew.IntDiv(visit, two.result), body.ops), step), body.ops)), body.ops)
-    far = add(ew.Max(add(ew.Sub(last, near), body.ops), zero.result), body.ops)  # as it is, seen not to be negative
-    is_near = add(ew.Compare(add(ew.Rem(visit, two.result), body.ops), zero.result, "eq"), body.ops)
-    number = add(ew.Select(is_near, near, far), body.ops)
-    return _Walk(tuple(before), (zero.result, visits, one.result), body, number)
+    return append
 
 
 def deciding_axes(function: Function) -> frozenset[int] | None:
