@@ -24,7 +24,7 @@ from .tensorcore import choose_warp_group
 from .work import GpuWork
 from .write_back import put_results
 
-#: Products of one loop beyond which a kernel is not made persistent by default.
+#: Products of one loop beyond which a kernel whose programs all take the same time is not persistent by default.
 MOST_PRODUCTS = 2
 
 
@@ -133,17 +133,19 @@ def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
 
 def _pays(work: GpuWork) -> bool:
     """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
-    itself, and for two, as in attention, where all programs take the same time, or pairs of them do. Gradients of
-    attention, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100, attention-forward.json
-    and attention-backward.json)."""
+    itself, for two, as in attention, where all programs take the same time, and for any number where pairs of programs
+    do, which are dealt out better than programs that differ. Gradients of attention that is not causal, with more
+    products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles and 2026-11-25-h100,
+    attention-forward.json and attention-backward.json)."""
     several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
     if not several or not _specialises(work) or traits_of(work.function).waits:
         return False
     if len(_dots(work)) == 1:
         return True
+    deciding = deciding_axes(work.function)
     loops = [op.body for op in work.function.walk() if isinstance(op, For)]
     most = max((sum(isinstance(op, Dot) for op in body.walk()) for body in loops), default=0)
-    return most == MOST_PRODUCTS and deciding_axes(work.function) in (frozenset(), frozenset({0}))
+    return deciding == frozenset({0}) or (deciding == frozenset() and most == MOST_PRODUCTS)
 
 
 def _dots(work: GpuWork) -> list[Dot]:

@@ -144,7 +144,9 @@ def test_a_few_tiles_are_left_to_two_blocks(to_gpu, block, persistent: bool, ask
 
 
 CHAINED = """
-def chained(q_ptr, k_ptr, v_ptr, out_ptr, N, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def chained(
+    q_ptr, k_ptr, v_ptr, out_ptr, N, CAUSAL: tl.constexpr, THIRD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+):
     rows, dims = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.arange(0, 64)[None, :]
     q = tl.load(q_ptr + rows * 64 + dims)
     sums = tl.zeros((BM, 64), tl.float32)
@@ -152,24 +154,30 @@ def chained(q_ptr, k_ptr, v_ptr, out_ptr, N, CAUSAL: tl.constexpr, BM: tl.conste
         columns = n + tl.arange(0, BN)[:, None]
         scores = tl.dot(q, tl.trans(tl.load(k_ptr + columns * 64 + dims)))
         sums = tl.dot(scores.to(tl.float16), tl.load(v_ptr + columns * 64 + dims), sums)
+        if THIRD:
+            sums = tl.dot(scores.to(tl.float16), tl.load(k_ptr + columns * 64 + dims), sums)
     tl.store(out_ptr + rows * 64 + dims, sums)
 """
 
 
 @pytest.mark.parametrize(
-    ("end", "warps", "persistent"),
+    ("end", "warps", "third", "persistent"),
     [
-        ("N", 8, True),
-        ("N", 4, False),
-        ("(tl.program_id(0) + 1) * BM", 8, True),  # pairs from both ends take as long
-        ("(tl.program_id(1) + 1) * BM", 8, False),  # of the last a processor may be dealt more than others
-        ("tl.load(out_ptr).to(tl.int32)", 8, False),
+        ("N", 8, False, True),
+        ("N", 8, True, False),
+        ("N", 4, False, False),
+        ("(tl.program_id(0) + 1) * BM", 8, False, True),  # pairs from both ends take as long
+        ("(tl.program_id(0) + 1) * BM", 8, True, True),
+        ("(tl.program_id(1) + 1) * BM", 8, False, False),  # of the last a processor may be dealt more than others
+        ("tl.load(out_ptr).to(tl.int32)", 8, False, False),
     ],
 )
-def test_programs_of_two_products_stay_where_all_take_as_long(to_gpu, end: str, warps: int, persistent: bool) -> None:
+def test_programs_of_several_products_stay_where_all_take_as_long(
+    to_gpu, end: str, warps: int, third: bool, persistent: bool
+) -> None:
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
     text = CHAINED.replace("(tl.program_id(0) + 1) * BM if CAUSAL else N", end)
-    function = to_gpu(text, types, {"CAUSAL": False, "BM": 16 * warps, "BN": 64}, warps)
+    function = to_gpu(text, types, {"CAUSAL": False, "THIRD": third, "BM": 16 * warps, "BN": 64}, warps)
     assert function.recipe.persistent == persistent
     if persistent:
         outermost = next(op for op in function.walk() if isinstance(op, For))
@@ -183,6 +191,6 @@ def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gp
     by_warps = to_gpu(PRODUCT, types, {"BM": 32, "BN": 32, "BK": 64, "ADDS": False})
     assert not {"a_ptr", "b_ptr"} & {tensor_map.base for tensor_map in by_warps.recipe.descriptors}
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
-    by_groups = to_gpu(CHAINED, types, {"CAUSAL": False, "BM": 128, "BN": 16}, 8)
+    by_groups = to_gpu(CHAINED, types, {"CAUSAL": False, "THIRD": False, "BM": 128, "BN": 16}, 8)
     assert {"k_ptr", "v_ptr"} <= {tensor_map.base for tensor_map in by_groups.recipe.descriptors}
     assert any(isinstance(op, Roles) for op in by_groups.walk())
