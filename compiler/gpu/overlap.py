@@ -29,8 +29,11 @@ MOST_PRODUCTS = 2
 
 
 def structure(work: GpuWork) -> None:
-    """Accesses that bring operands of products, or may take their results, become accesses of boxes."""
+    """Accesses that bring operands of products, or may take their results, become accesses of boxes. Without products
+    nothing is done here and in finding streams."""
     work.plain = work.function.clone()
+    if not _dots(work):
+        return
     used = uses(work.function)
     work.guards = structure_accesses(work.function, lambda op: _concerns_products(op, used), work.denied)
     for step in (licm, linearize_induction, licm, cse, dce):
@@ -66,6 +69,8 @@ def find_streams(work: GpuWork) -> None:
 
 
 def _find(work: GpuWork) -> None:
+    if not _dots(work):
+        return
     facts = analyze(work.function)
     work.descriptors = Descriptors(work.function, facts, work.denied)
     slots = work.schedule.num_stages

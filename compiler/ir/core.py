@@ -99,14 +99,16 @@ class Op:
         cls.hints = {n: hints[n] for n in names}
         cls.kinds = {n: _kind(hints[n]) for n in names}
         cls._operand_fields = tuple(
-            (n, k) for n, k in cls.kinds.items() if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
+            (n, k is FieldKind.VARIADIC)
+            for n, k in cls.kinds.items()
+            if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
         )
         cls._block_fields = tuple(n for n, k in cls.kinds.items() if k is FieldKind.BLOCK)
         if REGISTRY.setdefault(mnemonic, cls) is not cls:
             raise TypeError(f"two operations are called {mnemonic!r}")
 
-    # By kind, because passes ask for them thousands of times a kernel.
-    _operand_fields: ClassVar[tuple[tuple[str, FieldKind], ...]] = ()
+    # By kind, because passes ask for them thousands of times a kernel. Operands with whether they are variadic.
+    _operand_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()
     _block_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -127,9 +129,9 @@ class Op:
     def operands(self) -> list[Value]:
         """All operands in declaration order; absent optional ones are left out."""
         out: list[Value] = []
-        for name, kind in self._operand_fields:
+        for name, variadic in self._operand_fields:
             held = getattr(self, name)
-            if kind is FieldKind.VARIADIC:
+            if variadic:
                 out.extend(held)
             elif held is not None:
                 out.append(held)
@@ -152,10 +154,10 @@ class Op:
 
     def map_operands(self, replace: Callable[[Value], Value]) -> None:
         """Replace every operand in place. Types must not change."""
-        for name, kind in self._operand_fields:
+        for name, variadic in self._operand_fields:
             held = getattr(self, name)
-            if kind is FieldKind.VARIADIC:
-                setattr(self, name, tuple(replace(v) for v in held))
+            if variadic:
+                setattr(self, name, tuple(map(replace, held)))
             elif held is not None:
                 setattr(self, name, replace(held))
 
@@ -232,8 +234,8 @@ class Block:
         """Every operation, outer before inner, in order."""
         for op in self.ops:
             yield op
-            for block in op.blocks:
-                yield from block.walk()
+            for name in op._block_fields:
+                yield from getattr(op, name).walk()
 
     def nest(self) -> Iterator[Block]:
         """This block and all inside it, outer before inner."""

@@ -14,10 +14,10 @@ import re
 from collections.abc import Sequence
 
 #: Instructions that may run although the original would not have: no memory, no traps, no other threads.
-_FREE = re.compile(
-    r"(add|sub|mul|and|or|xor|shl|lshr|ashr|icmp|fcmp|select|zext|sext|trunc|bitcast|getelementptr|ptrtoint"
-    r"|fadd|fsub|fmul|fneg|fpext|fptrunc|sitofp|uitofp) "
-)
+_FREE = frozenset((
+    "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp", "fcmp", "select", "zext", "sext", "trunc",
+    "bitcast", "getelementptr", "ptrtoint", "fadd", "fsub", "fmul", "fneg", "fpext", "fptrunc", "sitofp", "uitofp",
+))  # fmt: skip
 _NAME = re.compile(r"%[\w.]+")
 _TARGET = re.compile(r"label %([\w.]+)")
 _Loops = tuple[int, ...]
@@ -38,17 +38,21 @@ def hoist_invariants(lines: Sequence[str]) -> list[str]:
             around = (*around, number)
         name, equals, instruction = line.partition(" = ")
         place = around
-        if equals and around and _FREE.match(instruction):
-            place = _needed(instruction, known, around)
         if equals:
-            known[name.strip()] = place
+            if around and instruction[: instruction.find(" ")] in _FREE:
+                place = _needed(instruction, known, around)
+            known[name.lstrip()] = place
         if place == around:
             kept[number] = line
         else:
             moved[around[len(place)]].append(line)
         while around and ends[around[-1]] == number:
             around = around[:-1]
-    return [text for number, line in kept.items() for text in (*moved.get(number + 1, ()), line)]
+    arranged: list[str] = []
+    for number, line in kept.items():
+        arranged += moved.get(number + 1, ())
+        arranged.append(line)
+    return arranged
 
 
 def _needed(instruction: str, known: dict[str, _Loops], around: _Loops) -> _Loops:

@@ -37,6 +37,10 @@ def analyze(function: Function, nonnegative: Collection[Value] = ()) -> AxisFact
 
 def _block(block: Block, facts: AxisFacts) -> None:
     for op in block.ops:
+        if (rule := RULES.get(type(op))) is not None:
+            infos = rule(op, *map(facts.__getitem__, op.operands))
+            facts.known.update(zip(op.results, infos, strict=False))
+            continue
         match op:
             case For():
                 _for(op, facts)
@@ -47,10 +51,6 @@ def _block(block: Block, facts: AxisFacts) -> None:
             case _ if op.effect is Effect.CONTROL:
                 for nested in op.blocks:
                     _block(nested, facts)
-            case _:
-                rule = RULES.get(type(op))
-                infos = rule(op, *map(facts.__getitem__, op.operands)) if rule is not None else ()
-                facts.known.update(zip(op.results, infos, strict=False))
 
 
 def _for(op: For, facts: AxisFacts) -> None:

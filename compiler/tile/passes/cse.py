@@ -17,7 +17,7 @@ def _block(block: Block, known: dict[Key, Op], replaced: dict[Value, Value]) -> 
     added: list[Key] = []
     kept: list[Op] = []
     for op in block.ops:
-        if replaced:
+        if replaced and not replaced.keys().isdisjoint(op.operands):
             op.map_operands(lambda v: replaced.get(v, v))
         for nested in op.blocks:
             # Combining regions stay closed: targets inline them wherever they need the combination.
@@ -43,16 +43,15 @@ def _key(op: Op, local: dict[Value, int]) -> Key:
     parts: list[object] = [type(op)]
     for name, kind in op.kinds.items():
         held = getattr(op, name)
-        match kind:
-            case FieldKind.ATTRIBUTE:
-                # 0.0 == -0.0 == False as dictionary keys, but not as constants.
-                parts.append((type(held), repr(held)) if isinstance(held, float | bool) else held)
-            case FieldKind.VARIADIC:
-                parts.append(tuple(local.get(v, v) for v in held))
-            case FieldKind.BLOCK:
-                parts.append(_region_key(held, local))
-            case _:
-                parts.append(local.get(held, held))
+        if kind is FieldKind.ATTRIBUTE:
+            # 0.0 == -0.0 == False as dictionary keys, but not as constants.
+            parts.append((type(held), repr(held)) if isinstance(held, float | bool) else held)
+        elif kind is FieldKind.VARIADIC:
+            parts.append(tuple(local.get(v, v) for v in held))
+        elif kind is FieldKind.BLOCK:
+            parts.append(_region_key(held, local))
+        else:
+            parts.append(local.get(held, held))
     return tuple(parts)
 
 

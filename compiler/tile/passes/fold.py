@@ -43,7 +43,7 @@ class _Folder(Rewriter):
 
     def visit(self, op: Op) -> None:
         """Fold ``op``, which comes next; what it reads may have been replaced."""
-        if self.replaced:
+        if self.replaced and not self.replaced.keys().isdisjoint(op.operands):
             op.map_operands(self.resolve)
         self.location = op.location
         results = self.simplify(op)

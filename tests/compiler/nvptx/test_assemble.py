@@ -230,6 +230,21 @@ def test_a_ptxas_that_gets_no_input_ends_with_its_block() -> None:
     assert waiting._output.closed
 
 
+def test_ptxas_has_a_roomy_heap_unless_the_environment_says_otherwise(tmp_path, monkeypatch) -> None:
+    fake = tmp_path / "ptxas"
+    fake.write_text('#!/bin/sh\nfor output; do :; done\ncat > /dev/null\nprintf "$GLIBC_TUNABLES" > $output\n')
+    fake.chmod(0o755)
+
+    def told() -> str:
+        with knobs.ptxas_path.scope(fake), Ptxas(Target.parse("cuda:90a")) as waiting:
+            return waiting.assemble("")[0].decode()
+
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert "glibc.malloc.hugetlb=1" in told()
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    assert told() == "glibc.malloc.check=0"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_ptxas_does_not_wait_for_a_process_forked_meanwhile(ptx_of) -> None:
     with Ptxas(Target.parse("cuda:90a")) as waiting:
