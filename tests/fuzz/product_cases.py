@@ -79,7 +79,7 @@ class Case:
     arguments: dict[str, Argument]
     constants: dict[str, object]
     grid: tuple[int, ...]
-    schedule: dict[str, int | bool]
+    schedule: dict[str, int | bool | None]
     expected: list[Expected]
     name: str = "kernel"
     tags: tuple[str, ...] = ()
@@ -196,8 +196,9 @@ def make(seed: int, large: bool = False) -> Case:
     return family(seed, draw)
 
 
-def schedule(draw: Draw, elements: int) -> dict[str, int | bool]:
-    """Warps (four and more most of the time, for the sake of warp groups), slots, one program for many tiles or not.
+def schedule(draw: Draw, elements: int) -> dict[str, int | bool | None]:
+    """Warps (four and more most of the time, for the sake of warp groups), slots, one program for many tiles or not,
+    or as the compiler likes.
 
     ``elements``: of the accumulators. Beyond 256 a thread a case would show nothing new but take very long.
     """
@@ -205,4 +206,4 @@ def schedule(draw: Draw, elements: int) -> dict[str, int | bool]:
     while elements > 256 * 32 * warps and warps < 16:
         warps *= 2
     stages = draw.rng.choices([1, 2, 3, 4, 5, 6], [1, 4, 5, 3, 1, 1])[0]
-    return {"num_warps": warps, "num_stages": stages, "persistent": draw.chance(0.3)}
+    return {"num_warps": warps, "num_stages": stages, "persistent": draw.rng.choices([None, False, True], [4, 3, 3])[0]}
