@@ -207,3 +207,24 @@ def test_offsets_of_64_bits(launch, normal) -> None:
     x = normal(4, 30)
     got = launch(offs64, (4,), x, np.zeros((4, 32), np.float32), 30, 30, BLOCK=32)[1]
     np.testing.assert_array_equal(got, np.pad(x, ((0, 0), (0, 2))))
+
+
+@triton.jit
+def numbers_of_other_types(bytes_ptr, words_ptr, read_ptr, counts_ptr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    tl.store(bytes_ptr + o, 300)
+    tl.store(bytes_ptr + BLOCK + o, -2.7)
+    tl.store(words_ptr + o, 0xFFFFFFFF)
+    tl.store(words_ptr + BLOCK + o, 0x1FFFFFFFE)
+    tl.store(read_ptr + o, tl.load(words_ptr + o, mask=o < 0, other=0x80000000))
+    tl.atomic_add(counts_ptr + o, -1)
+
+
+def test_numbers_are_converted_to_what_memory_holds(launch) -> None:
+    """A number has a type of its own in Triton, and a store converts it as it converts tensors."""
+    bytes_, words, read = np.zeros(32, np.int8), np.zeros(32, np.int32), np.zeros(16, np.int32)
+    got = launch(numbers_of_other_types, (1,), bytes_, words, read, np.ones(16, np.uint32), BLOCK=16)
+    np.testing.assert_array_equal(got[0], np.repeat([300 - 256, -2], 16))
+    np.testing.assert_array_equal(got[1], np.repeat([-1, -2], 16))
+    np.testing.assert_array_equal(got[2], np.full(16, -(2**31)))
+    np.testing.assert_array_equal(got[3], np.zeros(16))
