@@ -228,3 +228,58 @@ def test_numbers_are_converted_to_what_memory_holds(launch) -> None:
     np.testing.assert_array_equal(got[1], np.repeat([-1, -2], 16))
     np.testing.assert_array_equal(got[2], np.full(16, -(2**31)))
     np.testing.assert_array_equal(got[3], np.zeros(16))
+
+
+@triton.jit
+def in_place(x_ptr, where_ptr, n, STEP: tl.constexpr, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    if STEP == 0:
+        places = tl.load(where_ptr + o, mask=o < n, other=0)
+    elif STEP < 0:
+        places = o // -STEP
+    else:
+        places = o * STEP
+    x = tl.load(x_ptr + places, mask=o < n, other=0)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(x_ptr + places, x * 2 + 1, mask=o < n)
+
+
+def places_and_results(rng: np.random.Generator, n: int, step: int) -> tuple[np.ndarray, ...]:
+    """An array, where ``in_place`` reads and writes it, and what it is afterwards."""
+    where = rng.integers(0, 20, n) if step == 0 else np.arange(n) * step if step > 0 else np.arange(n) // -step
+    x = rng.integers(-100, 100, 3 * n).astype(np.int32)
+    exact = x.copy()
+    exact[where] = x[where] * 2 + 1
+    return x, where.astype(np.int32), exact
+
+
+@pytest.mark.parametrize("step", [-24, 0, 1, 3])
+def test_all_that_a_store_was_made_of_is_read_before_it(launch, rng, step: int) -> None:
+    """Also where several elements of a tile are one place in memory, in different vectors or threads."""
+    x, where, exact = places_and_results(rng, 200, step)
+    got = launch(in_place, (1,), x, where, 200, STEP=step, BARRIER=step <= 0, BLOCK=256)[0]
+    np.testing.assert_array_equal(got, exact)
+
+
+@pytest.mark.parametrize("step", [-24, 0])
+def test_a_tile_is_read_before_it_is_stored_without_a_barrier_on_the_cpu(rng, step: int) -> None:
+    """Where a program is many threads this is a race."""
+    x, where, exact = places_and_results(rng, 200, step)
+    in_place[(1,)](x, where, 200, STEP=step, BARRIER=False, BLOCK=256)
+    np.testing.assert_array_equal(x, exact)
+
+
+@triton.jit
+def reversed_in_place(x_ptr, same_ptr, N: tl.constexpr):
+    o = tl.arange(0, N)
+    x = tl.load(x_ptr + o)
+    tl.debug_barrier()
+    tl.store(same_ptr + (N - 1 - o), x)
+
+
+def test_what_stands_before_a_barrier_is_read_before_it() -> None:
+    """Both pointers lead to one array, which nothing tells the compiler."""
+    x = np.arange(512, dtype=np.int64)
+    reversed_in_place[(1,)](x, x, N=512)
+    np.testing.assert_array_equal(x, np.arange(512)[::-1])
