@@ -231,43 +231,70 @@ def test_numbers_are_converted_to_what_memory_holds(launch) -> None:
 
 
 @triton.jit
-def in_place(x_ptr, where_ptr, n, STEP: tl.constexpr, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+def in_place(x_ptr, where_ptr, n, WHERE: tl.constexpr, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
     o = tl.arange(0, BLOCK)
-    if STEP == 0:
+    if WHERE == "read":
         places = tl.load(where_ptr + o, mask=o < n, other=0)
-    elif STEP < 0:
-        places = o // -STEP
+    elif WHERE == "divided":
+        places = o // 24
+    elif WHERE == "squared":
+        places = (o - 100) * (o - 100)
+    elif WHERE == "mirrored":
+        places = o + (n - o)
+    elif WHERE == "one":
+        places = tl.zeros((BLOCK,), tl.int32) + n
     else:
-        places = o * STEP
+        places = o * 3
     x = tl.load(x_ptr + places, mask=o < n, other=0)
     if BARRIER:
         tl.debug_barrier()
     tl.store(x_ptr + places, x * 2 + 1, mask=o < n)
 
 
-def places_and_results(rng: np.random.Generator, n: int, step: int) -> tuple[np.ndarray, ...]:
-    """An array, where ``in_place`` reads and writes it, and what it is afterwards."""
-    where = rng.integers(0, 20, n) if step == 0 else np.arange(n) * step if step > 0 else np.arange(n) // -step
-    x = rng.integers(-100, 100, 3 * n).astype(np.int32)
+WHERE = ["read", "divided", "squared", "mirrored", "one", "stepped"]
+
+
+def places_and_results(rng: np.random.Generator, n: int, where: str) -> tuple[np.ndarray, ...]:
+    """An array, the places that ``in_place`` reads where it is told to, and what the array is afterwards."""
+    o = np.arange(n)
+    read = rng.integers(0, 20, n)
+    spread = {"read": read, "divided": o // 24, "squared": (o - 100) ** 2, "stepped": 3 * o}
+    places = spread.get(where, np.full(n, n))
+    x = rng.integers(-100, 100, 10001).astype(np.int32)
     exact = x.copy()
-    exact[where] = x[where] * 2 + 1
-    return x, where.astype(np.int32), exact
+    exact[places] = x[places] * 2 + 1
+    return x, read.astype(np.int32), exact
 
 
-@pytest.mark.parametrize("step", [-24, 0, 1, 3])
-def test_all_that_a_store_was_made_of_is_read_before_it(launch, rng, step: int) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_all_that_a_store_was_made_of_is_read_before_it(launch, rng, where: str) -> None:
     """Also where several elements of a tile are one place in memory, in different vectors or threads."""
-    x, where, exact = places_and_results(rng, 200, step)
-    got = launch(in_place, (1,), x, where, 200, STEP=step, BARRIER=step <= 0, BLOCK=256)[0]
+    x, read, exact = places_and_results(rng, 200, where)
+    got = launch(in_place, (1,), x, read, 200, WHERE=where, BARRIER=where != "stepped", BLOCK=256)[0]
     np.testing.assert_array_equal(got, exact)
 
 
-@pytest.mark.parametrize("step", [-24, 0])
-def test_a_tile_is_read_before_it_is_stored_without_a_barrier_on_the_cpu(rng, step: int) -> None:
+@pytest.mark.parametrize("where", WHERE)
+def test_a_tile_is_read_before_it_is_stored_without_a_barrier_on_the_cpu(rng, where: str) -> None:
     """Where a program is many threads this is a race."""
-    x, where, exact = places_and_results(rng, 200, step)
-    in_place[(1,)](x, where, 200, STEP=step, BARRIER=False, BLOCK=256)
+    x, read, exact = places_and_results(rng, 200, where)
+    in_place[(1,)](x, read, 200, WHERE=where, BARRIER=False, BLOCK=256)
     np.testing.assert_array_equal(x, exact)
+
+
+@triton.jit
+def rows_in_place(x_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TRANSPOSED: tl.constexpr):
+    pointers = x_ptr + tl.arange(0, ROWS)[:, None] + tl.zeros((1, COLUMNS), tl.int32)
+    if TRANSPOSED:
+        pointers = tl.trans(pointers)
+    tl.store(pointers, tl.load(pointers) * 2 + 1)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_repeated_pointers_are_read_before_they_are_stored_on_the_cpu(transposed: bool) -> None:
+    x = np.arange(16, dtype=np.int32)
+    rows_in_place[(1,)](x, ROWS=16, COLUMNS=64, TRANSPOSED=transposed)
+    np.testing.assert_array_equal(x, np.arange(16) * 2 + 1)
 
 
 @triton.jit

@@ -15,8 +15,8 @@ from ...tile import memory, shape
 def may_interleave(load: memory.Load, store: memory.Store) -> bool:
     """Whether each chunk of ``load`` may be read just before the same chunk of ``store`` is written."""
     if load.pointer is store.pointer:
-        sizes = store.pointer.type.shape
-        return _moving(store.pointer) == frozenset(d for d, n in enumerate(sizes) if n > 1)
+        moving = _moving(store.pointer)
+        return moving is not None and all(d in moving for d, n in enumerate(store.pointer.type.shape) if n > 1)
     read, written = root_pointer(load.pointer), root_pointer(store.pointer)
     return read is not None and written is not None and read is not written
 
