@@ -63,6 +63,7 @@ SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 #: Options of Triton's launches that are no schedule options here, with the values in which they ask for nothing, which
 #: are taken. Libraries of :func:`asks_for_nothing` are ours in any case.
 NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
+    "arch": (None,),
     "ir_override": (None,),
     "extern_libs": (None,),
 }

@@ -6,6 +6,7 @@ from ..errors import TypeMismatch
 from ..ir.types import I1, I8, Element, Pointer, Tile
 from ..tile import elementwise as ew
 from .arithmetic import as_condition, as_tensor, cast_to
+from .promotion import fits
 from .tensor import Operand, emit, tensor
 
 
@@ -44,22 +45,17 @@ def from_memory(loaded: tensor, pointee: Element) -> tensor:
 
 
 def cast_operand(x: Operand, type: Element) -> tensor:
-    """``x`` as ``type``, its shape kept; raises TypeMismatch for what is no number."""
+    """``x`` as ``type``, its shape kept; a number that ``type`` cannot hold is converted from the type that it has by
+    itself. Raises TypeMismatch for what is no number."""
     if isinstance(x, tensor):
         return cast_to(x, type)
     if not isinstance(x, bool | int | float):
         raise TypeMismatch(f"memory of {type} holds numbers, got {x!r}")
     if isinstance(type, Pointer):
         return emit(ew.Constant(int(x), Tile(type)))
-    return as_tensor(float(x) if type.is_float else _wrapped(x), type)
-
-
-def _wrapped(x: int | float | bool) -> int | bool:
-    if isinstance(x, float):
-        if x != int(x):
-            raise TypeMismatch(f"{x} is not an integer")
-        return int(x)
-    return x
+    if type.is_float:
+        return as_tensor(float(x), type)
+    return as_tensor(x, type) if isinstance(x, int) and fits(x, type) else cast_to(as_tensor(x), type)
 
 
 def extends_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

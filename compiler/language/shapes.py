@@ -160,8 +160,8 @@ def view(x: tensor, *shape: int | Shape) -> tensor:
 
 
 @builtin
-def ravel(x: tensor) -> tensor:
-    """All elements in one dimension, in row-major order; a scalar gives shape [1]."""
+def ravel(x: tensor, can_reorder: bool = False) -> tensor:
+    """All elements in one dimension, in row-major order; a scalar gives shape [1]. ``can_reorder`` as in reshape."""
     return reshape(x, (x.numel,))
 
 

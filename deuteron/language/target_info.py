@@ -8,7 +8,15 @@ from typing import Any
 from deuteron.compiler.errors import DeviceError
 from deuteron.compiler.target import Target
 
-__all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3", "is_hip_cdna4"]
+__all__ = [
+    "cuda_capability_geq",
+    "current_target",
+    "is_cuda",
+    "is_hip",
+    "is_hip_cdna3",
+    "is_hip_cdna4",
+    "is_hip_gfx1250",
+]
 
 
 def current_target() -> Any:
@@ -33,7 +41,7 @@ def is_hip() -> bool:
     return False
 
 
-is_hip_cdna3 = is_hip_cdna4 = is_hip
+is_hip_cdna3 = is_hip_cdna4 = is_hip_gfx1250 = is_hip
 
 
 def _target() -> Target:

@@ -207,3 +207,106 @@ def test_offsets_of_64_bits(launch, normal) -> None:
     x = normal(4, 30)
     got = launch(offs64, (4,), x, np.zeros((4, 32), np.float32), 30, 30, BLOCK=32)[1]
     np.testing.assert_array_equal(got, np.pad(x, ((0, 0), (0, 2))))
+
+
+@triton.jit
+def numbers_of_other_types(bytes_ptr, words_ptr, read_ptr, counts_ptr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    tl.store(bytes_ptr + o, 300)
+    tl.store(bytes_ptr + BLOCK + o, -2.7)
+    tl.store(words_ptr + o, 0xFFFFFFFF)
+    tl.store(words_ptr + BLOCK + o, 0x1FFFFFFFE)
+    tl.store(read_ptr + o, tl.load(words_ptr + o, mask=o < 0, other=0x80000000))
+    tl.atomic_add(counts_ptr + o, -1)
+
+
+def test_numbers_are_converted_to_what_memory_holds(launch) -> None:
+    """A number has a type of its own in Triton, and a store converts it as it converts tensors."""
+    bytes_, words, read = np.zeros(32, np.int8), np.zeros(32, np.int32), np.zeros(16, np.int32)
+    got = launch(numbers_of_other_types, (1,), bytes_, words, read, np.ones(16, np.uint32), BLOCK=16)
+    np.testing.assert_array_equal(got[0], np.repeat([300 - 256, -2], 16))
+    np.testing.assert_array_equal(got[1], np.repeat([-1, -2], 16))
+    np.testing.assert_array_equal(got[2], np.full(16, -(2**31)))
+    np.testing.assert_array_equal(got[3], np.zeros(16))
+
+
+@triton.jit
+def in_place(x_ptr, where_ptr, n, WHERE: tl.constexpr, BARRIER: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.arange(0, BLOCK)
+    if WHERE == "read":
+        places = tl.load(where_ptr + o, mask=o < n, other=0)
+    elif WHERE == "divided":
+        places = o // 24
+    elif WHERE == "squared":
+        places = (o - 100) * (o - 100)
+    elif WHERE == "mirrored":
+        places = o + (n - o)
+    elif WHERE == "one":
+        places = tl.zeros((BLOCK,), tl.int32) + n
+    else:
+        places = o * 3
+    x = tl.load(x_ptr + places, mask=o < n, other=0)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.store(x_ptr + places, x * 2 + 1, mask=o < n)
+
+
+WHERE = ["read", "divided", "squared", "mirrored", "one", "stepped"]
+
+
+def places_and_results(rng: np.random.Generator, n: int, where: str) -> tuple[np.ndarray, ...]:
+    """An array, the places that ``in_place`` reads where it is told to, and what the array is afterwards."""
+    o = np.arange(n)
+    read = rng.integers(0, 20, n)
+    spread = {"read": read, "divided": o // 24, "squared": (o - 100) ** 2, "stepped": 3 * o}
+    places = spread.get(where, np.full(n, n))
+    x = rng.integers(-100, 100, 10001).astype(np.int32)
+    exact = x.copy()
+    exact[places] = x[places] * 2 + 1
+    return x, read.astype(np.int32), exact
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_all_that_a_store_was_made_of_is_read_before_it(launch, rng, where: str) -> None:
+    """Also where several elements of a tile are one place in memory, in different vectors or threads."""
+    x, read, exact = places_and_results(rng, 200, where)
+    got = launch(in_place, (1,), x, read, 200, WHERE=where, BARRIER=where != "stepped", BLOCK=256)[0]
+    np.testing.assert_array_equal(got, exact)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_a_tile_is_read_before_it_is_stored_without_a_barrier_on_the_cpu(rng, where: str) -> None:
+    """Where a program is many threads this is a race."""
+    x, read, exact = places_and_results(rng, 200, where)
+    in_place[(1,)](x, read, 200, WHERE=where, BARRIER=False, BLOCK=256)
+    np.testing.assert_array_equal(x, exact)
+
+
+@triton.jit
+def rows_in_place(x_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, TRANSPOSED: tl.constexpr):
+    pointers = x_ptr + tl.arange(0, ROWS)[:, None] + tl.zeros((1, COLUMNS), tl.int32)
+    if TRANSPOSED:
+        pointers = tl.trans(pointers)
+    tl.store(pointers, tl.load(pointers) * 2 + 1)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_repeated_pointers_are_read_before_they_are_stored_on_the_cpu(transposed: bool) -> None:
+    x = np.arange(16, dtype=np.int32)
+    rows_in_place[(1,)](x, ROWS=16, COLUMNS=64, TRANSPOSED=transposed)
+    np.testing.assert_array_equal(x, np.arange(16) * 2 + 1)
+
+
+@triton.jit
+def reversed_in_place(x_ptr, same_ptr, N: tl.constexpr):
+    o = tl.arange(0, N)
+    x = tl.load(x_ptr + o)
+    tl.debug_barrier()
+    tl.store(same_ptr + (N - 1 - o), x)
+
+
+def test_what_stands_before_a_barrier_is_read_before_it() -> None:
+    """Both pointers lead to one array, which nothing tells the compiler."""
+    x = np.arange(512, dtype=np.int64)
+    reversed_in_place[(1,)](x, x, N=512)
+    np.testing.assert_array_equal(x, np.arange(512)[::-1])

@@ -222,6 +222,14 @@ def test_libdevice_may_be_named():
         scaled[(1,)](x, Mode.DOUBLE, 0, extern_libs={"mine": "a.bc"})
 
 
+def test_an_architecture_is_that_of_the_device_or_refused():
+    x = np.ones(1, np.int32)
+    scaled[(1,)](x, Mode.DOUBLE, 0, arch=None)
+    assert x[0] == 2
+    with pytest.raises(triton.DeuteronError, match="arch = 'sm80' does not exist"):
+        scaled[(1,)](x, Mode.DOUBLE, 0, arch="sm80")
+
+
 @triton.constexpr_function
 def width():
     return SIZE

@@ -73,7 +73,7 @@ def ropei(x_ptr, c_ptr, s_ptr, o_ptr, D: tl.constexpr):
     c = tl.load(c_ptr + h)
     s = tl.load(s_ptr + h)
     y = tl.join(a * c - b * s, a * s + b * c)
-    tl.store(o_ptr + pid * D + o, tl.ravel(y))
+    tl.store(o_ptr + pid * D + o, tl.ravel(y, can_reorder=True))
 
 
 @triton.jit

@@ -9,7 +9,7 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import CompilationError
-from deuteron.language.target_info import current_target, is_cuda
+from deuteron.language.target_info import current_target, is_cuda, is_hip_gfx1250
 
 TEXT = """
 import triton
@@ -56,6 +56,26 @@ def test_kernels_of_a_program_choose_by_the_target(target: str, stored: int) -> 
     assert f"value = {stored}," in made.asm["tile"]
 
 
+@deuteron.constexpr_function
+def generation():
+    target = tl.target_info.current_target()
+    if target is None or target.backend == "hip":
+        return -1
+    return target.arch // 10 if target.backend == "cuda" else 0
+
+
+@deuteron.jit
+def by_generation(out):
+    tl.store(out, generation() + 2)
+
+
+@pytest.mark.parametrize(("target", "stored"), [("cpu", 2), ("cuda:80", 10), ("cuda:90a", 11)])
+def test_helpers_read_the_target_itself(target: str, stored: int) -> None:
+    made = deuteron.compile(by_generation, signature={"out": "*i32"}, target=target, stop_after="tile")
+    assert f"value = {stored}," in made.asm["tile"]
+    assert deuteron.constexpr_function(generation.function)() in (0, *range(7, 13))
+
+
 @deuteron.jit
 def as_many_as_threads(out, COUNT: tl.constexpr):
     threads: tl.constexpr = COUNT()
@@ -90,9 +110,17 @@ def test_outside_of_kernels_it_is_the_machine() -> None:
     assert current_target().backend == ("cuda" if is_cuda() else "cpu")
 
 
+def test_there_are_no_targets_of_amd() -> None:
+    assert not (is_hip_gfx1250() or tl.target_info.is_hip_cdna4() or tl.target_info.is_hip())
+    text = TEXT.replace("target_info.is_hip()", "target_info.is_hip_gfx1250()")
+    source = KernelSource.from_text(text, "choose")
+    made = deuteron.compile(source, signature={"out": "*i32"}, target="cpu", stop_after="tile")
+    assert "value = 1," in made.asm["tile"]
+
+
 def test_what_is_no_compile_time_value_is_refused() -> None:
-    text = TEXT.replace("is_cuda()", "current_target()")
-    with pytest.raises(CompilationError, match="has no 'current_target'"):
+    text = TEXT.replace("is_cuda()", "current_device()")
+    with pytest.raises(CompilationError, match="has no 'current_device'"):
         deuteron.compile(
             KernelSource.from_text(text, "choose"), signature={"out": "*i32"}, target="cpu", stop_after="tile"
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ...errors import CompilationError
 from ...language.constexpr import unwrap
@@ -14,7 +14,7 @@ from ...source.namespace import evaluate_constant
 from ..variant.specialization import variant_from_text
 from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
-from .kernel import Kernel, Prepared
+from .kernel import Kernel, Launch, Prepared
 from .launcher import Warm
 from .pending import PendingKernel
 
@@ -76,12 +76,37 @@ class DeviceCaches(Mapping[object, tuple[Variants]]):
         self._variants.clear()
 
 
+#: What is kept of a kernel's text; another text has others.
+DERIVED = ("parameters", "params", "signature", "raw_src", "starting_line_number")
+
+
 class DescribedKernel(Kernel):
-    """A kernel that says what it is made of."""
+    """A kernel that says what it is made of, and from where. A kernel made of another one's text may be told the place
+    of that text, as Triton's kernels may: errors show ``file_name``, ``def_file_line_number`` and
+    ``def_file_col_number``; ``raw_src`` and ``starting_line_number`` are for those who read them.
+    """
 
     cache: Variants
+    _repr: Callable[[Launch], str] | None
     _unspecialized: set[int | str]
     _unaligned: set[int | str]
+
+    @property
+    def __globals__(self) -> dict[str, object]:
+        """The globals of the decorated function, as Triton's kernels have them; of a kernel made of text none."""
+        function = self.python()
+        return function.__globals__ if function is not None else {}
+
+    def get_capture_scope(self) -> dict[str, object]:
+        """What the function's free names stand for: its globals, and the variables around it that it reads."""
+        function = self.python()
+        if function is None or function.__closure__ is None:
+            return self.__globals__
+        return self.__globals__ | dict(inspect.getclosurevars(function).nonlocals)
+
+    def repr(self, launch: Launch) -> str:
+        """The name of a launch in profiles: what the function says that ``jit`` was given, or the kernel's own."""
+        return self.__name__ if self._repr is None else self._repr(launch)
 
     @property
     def src(self) -> str:
@@ -178,17 +203,49 @@ class DescribedKernel(Kernel):
         """Names of the parameters whose divisibility does not lead to new variants."""
         return [parameter.name for parameter in self.params if parameter.do_not_specialize_on_alignment]
 
-    @property
+    @functools.cached_property
     def raw_src(self) -> list[str]:
         """The source text as it was written, line by line, decorators included."""
-        first = min([self.source.node.lineno, *(d.lineno for d in self.source.node.decorator_list)])
-        return [f"{line}\n" for line in self.source.lines[first - 1 : self.source.node.end_lineno]]
+        return [f"{line}\n" for line in self.source.lines[self._first_line - 1 : self.source.node.end_lineno]]
 
-    @property
+    @functools.cached_property
     def starting_line_number(self) -> int:
         """The line of the file that ``raw_src`` begins in."""
-        first = min([self.source.node.lineno, *(d.lineno for d in self.source.node.decorator_list)])
-        return self.source.first_line + first - 1
+        return self.source.first_line + self._first_line - 1
+
+    @property
+    def _first_line(self) -> int:
+        return min([self.source.node.lineno, *(d.lineno for d in self.source.node.decorator_list)])
+
+    @property
+    def file_name(self) -> str:
+        """The file that errors name."""
+        return self.source.filename
+
+    @file_name.setter
+    def file_name(self, name: str) -> None:
+        """Say that the text is of another file."""
+        self.__dict__["source"] = replace(self.source, filename=name)
+
+    @property
+    def def_file_line_number(self) -> int:
+        """The line of the file that ``def`` stands in."""
+        return self.source.first_line + self.source.node.lineno - 1
+
+    @def_file_line_number.setter
+    def def_file_line_number(self, line: int) -> None:
+        """Say where ``def`` stands; all lines move with it."""
+        self.__dict__["source"] = replace(self.source, first_line=line - self.source.node.lineno + 1)
+
+    @property
+    def def_file_col_number(self) -> int:
+        """The column of the file that ``def`` begins in, from 1."""
+        return self.source.indent + 1
+
+    @def_file_col_number.setter
+    def def_file_col_number(self, column: int) -> None:
+        """Say how far the text is indented."""
+        self.__dict__["source"] = replace(self.source, indent=column - 1)
 
     @property
     def device_caches(self) -> DeviceCaches:

@@ -20,7 +20,7 @@ from ..variant.variant import nearest
 from .binding import MISSING, Ending, KernelParameter, KeyChange, make_binder, parts_of
 from .bound import Relaunch
 from .compiled import CompiledKernel
-from .description import DescribedKernel, Variants
+from .description import DERIVED, DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared
@@ -63,7 +63,7 @@ class JITFunction(DescribedKernel):
             self.__dict__["source"] = kernel
             self.__name__ = kernel.name
         self.version = version
-        self.repr = repr
+        self._repr = repr
         self.launch_metadata = launch_metadata
         self.noinline = noinline
         self.pre_run_hooks: list[Callable[..., object]] = []
@@ -93,11 +93,6 @@ class JITFunction(DescribedKernel):
                 raise
             return KernelSource.from_signature(self.fn)
 
-    @property
-    def __globals__(self) -> dict[str, object]:
-        """The globals of the decorated function, as Triton's kernels have them; of a kernel made of text none."""
-        return self.fn.__globals__ if self.fn is not None else {}
-
     def python(self) -> types.FunctionType | None:
         """The decorated function; None for a kernel made of text."""
         return self.fn
@@ -111,7 +106,7 @@ class JITFunction(DescribedKernel):
         if self.fn is None:
             raise LaunchError(f"{self.__name__} is a kernel made of text", hint="make another one of the new text")
         self.__dict__["source"] = KernelSource.from_replaced_text(text, self.fn)
-        for derived in ("parameters", "_launch", "_bound", "_warm"):
+        for derived in (*DERIVED, "_launch", "_bound", "_warm"):
             self.__dict__.pop(derived, None)
         self._watched.clear()
         self.cache.clear()

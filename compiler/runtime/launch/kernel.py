@@ -80,12 +80,11 @@ class Prepared(Protocol):
 class Kernel(Sourced, KernelInterface):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
-    ``cache`` holds the variants compiled so far, and those under way, by their key; ``repr`` names a launch in
-    profiles; ``launch_metadata`` is called with grid, launch and arguments when a profiler listens.
+    ``cache`` holds the variants compiled so far, and those under way, by their key; ``launch_metadata`` is called with
+    grid, launch and arguments when a profiler listens.
     """
 
     __name__: str
-    repr: Callable[[Launch], str] | None
     launch_metadata: Callable[..., Mapping[str, object]] | None
     cache: dict[str, CompiledKernel | PendingKernel]
 
@@ -98,6 +97,11 @@ class Kernel(Sourced, KernelInterface):
     @abstractmethod
     def arg_names(self) -> list[str]:
         """Names of the parameters in order, ``tl.constexpr`` ones included."""
+        ...
+
+    @abstractmethod
+    def repr(self, launch: Launch) -> str:
+        """The name of a launch in profiles."""
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from numbers import Number
 from types import NoneType
@@ -182,18 +183,19 @@ class Autotuner(Runner):
         return (*parts, *(str(array.dtype) for array in arrays), *(() if kind == "cuda" else (kind,)))  # type: ignore[attr-defined]
 
     def _check_names(self) -> None:
-        """Names given to the decorator must be the kernel's; checked late, when its source is read anyway."""
-        for what, names in (
-            ("key", self.keys),
-            ("reset_to_zero", self.reset_to_zero),
-            ("restore_value", self.restore_value),
-        ):
+        """Arrays to be reset must be the kernel's. A key may be left from another version of it, as in Triton: that is
+        said, since one that is misspelled makes all values share a configuration. Checked late, when the kernel's
+        source is read anyway."""
+        for name in self.keys:
+            if name not in self.arg_names:
+                warnings.warn(f"{self._wrong_name('key', name)}: {nearest(name, self.arg_names)}", stacklevel=2)
+        for what, names in (("reset_to_zero", self.reset_to_zero), ("restore_value", self.restore_value)):
             for name in names:
                 if name not in self.arg_names:
-                    raise LaunchError(
-                        f"autotune of {self.__name__}: {what} names {name!r}, which is not a parameter",
-                        hint=nearest(name, self.arg_names),
-                    )
+                    raise LaunchError(self._wrong_name(what, name), hint=nearest(name, self.arg_names))
+
+    def _wrong_name(self, what: str, name: str) -> str:
+        return f"autotune of {self.__name__}: {what} names {name!r}, which is not a parameter"
 
     def _check_conflicts(self, kwargs: Mapping[str, object]) -> None:
         for config in self.configs:

@@ -12,13 +12,13 @@ from ...llvm.text import FunctionText, ModuleText
 from ...llvm.typed import Emitter, Typed
 from ...options import Schedule
 from ...tile import memory, shape
-from ...tile.elementwise import AddPtr, Bitcast, Hint
 from ..rules import RuleSet
 from . import elementwise
 from .affine import divisor_of, known_number
 from .arena import Arena, Buffer, Stored
 from .chunk import ZERO, Uniform
 from .emission import Coords, Emission, ViewRule, vector_axis
+from .interleave import may_interleave
 from .liveness import Liveness
 from .loops import Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
@@ -367,26 +367,21 @@ class CpuLowering:
     def settle_loads(self, writer: Op | None) -> None:
         """Before ``writer`` changes memory, do all loads that come before it and are still to be computed.
 
-        A load that only a store reads, through the very pointers it stores to or another parameter's, may stay: it is
-        done chunk by chunk. (Different parameters that overlap out of step are a race between a program's threads.)
+        A load that only a store reads may stay where :func:`~.interleave.may_interleave` says so: it is done chunk by
+        chunk.
         """
         last = self.live.dying(writer.operands) if isinstance(writer, memory.Store) else set()
         for load in list(self.pending_loads):
             if load in self.stored or not self.live.uses.get(load):
                 self.pending_loads.pop(load)
-            elif load not in last or not self._may_interleave(load, writer):
+            elif load not in last or not self._stays(load, writer):
                 self.store(load)
 
-    def _may_interleave(self, load: Value, writer: Op | None) -> bool:
+    def _stays(self, load: Value, writer: Op | None) -> bool:
         op = load.op
         if not isinstance(writer, memory.Store) or not isinstance(op, memory.Load):
             return False
-        if not self.expression(writer.value).get(load, False):
-            return False
-        if op.pointer is writer.pointer:
-            return True
-        read, written = root_pointer(op.pointer), root_pointer(writer.pointer)
-        return read is not None and written is not None and read is not written
+        return self.expression(writer.value).get(load, False) and may_interleave(op, writer)
 
     def settle_for_region(self, op: Op) -> None:
         """Before a region: store the kept values that it reads; do pending loads if it writes."""
@@ -399,21 +394,3 @@ class CpuLowering:
                         self.store(inner)
         if any(o.effect is Effect.WRITE for b in op.blocks for o in b.walk()):
             self.settle_loads(op)
-
-
-def root_pointer(value: Value) -> Value | None:
-    """The kernel parameter that pointers are computed from, where that is plain."""
-    while value.op is not None:
-        op = value.op
-        match op:
-            case AddPtr():
-                value = op.pointer
-            case Hint() | shape.Splat() | shape.Broadcast() | shape.ExpandDims() | shape.Reshape():
-                value = op.x
-            case shape.Permute():
-                value = op.x
-            case Bitcast() if op.x.type.is_pointer:
-                value = op.x
-            case _:
-                return None
-    return value

@@ -200,7 +200,8 @@ def load(low: CpuLowering, op: memory.Load) -> None:
 
 @statements(memory.Barrier)
 def barrier(low: CpuLowering, op: memory.Barrier) -> None:
-    """A program is one thread here: nothing to wait for."""
+    """A program is one thread here and waits for nobody, but what it reads before it reads now."""
+    low.settle_loads(op)
 
 
 @statements(memory.GridWait, memory.LaunchDependents)

@@ -259,6 +259,23 @@ def test_contiguous_access_is_one_vector_access(kernel):
     assert program.scratch_bytes == 0
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("sizes", [(16, 64), (1, 64), (64, 1)])
+def test_rows_are_changed_in_place_without_a_copy(kernel, sizes, order):
+    x, stride = kernel.parameter("x", "*f32"), kernel.parameter("stride", "i32")
+    pointers = kernel.emit(s.Permute(kernel.pointers(x, kernel.grid_of(sizes, (stride, 1))), order))
+    kernel.store(pointers, kernel.binary(e.Mul, kernel.load(pointers), 2.0))
+    assert cpu.lower_to_llvm(kernel.function, Schedule()).scratch_bytes == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_transposed_row_is_changed_in_place_without_a_copy(kernel, axis):
+    line = kernel.pointers(kernel.parameter("x", "*f32"), kernel.arange(64))
+    pointers = kernel.emit(s.Permute(kernel.emit(s.ExpandDims(line, axis)), (1, 0)))
+    kernel.store(pointers, kernel.binary(e.Mul, kernel.load(pointers), 2.0))
+    assert cpu.lower_to_llvm(kernel.function, Schedule()).scratch_bytes == 0
+
+
 @pytest.mark.parametrize("n", [0, 1, 1023, 1024, 1025, (1 << 31) - 1])
 @pytest.mark.parametrize("start", [0, 512, (1 << 31) - 512])
 def test_masks_at_the_edge_of_the_number_range(kernel, run, n, start):

@@ -54,3 +54,4 @@ class CublasLt:
 
 
 nvidia = SimpleNamespace(cublas=SimpleNamespace(CublasLt=CublasLt))
+amd = SimpleNamespace()  # programs import it beside nvidia; there is no target for GPUs of AMD's
