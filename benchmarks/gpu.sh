@@ -44,7 +44,7 @@ step experts 150 "$PYTHON" benchmarks/experts.py --peers --limit 100 --out "$OUT
 step updates 60 "$PYTHON" benchmarks/updates.py --out "$OUT/updates.json" ${QUICK:+--rounds 10}
 step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
 step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
-step profiler 200 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
+step profiler 260 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step trees 150 "$PYTHON" benchmarks/gpu_trees.py --out "$OUT/trees.json"
 step scopes 120 "$PYTHON" benchmarks/kernel_scopes.py --out "$OUT/scopes.json" --trace "$OUT/matmul"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
