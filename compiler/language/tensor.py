@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, SupportsIndex, overload
 
@@ -18,7 +19,8 @@ Number = int | float | bool
 
 
 class Shape(tuple[int, ...]):
-    """A shape as kernels see it: equal to the list of its sizes, too, also where a kernel runs as Python."""
+    """A shape as kernels see it: equal to the list of its sizes, and lengthened by lists, too, also where a kernel runs
+    as Python."""
 
     __slots__ = ()
 
@@ -29,6 +31,12 @@ class Shape(tuple[int, ...]):
         return not self == other
 
     __hash__ = tuple.__hash__
+
+    def __add__(self, other: Sequence[int]) -> Shape:  # type: ignore[override] # a tuple's would take tuples alone
+        return Shape((*self, *other)) if isinstance(other, tuple | list) else NotImplemented
+
+    def __radd__(self, other: Sequence[int]) -> Shape:
+        return Shape((*other, *self)) if isinstance(other, tuple | list) else NotImplemented
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> int: ...

@@ -311,3 +311,19 @@ def test_a_method_of_a_dropped_result_has_its_effects_once(launch):
     """A statement reads the function that it calls once: what that is read from may be a call with effects."""
     counter, taken = launch(results_dropped, (1,), np.zeros(1, np.int32), np.zeros(1, np.int32))
     assert (counter[0], taken[0]) == (1, 1)
+
+
+@triton.jit
+def halves_added(x, y, M: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    t = tl.load(x + at)
+    halves = tl.reshape(t, t.shape[:-1] + [2, t.shape[1] // 2])
+    both = tl.reshape(tl.sum(halves, 1), [1] + t.shape[:1] + (N // 2,))
+    at = tl.arange(0, M)[:, None] * (N // 2) + tl.arange(0, N // 2)[None, :]
+    tl.store(y + at[None, :, :], both)
+
+
+def test_shapes_are_lengthened_by_lists(launch, normal) -> None:
+    x = normal(8, 4)
+    (_, got) = launch(halves_added, (1,), x, np.zeros((8, 2), np.float32), M=8, N=4)
+    np.testing.assert_array_equal(got, x[:, :2] + x[:, 2:])

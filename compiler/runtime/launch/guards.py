@@ -33,8 +33,7 @@ class Guards:
         self.about_programs = any(guard.parameter == PROGRAMS for guard in guards)
         if self.about_programs:
             names = [*names, PROGRAMS]
-            if (spread_arguments := spread) is not None:
-                spread = lambda values: (*spread_arguments(values[:-1]), values[-1])  # noqa: E731
+            spread = None if spread is None else _but_the_last(spread)
         hold = predicate(guards, names)
         #: Whether all hold for what is :meth:`seen` of a launch.
         self.holds: Callable[[Values], bool] = hold if spread is None else lambda values: hold(spread(values))
@@ -52,6 +51,11 @@ class Guards:
         if self._spread is not None:
             values = self._spread(values)
         return tuple([guard for guard, place in self._places if not guard.holds(values[place])])
+
+
+def _but_the_last(spread: Spread) -> Spread:
+    """``spread`` for values that end in one more, which stays as it is."""
+    return lambda values: (*spread(values[:-1]), values[-1])
 
 
 def broken_by(guards: Sequence[Guard], known: Mapping[str, object]) -> tuple[Guard, ...]:
