@@ -58,6 +58,7 @@ class Screening:
         """Screen; raises :class:`~.search_run.Cancelled`."""
         waiting: deque[dict[str, Scalar]] = deque()
         exhausted = False
+        self._anticipate_final()
         if config_key(self.default) not in self.search.ledger.screened:
             self._propose(dict(self.default), waiting)
         while True:
@@ -79,7 +80,6 @@ class Screening:
             self._screen_one(self._next(waiting))
             if self._first_screened_at is None:
                 self._first_screened_at = time.monotonic()
-                self._anticipate_final()
             if self.search.time_is_up(SCREEN_SHARE) and self.search.ledger.successes() and not self._owes():
                 break
             if self.course is not None and self.course.over:

@@ -36,6 +36,7 @@ from .experience import Course, SearchLog, SearchPlace, Start, Waves, logs_of_tr
 from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
+from .plan import Plan, Planner
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
@@ -49,8 +50,8 @@ from .workloads import Problem
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
 
-#: That measure, or prepare to, at the same time: one that screens, and the final's two.
-MEASURING_PROCESSES = 3
+#: That measure, or prepare to, at the same time: one that screens, the final's two, and one for the next problem.
+MEASURING_PROCESSES = 4
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 
@@ -62,9 +63,12 @@ class EvaluatorFactory(Protocol):
 
 
 @contextmanager
-def local_evaluators() -> Iterator[EvaluatorFactory]:
-    """Evaluators on this machine, one after the other, which share child processes."""
+def local_evaluators(device: str) -> Iterator[EvaluatorFactory]:
+    """Evaluators on this machine, one after the other, which share child processes. ``device``: where they will
+    measure."""
     with Processes(nursery=shared_nursery()) as processes:
+        if device != "cpu":
+            processes.open(device)
 
         def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
             properties = device.properties
@@ -77,9 +81,7 @@ def local_evaluators() -> Iterator[EvaluatorFactory]:
                 seed,
                 processors=properties.sm_count,
                 processes=processes,
-                ahead=all(
-                    2 * MEASURING_PROCESSES * need.bytes <= (need.there or 0) for need in _needs(problem, properties)
-                ),
+                ahead=_has_room(problem, properties),
             )
 
         yield make
@@ -107,7 +109,7 @@ def run_job(
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
             the same text was emitted before.
     """
-    with local_evaluators() if evaluator is None else nullcontext(evaluator) as make:
+    with local_evaluators(spec.device) if evaluator is None else nullcontext(evaluator) as make:
         run = _JobRun(spec, emit, finished, cancelled, workdir, make, known)
         try:
             return run.run()
@@ -150,7 +152,7 @@ class _JobRun:
     def run(self) -> list[ConfigRecord]:
         began = time.monotonic()
         device = get_device(self._spec.device)
-        self._device = device
+        self._device, self._planner = device, Planner(device)
         self._fingerprint = DeviceFingerprint.of(device.properties)
         self._profile = SearchProfile(device.properties)
         self._workdir.mkdir(parents=True, exist_ok=True)
@@ -173,6 +175,8 @@ class _JobRun:
             self._profile.write(self._workdir, FILE_NAME)
             self._emit(JobCancelled())
             return records
+        finally:
+            self._planner.close()
         digest = self._profile.write(self._workdir, FILE_NAME)
         ids = tuple(record.id for record in records)
         self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
@@ -186,15 +190,14 @@ class _JobRun:
         return max(total - (time.monotonic() - began), 0.0) / tasks_left
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
-        problem, properties = task.problem, self._device.properties
-        space, held = problem.searched(properties, self._device.target)
-        default = problem.default(space, properties.kind)
-        problem.variant(default)  # a workload that contradicts its kernel fails here, with a remedy
-        _check_memory(problem, properties)
-        start = self._start(problem, space)
+        problem = task.problem
+        plan = self._planner.plan(problem)
+        _check_memory(problem, self._device.properties)
+        start = self._start(problem, plan.space)
         names = () if start is None else start.names
-        self._emit(ShapeStarted(problem.dims, problem.dtype, space.count(), problem.flops, problem.bytes, held, names))
-        profile = SearchProfile(properties)
+        size = plan.space.count()
+        self._emit(ShapeStarted(problem.dims, problem.dtype, size, problem.flops, problem.bytes, plan.held, names))
+        profile = SearchProfile(self._device.properties)
         for trial in task.trials:
             profile.add(problem, trial)
             self._profile.add(problem, trial)
@@ -207,7 +210,7 @@ class _JobRun:
         final, report, settled = Ledger(task.trials).complete("final"), None, None
         if not final:
             course = None if start is None else Course(start)
-            final, settled = self._search(task, space, default, seconds, finish, start, course)
+            final, settled = self._search(task, plan, seconds, finish, start, course)
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
         record = replace(
@@ -240,8 +243,7 @@ class _JobRun:
     def _search(
         self,
         task: _Task,
-        space: Space,
-        default: Mapping[str, Scalar],
+        plan: Plan,
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
         start: Start | None,
@@ -249,7 +251,7 @@ class _JobRun:
     ) -> tuple[list[Trial], str | None]:
         """The trials of the final, and why the strategy ended the search if it did."""
         spec = self._spec
-        evaluator = self._evaluator(task.problem, self._device, default, spec.seed)
+        evaluator = self._evaluator(task.problem, self._device, plan.default, spec.seed)
         try:
             search = SearchRun(
                 problem=task.problem,
@@ -263,15 +265,29 @@ class _JobRun:
             )
             screening = Screening(
                 search,
-                default,
-                make_strategy(spec.strategy, space, spec.seed, None if start is None else start.prior),
+                plan.default,
+                make_strategy(spec.strategy, plan.space, spec.seed, None if start is None else start.prior),
                 max_trials=spec.budget.trials,
                 settle=spec.budget.settle is True,
                 course=course,
             )
-            return search_shape(search, screening), screening.ended
+            found = search_shape(search, screening, lambda: self._look_ahead(task, evaluator))
+            return found, screening.ended
         finally:
             evaluator.close()
+
+    def _look_ahead(self, task: _Task, evaluator: Evaluator) -> None:
+        """Begin with the next problem while the device measures this one; on a CPU that would disturb it."""
+        following = next(iter(self._tasks[self._tasks.index(task) + 1 :]), None)
+        if evaluator.exclusive or following is None or Ledger(following.trials).complete("final"):
+            return
+        roomy = _has_room(following.problem, self._device.properties)
+
+        def expect(plan: Plan) -> None:
+            if roomy:
+                evaluator.expect(plan.problem, plan.default)
+
+        self._planner.begin(following.problem, expect)
 
 
 def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
@@ -294,6 +310,11 @@ def _needs(problem: Problem, properties: DeviceProperties) -> tuple[_Need, _Need
         _Need("on the device", problem.tensor_bytes, properties.memory_bytes),
         _Need("on the host to be checked", problem.host_bytes, physical_memory_bytes()),
     )
+
+
+def _has_room(problem: Problem, properties: DeviceProperties) -> bool:
+    """Whether processes may prepare before they are needed; half of the memory stays free."""
+    return all(2 * MEASURING_PROCESSES * need.bytes <= (need.there or 0) for need in _needs(problem, properties))
 
 
 def _check_memory(problem: Problem, properties: DeviceProperties) -> None:

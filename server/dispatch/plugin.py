@@ -12,6 +12,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import current_toolchain
+from deuteron.tuner.evaluate.nursery import shared_nursery
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from ..settings import lift_thread_limits
@@ -47,6 +48,8 @@ class BenchPlugin(WorkerPlugin):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         worker.metrics[CALLED] = lambda _worker: self.bench.worker_name
         self._closing = threading.Event()
+        if self.bench.device != "cpu":
+            shared_nursery().begin()  # what its first job's processes are forked from takes a second to load
         threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
 
     def teardown(self, worker: Worker) -> None:

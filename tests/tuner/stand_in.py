@@ -7,9 +7,13 @@ import sys
 import time
 
 prepared: dict = {}
+opened = None
 for line in sys.stdin:
     request = json.loads(line)
     operation = request["operation"]
+    if operation == "open":
+        opened = request["device"]
+        continue
     config = request.get("config", {})
     deed = config.get("deed", "ok")
     answer = {"status": "ok", "request": request["request"]}
@@ -27,7 +31,7 @@ for line in sys.stdin:
             "sm_mhz": 1500,
             "check_seconds": 0.1,
             "measure_seconds": 0.2,
-            "reference": f"seed {prepared.get('seed')} in {os.getpid()}",
+            "reference": f"seed {prepared.get('seed')} in {os.getpid()}" + (f", {opened} open" if opened else ""),
         }
     elif operation == "screen" and deed in ("ok", "print"):
         answer["reference"] = f"{deed} of n={prepared.get('dims', {}).get('n')}"

@@ -130,6 +130,7 @@ class Fake:
     def settle(self): pass
     def next_compiled(self, configs): return 0
     def anticipate(self, seed): pass
+    def expect(self, problem, default): pass
     def close(self): pass
     def compiled(self, config): return Compiled("ok", None, str(sorted(config.items())))
     def screen(self, config, best_ns):

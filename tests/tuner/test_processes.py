@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.processes import Processes
+from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Problem, builtin_workload
 
 COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
@@ -164,11 +165,84 @@ def test_a_new_process_is_ready_when_the_final_begins(processes: Processes) -> N
     made.anticipate(7)
     unused = made._anticipated[7].child
     made.close()
+    processes.close()
     assert unused.pid is None
+
+
+def test_what_follows_is_prepared_once_what_measures_first_is(processes: Processes) -> None:
+    made = evaluator_of(processes, 64)
+    made.anticipate(5)
+    assert not made._anticipated
+    made.screen({"deed": "ok"}, None)
+    assert made._anticipated[5].child.running
+    made.close()
+
+
+def test_the_next_problem_is_prepared_beside_the_one_that_is_measured(processes: Processes) -> None:
+    """By the process that is idle; the one that measures meanwhile is kept for the problem after the next."""
+    problem = Problem(builtin_workload("vector_add"), {"n": 128}, "f32")
+    first = evaluator_of(processes, 64, seed=3)
+    first.screen({"deed": "ok"}, None)
+    first.expect(problem, {"BLOCK": 8})
+    kept, begun = first._measuring.child.pid, processes._expected[1].child.pid if processes._expected else None
+    assert begun is not None and begun != kept
+    first.close()
+    second = LocalEvaluator(problem, "cpu", "cpu", "cuda", {"BLOCK": 8}, 3, timeout=1.0, processes=processes)
+    second.anticipate(5)
+    assert second._anticipated[5].child.running
+    assert second.screen({"deed": "ok"}, None).reference == "ok of n=128"
+    raced = second.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
+    assert raced.reference == f"seed 3 in {begun}"
+    third = Problem(builtin_workload("vector_add"), {"n": 256}, "f32")
+    second.expect(third, {})
+    assert processes._expected is not None and processes._expected[1].child.pid == kept
+    second.close()
+
+
+@pytest.mark.parametrize("seed, default", [(4, {}), (3, {"BLOCK": 8})])
+def test_what_was_expected_and_does_not_come_is_ended(processes: Processes, seed: int, default: Configuration) -> None:
+    problem = Problem(builtin_workload("vector_add"), {"n": 128}, "f32")
+    first = evaluator_of(processes, 64, seed=3)
+    first.expect(problem, {})
+    assert processes._expected is not None
+    expected = processes._expected[1].child
+    first.close()
+    second = LocalEvaluator(problem, "cpu", "cpu", "cuda", default, seed, timeout=1.0, processes=processes)
+    assert second._measuring.child is not expected
+    raced = second.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
+    assert (raced.reference or "").startswith(f"seed {seed} in ")
+    second.close()
+    processes.close()
+    assert expected.pid is None
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_a_device_is_opened_before_it_is_known_what_for(processes: Processes, kind: str) -> None:
+    processes.open("cuda:1")
+    opened = processes._idle.pid if processes._idle else None
+    made = evaluator_of(processes, 64, kind, seed=3)
+    raced = made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
+    assert raced.reference == f"seed 3 in {opened}, cuda:1 open"
+    made.close()
+
+
+def test_a_process_ends_without_being_waited_for(processes: Processes) -> None:
+    made = evaluator_of(processes, 64)
+    made.screen({"deed": "ok"}, None)
+    pid = made._measuring.child.pid
+    assert pid is not None
+    processes.end(made._measuring.child)
+    deadline = time.monotonic() + 10
+    while made._measuring.child.running:
+        assert time.monotonic() < deadline
+    assert made.screen({"deed": "ok"}, None).status == "ok"
+    assert made._measuring.child.pid != pid
+    made.close()
 
 
 def test_an_anticipated_process_that_died_is_started_again(processes: Processes) -> None:
     made = evaluator_of(processes, 64)
+    made.screen({"deed": "ok"}, None)
     made.anticipate(5)
     pid = made._anticipated[5].child.pid
     assert pid is not None

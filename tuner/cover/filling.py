@@ -41,7 +41,7 @@ def measure_missing(
     by_shape: dict[int, list[int]] = {}
     for shape, config in pairs:
         by_shape.setdefault(shape, []).append(config)
-    with local_evaluators() if evaluator is None else nullcontext(evaluator) as make:
+    with local_evaluators(device.name) if evaluator is None else nullcontext(evaluator) as make:
         for number, (shape, configs) in enumerate(by_shape.items(), start=1):
             tell(f"{number}/{len(by_shape)}: {len(configs)} configurations at {shape_key(table.shapes[shape])}")
             problem = Problem(workload, table.shapes[shape], dtype)

@@ -90,20 +90,14 @@ class ChildProcess:
     def send(self, operation: str, payload: JsonObject) -> int:
         """Write a request, starting the process if there is none; its number. Raises :class:`ChildCrashed` if it ends
         meanwhile."""
-        if not self.running:
-            self._start()
-        process = self._process
-        if process is None:
-            raise ChildCrashed("the child process could not be started")
         self._sent += 1
-        line = json.dumps({"operation": operation, "request": self._sent, **payload}).encode() + b"\n"
-        try:
-            process.stdin.write(line)
-            process.stdin.flush()
-        except OSError:
-            raise self._crashed() from None
+        self._write({"operation": operation, "request": self._sent, **payload})
         self._unread += 1
         return self._sent
+
+    def tell(self, operation: str, payload: JsonObject) -> None:
+        """Write what is not answered, starting the process if there is none. Raises :class:`ChildCrashed`."""
+        self._write({"operation": operation, **payload})
 
     def receive(self, number: int, deadline: float) -> JsonObject:
         """The next answer, which must be that to the request ``number``; ``deadline`` on the monotonic clock."""
@@ -121,6 +115,11 @@ class ChildProcess:
                 raise self._crashed()
             self._buffer += chunk
 
+    def stop(self) -> None:
+        """Kill the process without waiting for its end: :meth:`kill` does. Its answers are not to be read any more."""
+        if self._process is not None:
+            self._process.kill()
+
     def kill(self) -> None:
         """End the process at once."""
         if self._process is not None:
@@ -129,6 +128,18 @@ class ChildProcess:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    def _write(self, message: JsonObject) -> None:
+        if not self.running:
+            self._start()
+        process = self._process
+        if process is None:
+            raise ChildCrashed("the child process could not be started")
+        try:
+            process.stdin.write(json.dumps(message).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            raise self._crashed() from None
 
     def _start(self) -> None:
         self.kill()

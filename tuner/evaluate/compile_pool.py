@@ -96,7 +96,9 @@ class CompilePool:
             self._wait_for_one()
 
     def close(self) -> None:
-        """End the processes; what was still compiling is lost."""
+        """End the processes, all at the same time; what was still compiling is lost."""
+        for slot in self._slots:
+            slot.child.stop()
         for slot in self._slots:
             slot.child.kill()
 

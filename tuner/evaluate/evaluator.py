@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
+from ..codec import Scalar
 from ..space import Configuration
 from ..workloads import Problem
-from .child import ChildProcess
 from .measuring import MeasuringProcess
 from .messages import Compiled, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
@@ -44,6 +44,11 @@ class Evaluator(Protocol):
 
     def anticipate(self, seed: int) -> None:
         """A race of ``seed`` in a new process will follow: begin to prepare it where that disturbs nothing."""
+        ...
+
+    def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
+        """Another problem will follow, with room for both: begin to prepare it where that disturbs nothing. Another
+        thread may say so while this one measures."""
         ...
 
     def race(
@@ -92,8 +97,9 @@ class LocalEvaluator:
         self._pool = self._processes.pool(base.to_json())
         self._prepare = replace(base, device=device, default=default, seed=seed)
         self._timeout = timeout
-        self._measuring = self._on(self._processes.take(), seed)
+        self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
+        self._hoped: list[int] = []
         self._anticipated: dict[int, MeasuringProcess] = {}
         self.workers = self._pool.workers
 
@@ -117,13 +123,23 @@ class LocalEvaluator:
 
     def screen(self, config: Configuration, best_ns: float | None) -> Screened:
         """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
-        return Screened.from_json(self._measuring.request("screen", Screen(config, best_ns).to_json(), self._timeout))
+        answer = self._measuring.request("screen", Screen(config, best_ns).to_json(), self._timeout)
+        self._begin_anticipated()
+        return Screened.from_json(answer)
 
     def anticipate(self, seed: int) -> None:
-        """Start and prepare a new process beside what is measured; on a CPU it would take the cores of that."""
-        if self._ahead and seed not in self._anticipated:
-            self._anticipated[seed] = self._on(self._processes.fresh(), seed)
-            self._anticipated[seed].begin()
+        """Start and prepare a new process beside what is measured, once what measures first is prepared; on a CPU it
+        would take the cores of that."""
+        if self._ahead and seed not in (*self._anticipated, *self._hoped):
+            self._hoped.append(seed)
+            if self._measuring.begun:
+                self._begin_anticipated()
+
+    def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
+        """Prepare a process for it beside what is measured, under the same conditions."""
+        if self._ahead:
+            following = replace(self._prepare, dims=problem.dims, dtype=problem.dtype, default=default)
+            self._processes.expect(following)
 
     def race(
         self,
@@ -137,9 +153,9 @@ class LocalEvaluator:
         """Time ``configs`` in the measuring process, in a new one if ``fresh``; ``seconds`` is for timing alone, checks
         come on top."""
         if fresh:
-            self._measuring.kill()
+            self._leave_measuring()
             anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
-            self._measuring = anticipated or self._on(self._processes.fresh(), seed)
+            self._measuring = anticipated or self._fresh(seed)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
         return Raced.from_json(self._measuring.request("race", request.to_json(), limit))
@@ -147,11 +163,25 @@ class LocalEvaluator:
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""
         for anticipated in self._anticipated.values():
-            anticipated.kill()
+            self._processes.end(anticipated.child)
         self._anticipated.clear()
         self._processes.give_back(self._measuring.child)
         if not self._shared:
             self._processes.close()
 
-    def _on(self, child: ChildProcess, seed: int) -> MeasuringProcess:
-        return MeasuringProcess(replace(self._prepare, seed=seed), child, limited=self.exclusive)
+    def _begin_anticipated(self) -> None:
+        for seed in self._hoped:
+            self._anticipated[seed] = self._fresh(seed)
+            self._anticipated[seed].begin()
+        self._hoped.clear()
+
+    def _leave_measuring(self) -> None:
+        """Until it is gone it takes memory, and a core of those that a CPU's times need."""
+        if self._ahead:
+            self._processes.end(self._measuring.child)
+        else:
+            self._measuring.kill()
+
+    def _fresh(self, seed: int) -> MeasuringProcess:
+        prepare = replace(self._prepare, seed=seed)
+        return MeasuringProcess(prepare, self._processes.fresh(), limited=self.exclusive)

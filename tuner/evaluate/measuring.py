@@ -29,7 +29,7 @@ class MeasuringProcess:
 
     def begin(self) -> None:
         """Prepare while the caller does something else, unless that has been begun."""
-        if not (self._preparing is not None or self._ready):
+        if not self.begun:
             with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
                 self._begin()
 
@@ -51,6 +51,11 @@ class MeasuringProcess:
     def kill(self) -> None:
         """End the process."""
         self.child.kill()
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has begun to prepare."""
+        return self._preparing is not None or self._ready
 
     @property
     def _ready(self) -> bool:

@@ -24,6 +24,13 @@ class Limit(Document, frozen=True):
     bytes: int
 
 
+class Open(Document, frozen=True):
+    """Open a device, which takes a third of a second where it is a GPU. It has no answer: whoever prepares hears why it
+    cannot be opened."""
+
+    device: str
+
+
 class Prepare(Document, frozen=True):
     """Take a problem; with ``device`` also make tensors from ``seed``, and the result that is expected, for which
     ``default`` is the default configuration. ``processors``: of the device that launches will run on, where known."""

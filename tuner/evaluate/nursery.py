@@ -84,10 +84,14 @@ class Forked:
         self._status = int(said)
         return True
 
-    def end(self) -> None:
-        """Kill it, wait until it is gone, close what belonged to it."""
+    def kill(self) -> None:
+        """Kill it, without waiting."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process.fileno(), signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill it, wait until it is gone, close what belonged to it."""
+        self.kill()
         self.status(_REAP_SECONDS)
         self._told.close()
         close_quietly(self.stdin, self.stdout, self._process)

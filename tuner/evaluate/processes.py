@@ -3,18 +3,24 @@ whole search may."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..codec import JsonObject
-from .child import WORKER, ChildProcess
+from .child import WORKER, ChildCrashed, ChildProcess
 from .compile_pool import CompilePool
+from .measuring import MeasuringProcess
+from .messages import Open, Prepare
 from .nursery import Nursery
 
 
 class Processes:
-    """A pool that compiles, and one process that measured and may do so again. Close it at the end.
+    """A pool that compiles, and processes that measure: one that did and may do so again, one that prepares for the
+    problem after the one at hand, and those that are ending. Close it at the end.
 
-    ``nursery``: what they are forked from, which other jobs use after this one.
+    ``nursery``: what they are forked from, which other jobs use after this one. Another thread than the one that
+    measures may :meth:`expect`.
     """
 
     def __init__(
@@ -22,7 +28,18 @@ class Processes:
     ) -> None:
         self._workers, self._command, self._nursery = workers, command, nursery
         self._pool: CompilePool | None = None
+        self._lock = threading.Lock()  # of the three below
         self._idle: ChildProcess | None = None
+        self._expected: tuple[Prepare, MeasuringProcess] | None = None
+        self._ending: list[ChildProcess] = []
+
+    def open(self, device: str) -> None:
+        """Begin to start a process that will measure on a GPU, before it is known what."""
+        if self._nursery is not None:
+            self._nursery.begin()
+        with self._lock, suppress(ChildCrashed):  # whoever prepares starts another one
+            self._idle = self.fresh()
+            self._idle.tell("open", Open(device).to_json())
 
     def pool(self, prepare: JsonObject) -> CompilePool:
         """The pool, for the problem of ``prepare``; what it was compiling for another one is of no use any more."""
@@ -34,10 +51,23 @@ class Processes:
             self._pool.prepare(prepare)
         return self._pool
 
-    def take(self) -> ChildProcess:
-        """A process to measure with: the idle one, or one that starts with its first request."""
-        taken, self._idle = self._idle, None
-        return taken or self.fresh()
+    def expect(self, prepare: Prepare) -> None:
+        """Begin to prepare a process for the problem that will be measured next."""
+        with self._lock:
+            expected = MeasuringProcess(prepare, self._take_idle(), limited=False)
+            expected.begin()
+            self._expected = (prepare, expected)
+
+    def measuring(self, prepare: Prepare, *, limited: bool) -> MeasuringProcess:
+        """A process for a problem: the one that was expected to serve it, else the idle one, or one that starts with
+        its first request."""
+        with self._lock:
+            known, self._expected = self._expected, None
+            if known is not None and known[0] == prepare:
+                return known[1]
+            if known is not None:
+                self._end(known[1].child)
+            return MeasuringProcess(prepare, self._take_idle(), limited=limited)
 
     def fresh(self) -> ChildProcess:
         """A process that has measured nothing; it starts with its first request."""
@@ -48,18 +78,42 @@ class Processes:
         process that owes one is ended, and started again when it is needed."""
         if child.owes:
             child.kill()
-        if self._idle is not None:
-            self._idle.kill()
-        self._idle = child
+        with self._lock:
+            if self._idle is not None:
+                self._end(self._idle)
+            self._idle = child
+
+    def end(self, child: ChildProcess) -> None:
+        """End a process without waiting until it is gone, which takes a tenth of a second where it has a GPU."""
+        with self._lock:
+            self._end(child)
 
     def close(self) -> None:
         """End all of them; what was still compiling is lost."""
+        with self._lock:
+            expected = [] if self._expected is None else [self._expected[1].child]
+            for child in [*expected, *([] if self._idle is None else [self._idle])]:
+                self._end(child)
+            self._idle = self._expected = None
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        if self._idle is not None:
-            self._idle.kill()
-            self._idle = None
+        for child in self._ending:
+            child.kill()
+        self._ending.clear()
+
+    def _take_idle(self) -> ChildProcess:
+        taken, self._idle = self._idle, None
+        return taken or self.fresh()
+
+    def _end(self, child: ChildProcess) -> None:
+        """Also reaps those that are gone by now."""
+        child.stop()
+        still = [*(one for one in self._ending if one.running), child]
+        for one in self._ending:
+            if one not in still:
+                one.kill()
+        self._ending = still
 
     def __enter__(self) -> Processes:
         return self

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant.listings import list_stages
 
@@ -18,7 +20,7 @@ from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
 from .check import Checker
 from .compilation import code_facts, code_identity, compile_variant, static_metrics
-from .messages import Compile, Compiled, Done, Prepare, Race, Raced, Screen, Screened, Show, Shown, ShownLine
+from .messages import Compile, Compiled, Done, Open, Prepare, Race, Raced, Screen, Screened, Show, Shown, ShownLine
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
@@ -36,6 +38,11 @@ class ChildSession:
         self._device: Device | None = None
         self._checker: Checker | None = None
         self._kernels: dict[str, tuple[CompiledKernel, LaunchPlan]] = {}
+
+    def open(self, request: Open) -> None:
+        """Open a device before it is known what for."""
+        with suppress(DeuteronError):
+            get_device(request.device).synchronize()
 
     def prepare(self, request: Prepare) -> Done:
         """Take a problem, and on a device what its configurations are checked with."""

@@ -38,6 +38,10 @@ class Started(Protocol):
         """Its exit status, that of a signal below zero; None if it does not end in time, or nobody knows."""
         ...
 
+    def kill(self) -> None:
+        """Kill it, without waiting until it is gone."""
+        ...
+
     def end(self) -> None:
         """Kill it, wait until it is gone, and close what belonged to it."""
         ...
@@ -77,9 +81,13 @@ class StartedProgram:
         except subprocess.TimeoutExpired:
             return None
 
+    def kill(self) -> None:
+        """Kill it, without waiting."""
+        self.process.kill()
+
     def end(self) -> None:
         """Kill, reap, close."""
-        self.process.kill()
+        self.kill()
         try:
             self.process.wait(_REAP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -20,7 +20,7 @@ from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
 from .child import end_with_parent
-from .messages import Compile, Done, Failed, Limit, Prepare, Race, Screen, Show
+from .messages import Compile, Done, Failed, Limit, Open, Prepare, Race, Screen, Show
 from .session import ChildSession
 
 
@@ -46,6 +46,9 @@ def main(parent: int | None = None) -> None:
     session = ChildSession()
     for line in sys.stdin.buffer:
         request = expect_object(json.loads(line), "request")
+        if request.get("operation") == "open":
+            session.open(Open.from_json(request))
+            continue
         fatal = _answer(session, request, answers)
         if fatal:
             sys.exit(3)

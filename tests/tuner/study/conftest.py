@@ -20,7 +20,7 @@ from deuteron.tuner.measure.stopping import is_settled, next_look
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
 from deuteron.tuner.trial import Trial
-from deuteron.tuner.workloads import builtin_workload
+from deuteron.tuner.workloads import Problem, builtin_workload
 
 CODE = CodeFacts(3, registers=40)
 FIRST_LOOK, ROUNDS = TimingProtocol("host", False, "first look"), TimingProtocol("host", False, "rounds")
@@ -61,6 +61,8 @@ class FakeEvaluator:
     def settle(self) -> None: ...
 
     def anticipate(self, seed: int) -> None: ...
+
+    def expect(self, problem: Problem, default: Configuration) -> None: ...
 
     def compiled(self, config: Configuration) -> Compiled:
         if self.time_of(config) is None:

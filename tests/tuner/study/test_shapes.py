@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from deuteron.tuner.errors import WorkloadError
 from deuteron.tuner.evaluate.messages import Screened
-from deuteron.tuner.events import ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
+from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
 from deuteron.tuner.experience.sources import read_logs
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
@@ -17,7 +20,7 @@ from deuteron.tuner.progress import event_text
 from deuteron.tuner.screening import LEAST_PROPOSED
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
-from deuteron.tuner.workloads import builtin_workload
+from deuteron.tuner.workloads import Problem, builtin_workload
 
 
 def test_several_shapes_and_dtypes_share_the_time(fakes: ModuleType, tmp_path: Path) -> None:
@@ -168,3 +171,67 @@ def test_strategies_that_cannot_start_from_others_do_not(fakes: ModuleType, tmp_
     run = fakes.Run(replace(known_job(fakes), strategy="random"), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert all(event.known == () for event in run.events if isinstance(event, ShapeStarted))
     assert [record.trials for record in run.records] == [25, 25]
+
+
+class Expecting:
+    """What an evaluator of these tests heard of the next problem, and in which thread, and after which races."""
+
+    def __init__(self, fakes: ModuleType, exclusive: bool = False) -> None:
+        heard = self.heard = []  # type: list[tuple[dict[str, int], dict[str, object], int]]
+
+        class Evaluator(fakes.FakeEvaluator):  # type: ignore[name-defined,misc]
+            def expect(self, problem: Problem, default: Configuration) -> None:
+                heard.append((dict(problem.dims), dict(default), threading.get_ident()))
+
+        self.evaluator = Evaluator(fakes.bowl)
+        self.evaluator.exclusive = exclusive
+
+
+def test_the_next_problem_is_expected_before_this_one_is_done(fakes: ModuleType, tmp_path: Path) -> None:
+    expecting = Expecting(fakes)
+    run = fakes.Run(two_shapes(fakes), expecting.evaluator, tmp_path)
+    ((dims, default, thread),) = expecting.heard
+    assert dims == {"M": 2048, "N": 512} and thread != threading.get_ident()
+    second = next(t for shape, _, t in run.finished if shape["M"] == 2048)
+    assert default == dict(second.config)
+    assert [record.shape_key for record in run.records] == ["M=4096,N=512", "M=2048,N=512"]
+
+
+def test_nothing_is_expected_where_it_would_disturb_or_is_done(fakes: ModuleType, tmp_path: Path) -> None:
+    exclusive = Expecting(fakes, exclusive=True)
+    done = fakes.Run(two_shapes(fakes), exclusive.evaluator, tmp_path).finished
+    assert not exclusive.heard
+    resumed = Expecting(fakes)
+    of_second = [item for item in done if item[0]["M"] == 2048]
+    fakes.Run(two_shapes(fakes), resumed.evaluator, tmp_path, finished=of_second)
+    assert not resumed.heard
+
+
+def test_what_has_no_room_is_planned_and_not_expected(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deuteron.tuner.study.physical_memory_bytes", lambda: 200 << 20)  # the first needs 130 of them
+    expecting = Expecting(fakes)
+    assert len(fakes.Run(two_shapes(fakes), expecting.evaluator, tmp_path).records) == 2
+    assert not expecting.heard
+
+
+def test_a_problem_that_cannot_be_planned_fails_at_its_turn(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the one before it has its record; and not as an error of another thread."""
+    searched = Problem.searched
+
+    def unplannable(self: Problem, *args: Any) -> Any:
+        if self.dims["M"] == 2048:
+            raise WorkloadError("no plan for this shape")
+        return searched(self, *args)
+
+    monkeypatch.setattr(Problem, "searched", unplannable)
+    events: list[TuneEvent] = []
+    evaluator = Expecting(fakes).evaluator
+    with pytest.raises(WorkloadError, match="no plan"):
+        run_job(two_shapes(fakes), emit=events.append, workdir=tmp_path, evaluator=lambda *_: evaluator)
+    assert [e.record.shape_key for e in events if isinstance(e, ShapeFinished)] == ["M=4096,N=512"]
+    assert isinstance(events[-1], JobFailed)
+    assert not any(thread.name.startswith("plan") for thread in threading.enumerate())
