@@ -128,7 +128,7 @@ class Races:
         return [alive[0], *kept]
 
     def final(self, race: list[Trial]) -> list[Trial]:
-        """The default and the best of the race in a new process, on new inputs, until the verdicts are settled.
+        """The default and the best of the race in another process, on new inputs, until the verdicts are settled.
 
         Where code and buffers come to lie differs from process to process and makes equal candidates differ, by more
         than a percent in one process of thirty. So who is FASTER runs again in another process, and that one counts:
@@ -146,7 +146,7 @@ class Races:
         return self._group("final", chosen, list(times.values()), raced, began, started_at)
 
     def _fresh_times(self, configs: Sequence[Configuration], stage: int) -> tuple[Raced, dict[int, list[float]]]:
-        """Rounds in a new process; the times of those that work there, by their place in ``configs``."""
+        """Rounds in another process; the times of those that work there, by their place in ``configs``."""
         seconds = self.search.seconds_for(1.0, FINAL_SECONDS)
         raced, alive = self._race_sound(configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage, fresh=True)
         return raced, {alive[position]: times for position, times in enumerate(raced.times) if times}

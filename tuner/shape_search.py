@@ -14,7 +14,7 @@ def search_shape(search: SearchRun, screening: Screening, before_races: Callable
     """Find the best configuration of one problem; the trials of the final, the default first.
 
     Every proposal of the screen is timed briefly; those close to the best run against each other in interleaved rounds,
-    where losers drop out; the best two run against the default in a new process on new inputs, for as many rounds as
+    where losers drop out; the best two run against the default in another process on new inputs, for as many rounds as
     the verdicts need. A complete race or final of an interrupted run is not repeated. ``before_races`` is called when
     nothing more will be proposed.
 

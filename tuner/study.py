@@ -50,8 +50,8 @@ from .workloads import Problem
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
 
-#: That measure, or prepare to, at the same time: one that screens, the final's two, and one for the next problem.
-MEASURING_PROCESSES = 4
+#: That measure, or prepare to, at the same time: one that screens or has begun with the next problem, the final's two.
+MEASURING_PROCESSES = 3
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 

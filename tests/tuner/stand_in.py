@@ -21,6 +21,8 @@ for line in sys.stdin:
         prepared = request
         if request.get("workload", {}).get("name") == "unpreparable":
             answer |= {"status": "failed", "error": "cannot prepare"}
+        if request.get("device") and request.get("dims", {}).get("n") == 65:
+            time.sleep(30)
     elif operation == "race":
         deeds = [c.get("deed") for c in request["configs"]]
         if "segfault" in deeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
-from deuteron.tuner.evaluate.processes import Processes
+from deuteron.tuner.evaluate.processes import MOST_FINALS, Processes
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Problem, builtin_workload
 
@@ -135,7 +136,7 @@ def test_what_the_problem_before_broke_is_started_anew(processes: Processes, dee
 
 def test_a_process_that_owes_an_answer_does_not_measure_for_the_next_problem(processes: Processes) -> None:
     """All that compiled failed, or the job was cancelled: it began to prepare, and nobody asked it for anything."""
-    first = evaluator_of(processes, 64, seed=64)
+    first = evaluator_of(processes, 65, seed=64)
     first.submit({"deed": "exit"})
     assert first.compiled({"deed": "exit"}).status == "crashed"
     begun = first._measuring.child.pid
@@ -179,31 +180,98 @@ def test_what_follows_is_prepared_once_what_measures_first_is(processes: Process
 
 
 def test_the_next_problem_is_prepared_beside_the_one_that_is_measured(processes: Processes) -> None:
-    """By the process that is idle; the one that measures meanwhile is kept for the problem after the next."""
-    problem = Problem(builtin_workload("vector_add"), {"n": 128}, "f32")
-    first = evaluator_of(processes, 64, seed=3)
-    first.screen({"deed": "ok"}, None)
-    first.expect(problem, {"BLOCK": 8})
-    kept, begun = first._measuring.child.pid, processes._expected[1].child.pid if processes._expected else None
-    assert begun is not None and begun != kept
-    first.close()
-    second = LocalEvaluator(problem, "cpu", "cpu", "cuda", {"BLOCK": 8}, 3, timeout=1.0, processes=processes)
-    second.anticipate(5)
-    assert second._anticipated[5].child.running
-    assert second.screen({"deed": "ok"}, None).reference == "ok of n=128"
-    raced = second.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=3, fresh=False)
-    assert raced.reference == f"seed 3 in {begun}"
-    third = Problem(builtin_workload("vector_add"), {"n": 256}, "f32")
-    second.expect(third, {})
-    assert processes._expected is not None and processes._expected[1].child.pid == kept
+    """By the process that screened, which the final does not need; those of finals serve the next finals."""
+    sizes = (64, 128, 256)
+    made = [evaluator_of(processes, sizes[0], seed=3)]
+    pids: dict[str, list[int]] = {"screen": [], "final": []}
+    for n, following in itertools.zip_longest(sizes, sizes[1:]):
+        (evaluator,) = made
+        for seed in (5, 6):
+            evaluator.anticipate(seed)
+        assert evaluator.screen({"deed": "ok"}, None).reference == f"ok of n={n}"
+        if following == 256:  # before the final, or while it runs
+            evaluator.expect(Problem(builtin_workload("vector_add"), {"n": following}, "f32"), {})
+        screened = evaluator._measuring.child.pid
+        for seed in (5, 6):
+            raced = evaluator.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=seed, fresh=True)
+            pids["final"].append(evaluator._measuring.child.pid or 0)
+            assert raced.reference == f"seed {seed} in {pids['final'][-1]}"
+        if following == 128:
+            evaluator.expect(Problem(builtin_workload("vector_add"), {"n": following}, "f32"), {})
+        pids["screen"].append(screened or 0)
+        if following is not None:
+            assert processes._expected is not None and processes._expected[1].child.pid == screened
+            begun = processes._expected[1]
+            evaluator.close()
+            made = [evaluator_of(processes, following, seed=3)]
+            assert made[0]._measuring is begun
+    made[0].close()
+    assert len(set(pids["screen"])) == 1 and len(set(pids["final"])) == 2
+    assert not set(pids["screen"]) & set(pids["final"])
+
+
+def test_finals_of_one_problem_are_in_different_processes(processes: Processes) -> None:
+    """However many there are: one that another problem had may serve, one that this problem had may not."""
+    for n in (64, 128):
+        made = evaluator_of(processes, n)
+        made.screen({"deed": "ok"}, None)
+        pids = [made._measuring.child.pid]
+        for seed in (5, 6, 6, 5):
+            assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=seed, fresh=True).status == "ok"
+            pids.append(made._measuring.child.pid)
+        assert len(set(pids)) == 5
+        made.close()
+        assert len(processes._finals) == MOST_FINALS
+
+
+@pytest.mark.parametrize("deed", ["segfault", "hang"])
+def test_a_process_that_a_final_broke_is_not_kept(processes: Processes, deed: str) -> None:
+    made = evaluator_of(processes, 64)
+    made._timeout = 0.5
+    made.screen({"deed": "ok"}, None)
+    made.anticipate(5)
+    assert made.race([{"deed": "ok"}], rounds=1, seconds=0.1, seed=5, fresh=True).status == "ok"
+    assert made.screen({"deed": deed}, None).status in ("crashed", "timeout")
+    made.close()
+    assert not processes._finals
+
+
+def test_an_unused_process_of_a_final_is_kept_once_it_has_prepared(processes: Processes) -> None:
+    made = evaluator_of(processes, 64)
+    made.screen({"deed": "ok"}, None)
+    made.anticipate(5)
+    unused = made._anticipated[5]
+    pid, deadline = unused.child.pid, time.monotonic() + 10
+    while not unused.child.arrived:
+        assert time.monotonic() < deadline
+    made.close()
+    second = evaluator_of(processes, 128)
+    second.screen({"deed": "ok"}, None)
+    raced = second.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=6, fresh=True)
+    assert raced.reference == f"seed 6 in {pid}"
     second.close()
+
+
+def test_memory_of_finals_is_free_where_it_is_needed(processes: Processes) -> None:
+    made = evaluator_of(processes, 64)
+    made.screen({"deed": "ok"}, None)
+    made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=5, fresh=True)
+    final = made._measuring.child
+    made.close()
+    assert final.running
+    problem = Problem(builtin_workload("vector_add"), {"n": 128}, "f32")
+    LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, processes=processes, ahead=False).close()
+    assert final.pid is None
 
 
 @pytest.mark.parametrize("seed, default", [(4, {}), (3, {"BLOCK": 8})])
 def test_what_was_expected_and_does_not_come_is_ended(processes: Processes, seed: int, default: Configuration) -> None:
     problem = Problem(builtin_workload("vector_add"), {"n": 128}, "f32")
     first = evaluator_of(processes, 64, seed=3)
+    first.screen({"deed": "ok"}, None)
     first.expect(problem, {})
+    assert processes._expected is None
+    first.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=5, fresh=True)
     assert processes._expected is not None
     expected = processes._expected[1].child
     first.close()
@@ -227,17 +295,18 @@ def test_a_device_is_opened_before_it_is_known_what_for(processes: Processes, ki
 
 
 def test_a_process_ends_without_being_waited_for(processes: Processes) -> None:
-    made = evaluator_of(processes, 64)
-    made.screen({"deed": "ok"}, None)
-    pid = made._measuring.child.pid
-    assert pid is not None
-    processes.end(made._measuring.child)
-    deadline = time.monotonic() + 10
-    while made._measuring.child.running:
-        assert time.monotonic() < deadline
-    assert made.screen({"deed": "ok"}, None).status == "ok"
-    assert made._measuring.child.pid != pid
-    made.close()
+    """And is reaped when another one ends, or all do."""
+    ending = []
+    for n in (64, 128, 256):
+        made = evaluator_of(processes, n)
+        made.submit({"deed": "slow"})
+        made.anticipate(5)
+        ending.append(made._anticipated[5].child)
+        os.kill(ending[-1].pid or 0, signal.SIGSTOP)
+        made.close()
+        assert ending[-1] in processes._ending and ending[-1].pid is not None
+    processes.close()
+    assert all(child.pid is None for child in ending) and not processes._ending
 
 
 def test_an_anticipated_process_that_died_is_started_again(processes: Processes) -> None:

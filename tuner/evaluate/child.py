@@ -75,6 +75,11 @@ class ChildProcess:
         """Whether a whole answer was read already, along with an earlier one."""
         return b"\n" in self._buffer
 
+    @property
+    def arrived(self) -> bool:
+        """Whether there is something to read of an answer, or the end of the process; never waits."""
+        return self.answered or (self._process is not None and bool(wait([self.fileno()], 0)))
+
     def fileno(self) -> int:
         """The descriptor that becomes readable when an answer arrives."""
         if self._process is None:

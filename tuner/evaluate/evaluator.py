@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -43,7 +44,7 @@ class Evaluator(Protocol):
         ...
 
     def anticipate(self, seed: int) -> None:
-        """A race of ``seed`` in a new process will follow: begin to prepare it where that disturbs nothing."""
+        """A race of ``seed`` in another process will follow: begin to prepare it where that disturbs nothing."""
         ...
 
     def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
@@ -60,8 +61,8 @@ class Evaluator(Protocol):
         seed: int,
         fresh: bool,
     ) -> Raced:
-        """Time candidates in interleaved rounds, the default first. ``fresh``, for the final: in a new process, on new
-        inputs, checked again, and only until the verdicts on all of them are settled."""
+        """Time candidates in interleaved rounds, the default first. ``fresh``, for the final: in another
+        process, on new inputs, checked again, and only until the verdicts on all of them are settled."""
         ...
 
     def close(self) -> None:
@@ -100,7 +101,13 @@ class LocalEvaluator:
         self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
         self._hoped: list[int] = []
+        self._screens = True  # whether what measures is still the process that screened
+        self._following: Prepare | None = None
+        self._lock = threading.Lock()  # of the two above
+        if not self._ahead:
+            self._processes.end_finals()
         self._anticipated: dict[int, MeasuringProcess] = {}
+        self._seen: list[MeasuringProcess] = []  # of finals: no other one of this problem may have them
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
@@ -128,7 +135,7 @@ class LocalEvaluator:
         return Screened.from_json(answer)
 
     def anticipate(self, seed: int) -> None:
-        """Start and prepare a new process beside what is measured, once what measures first is prepared; on a CPU it
+        """Prepare another process beside what is measured, once what measures first is prepared; on a CPU it
         would take the cores of that."""
         if self._ahead and seed not in (*self._anticipated, *self._hoped):
             self._hoped.append(seed)
@@ -137,9 +144,12 @@ class LocalEvaluator:
 
     def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
         """Prepare a process for it beside what is measured, under the same conditions."""
-        if self._ahead:
-            following = replace(self._prepare, dims=problem.dims, dtype=problem.dtype, default=default)
-            self._processes.expect(following)
+        if not self._ahead:
+            return
+        with self._lock:
+            self._following = replace(self._prepare, dims=problem.dims, dtype=problem.dtype, default=default)
+            if not self._screens:
+                self._processes.expect(self._following)
 
     def race(
         self,
@@ -150,12 +160,12 @@ class LocalEvaluator:
         seed: int,
         fresh: bool,
     ) -> Raced:
-        """Time ``configs`` in the measuring process, in a new one if ``fresh``; ``seconds`` is for timing alone, checks
-        come on top."""
+        """Time ``configs`` in the measuring process, in another one if ``fresh``; ``seconds`` is for timing alone,
+        checks come on top."""
         if fresh:
             self._leave_measuring()
             anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
-            self._measuring = anticipated or self._fresh(seed)
+            self._measuring = anticipated or self._final(seed)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
         return Raced.from_json(self._measuring.request("race", request.to_json(), limit))
@@ -163,25 +173,37 @@ class LocalEvaluator:
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""
         for anticipated in self._anticipated.values():
-            self._processes.end(anticipated.child)
+            self._processes.give_back_final(anticipated)
         self._anticipated.clear()
-        self._processes.give_back(self._measuring.child)
+        if self._screens or not self._ahead:
+            self._processes.give_back(self._measuring)
+        else:
+            self._seen.append(self._measuring)
+        for process in self._seen:
+            self._processes.give_back_final(process)
+        self._seen.clear()
         if not self._shared:
             self._processes.close()
 
     def _begin_anticipated(self) -> None:
         for seed in self._hoped:
-            self._anticipated[seed] = self._fresh(seed)
+            self._anticipated[seed] = self._final(seed)
             self._anticipated[seed].begin()
         self._hoped.clear()
 
     def _leave_measuring(self) -> None:
-        """Until it is gone it takes memory, and a core of those that a CPU's times need."""
-        if self._ahead:
-            self._processes.end(self._measuring.child)
-        else:
-            self._measuring.kill()
+        """Where there is memory for several, what screened begins with the next problem; elsewhere, and where a CPU's
+        times need all cores, it ends."""
+        with self._lock:
+            screened, self._screens = self._screens, False
+            if not self._ahead:
+                self._measuring.kill()
+            elif not screened:
+                self._seen.append(self._measuring)
+            else:
+                self._processes.give_back(self._measuring)
+                if self._following is not None:
+                    self._processes.expect(self._following)
 
-    def _fresh(self, seed: int) -> MeasuringProcess:
-        prepare = replace(self._prepare, seed=seed)
-        return MeasuringProcess(prepare, self._processes.fresh(), limited=self.exclusive)
+    def _final(self, seed: int) -> MeasuringProcess:
+        return self._processes.final(replace(self._prepare, seed=seed), limited=self.exclusive)

@@ -48,6 +48,13 @@ class MeasuringProcess:
         except ChildCrashed as error:
             return {"status": "crashed", "error": str(error)}
 
+    def settled(self) -> bool:
+        """Whether it runs and owes no answer, that to its preparation aside if it has arrived; never waits."""
+        if self._preparing is not None and self.child.arrived:
+            with suppress(ChildCrashed):
+                self._unpreparable = self._wait_until_prepared()
+        return self._prepared and self.child.running and not self.child.owes
+
     def kill(self) -> None:
         """End the process."""
         self.child.kill()

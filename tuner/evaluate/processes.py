@@ -14,10 +14,17 @@ from .measuring import MeasuringProcess
 from .messages import Open, Prepare
 from .nursery import Nursery
 
+#: Processes that are kept for finals: one search has two.
+MOST_FINALS = 2
+
 
 class Processes:
-    """A pool that compiles, and processes that measure: one that did and may do so again, one that prepares for the
-    problem after the one at hand, and those that are ending. Close it at the end.
+    """A pool that compiles, and processes that measure: one that screens, or prepares to for the problem after the one
+    at hand, those of finals, and those that are ending. Close it at the end.
+
+    Making a context on a GPU takes a third of a second, longer where others on the host do so too, whatever their GPU.
+    So processes are kept for the next problem. What screens runs whatever was proposed; in those of finals only what
+    was found right has run, and for each problem they are others than the one that screened.
 
     ``nursery``: what they are forked from, which other jobs use after this one. Another thread than the one that
     measures may :meth:`expect`.
@@ -28,9 +35,10 @@ class Processes:
     ) -> None:
         self._workers, self._command, self._nursery = workers, command, nursery
         self._pool: CompilePool | None = None
-        self._lock = threading.Lock()  # of the three below
+        self._lock = threading.Lock()  # of the four below
         self._idle: ChildProcess | None = None
         self._expected: tuple[Prepare, MeasuringProcess] | None = None
+        self._finals: list[ChildProcess] = []
         self._ending: list[ChildProcess] = []
 
     def open(self, device: str) -> None:
@@ -38,7 +46,7 @@ class Processes:
         if self._nursery is not None:
             self._nursery.begin()
         with self._lock, suppress(ChildCrashed):  # whoever prepares starts another one
-            self._idle = self.fresh()
+            self._idle = self._fresh()
             self._idle.tell("open", Open(device).to_json())
 
     def pool(self, prepare: JsonObject) -> CompilePool:
@@ -69,32 +77,47 @@ class Processes:
                 self._end(known[1].child)
             return MeasuringProcess(prepare, self._take_idle(), limited=limited)
 
-    def fresh(self) -> ChildProcess:
-        """A process that has measured nothing; it starts with its first request."""
-        return ChildProcess(self._command, self._nursery)
+    def final(self, prepare: Prepare, *, limited: bool) -> MeasuringProcess:
+        """A process that has not seen this problem: one that was in finals of others, or one that starts with its first
+        request."""
+        with self._lock:
+            child = self._finals.pop(0) if self._finals else self._fresh()
+            return MeasuringProcess(prepare, child, limited=limited)
 
-    def give_back(self, child: ChildProcess) -> None:
-        """Keep a process for the next problem, which must not wait for what this one began, nor read its answers: a
+    def give_back(self, process: MeasuringProcess) -> None:
+        """Keep what screened for the next problem, which must not wait for what this one began, nor read its answers: a
         process that owes one is ended, and started again when it is needed."""
-        if child.owes:
-            child.kill()
+        if not process.settled():
+            process.kill()
         with self._lock:
             if self._idle is not None:
                 self._end(self._idle)
-            self._idle = child
+            self._idle = process.child
 
-    def end(self, child: ChildProcess) -> None:
-        """End a process without waiting until it is gone, which takes a tenth of a second where it has a GPU."""
+    def give_back_final(self, process: MeasuringProcess) -> None:
+        """Keep what was, or was to be, in a final; likewise."""
+        settled = process.settled()
         with self._lock:
-            self._end(child)
+            if settled and len(self._finals) < MOST_FINALS:
+                self._finals.append(process.child)
+            else:
+                self._end(process.child)
+
+    def end_finals(self) -> None:
+        """End those that are kept for finals, and wait until their memory is free."""
+        with self._lock:
+            ending, self._finals = self._finals, []
+        for child in ending:
+            child.kill()
 
     def close(self) -> None:
         """End all of them; what was still compiling is lost."""
         with self._lock:
             expected = [] if self._expected is None else [self._expected[1].child]
-            for child in [*expected, *([] if self._idle is None else [self._idle])]:
+            for child in [*expected, *self._finals, *([] if self._idle is None else [self._idle])]:
                 self._end(child)
             self._idle = self._expected = None
+            self._finals.clear()
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -104,10 +127,13 @@ class Processes:
 
     def _take_idle(self) -> ChildProcess:
         taken, self._idle = self._idle, None
-        return taken or self.fresh()
+        return taken or self._fresh()
+
+    def _fresh(self) -> ChildProcess:
+        return ChildProcess(self._command, self._nursery)
 
     def _end(self, child: ChildProcess) -> None:
-        """Also reaps those that are gone by now."""
+        """Without waiting until it is gone, which takes a tenth of a second on a GPU. Reaps those that are gone."""
         child.stop()
         still = [*(one for one in self._ending if one.running), child]
         for one in self._ending:
