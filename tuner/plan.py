@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """``space``: what is searched; ``held``: parameters that are not, with their values; ``default``: what others are
     compared with."""
 
@@ -26,7 +26,7 @@ class Plan:
     default: Mapping[str, Scalar]
 
     @classmethod
-    def of(cls, problem: Problem, device: Device) -> Plan:
+    def of(cls, problem: Problem, device: Device) -> SearchPlan:
         """Plan the search of a problem on a device.
 
         Raises:
@@ -46,20 +46,20 @@ class Planner:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan")
-        self._next: tuple[Problem, Future[Plan]] | None = None
+        self._next: tuple[Problem, Future[SearchPlan]] | None = None
 
-    def plan(self, problem: Problem) -> Plan:
-        """The plan of a problem; raises as :meth:`Plan.of`."""
+    def plan(self, problem: Problem) -> SearchPlan:
+        """The plan of a problem; raises as :meth:`SearchPlan.of`."""
         known, self._next = self._next, None
         if known is not None and known[0] is problem:
             return known[1].result()
-        return Plan.of(problem, self._device)
+        return SearchPlan.of(problem, self._device)
 
-    def begin(self, problem: Problem, then: Callable[[Plan], None]) -> None:
+    def begin(self, problem: Problem, then: Callable[[SearchPlan], None]) -> None:
         """Plan ``problem`` in a thread, and call ``then`` there. What goes wrong says :meth:`plan`."""
 
-        def run() -> Plan:
-            made = Plan.of(problem, self._device)
+        def run() -> SearchPlan:
+            made = SearchPlan.of(problem, self._device)
             then(made)
             return made
 

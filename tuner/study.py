@@ -21,7 +21,7 @@ from .errors import JobError
 from .evaluate.child import physical_memory_bytes
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .evaluate.nursery import shared_nursery
-from .evaluate.processes import Processes
+from .evaluate.processes import MEASURING_PROCESSES, Processes
 from .events import (
     JobCancelled,
     JobFailed,
@@ -36,7 +36,7 @@ from .experience import Course, SearchLog, SearchPlace, Start, Waves, logs_of_tr
 from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
-from .plan import Plan, Planner
+from .plan import Planner, SearchPlan
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
@@ -49,9 +49,6 @@ from .workloads import Problem
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
-
-#: That measure, or prepare to, at the same time: one that screens or has begun with the next problem, the final's two.
-MEASURING_PROCESSES = 3
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 
@@ -243,7 +240,7 @@ class _JobRun:
     def _search(
         self,
         task: _Task,
-        plan: Plan,
+        plan: SearchPlan,
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
         start: Start | None,
@@ -283,7 +280,7 @@ class _JobRun:
             return
         roomy = _has_room(following.problem, self._device.properties)
 
-        def expect(plan: Plan) -> None:
+        def expect(plan: SearchPlan) -> None:
             if roomy:
                 evaluator.expect(plan.problem, plan.default)
 

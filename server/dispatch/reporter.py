@@ -18,11 +18,14 @@ logger = logging.getLogger("deuteron.worker")
 _CANCEL_POLL_S = 1.0
 _RETRY_S = 0.5
 _ACKNOWLEDGE_WAIT_S = 2.0
+#: Events that may be under way to the server: a search has some twenty.
+MOST_UNSENT = 32
 
 
 class Reporter:
-    """Owns the spool of a run. ``emit`` returns when the event is on disk and, while the server answers,
-    when the server has it too: a worker killed right after ``emit`` has lost nothing."""
+    """Owns the spool of a run. ``emit`` returns when the event is on disk, or while the server answers when that has
+    it: a worker killed right after ``emit`` has lost nothing. The device does not wait for the server, unless that
+    cannot keep up."""
 
     def __init__(self, link: Link, spool: Spool, job_id: str, claim_id: str) -> None:
         self._link = link
@@ -60,9 +63,11 @@ class Reporter:
     def emit(self, event: dict[str, object]) -> None:
         """Record an event."""
         with self._changed:
-            self._spool.append(event)
+            allowed = MOST_UNSENT if self._spool.append(event) else 0
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._spool.unsent(1) or not self._online, _ACKNOWLEDGE_WAIT_S)
+            self._changed.wait_for(
+                lambda: len(self._spool.unsent(allowed + 1)) <= allowed or not self._online, _ACKNOWLEDGE_WAIT_S
+            )
 
     def drain(self, patience_s: float) -> bool:
         """Wait until the server has everything; False when it stayed away longer than ``patience_s`` or lets this

@@ -36,8 +36,8 @@ class Spool:
         self._next = 1
         self._unsent: list[Delivery] = []
 
-    def append(self, event: dict[str, object]) -> None:
-        """Write an event with the next sequence number."""
+    def append(self, event: dict[str, object]) -> bool:
+        """Write an event with the next sequence number; whether it is on disk."""
         delivery = Delivery(self._next, event)
         self._next += 1
         try:
@@ -45,7 +45,10 @@ class Spool:
         except OSError as error:
             # A full disk is no reason to throw away what was measured: the server may have room.
             logger.warning("event %d is in memory only: %s", delivery.sequence, error)
-        self._unsent.append(delivery)
+            return False
+        finally:
+            self._unsent.append(delivery)
+        return True
 
     def unsent(self, limit: int = 200) -> list[Delivery]:
         """The oldest events that the server has not acknowledged."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.leases import LeaseClock
 from deuteron.server.dispatch.link import Link
-from deuteron.server.dispatch.reporter import Reporter
+from deuteron.server.dispatch.reporter import MOST_UNSENT, Reporter
 from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
@@ -192,6 +193,44 @@ def test_a_full_disk_does_not_throw_away_what_is_measured(tmp_path: Path, monkey
         reporter.emit({"kind": "two"})
         assert reporter.drain(30)
     assert TakingLink.took == [1, 2] and not spool.path.exists()
+
+
+class SlowLink:
+    """A server that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.answers, self.took = threading.Event(), list[int]()
+
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        assert self.answers.wait(30)
+        self.took.extend(item.sequence for item in events)
+        return Receipt(True, False)
+
+
+def test_the_device_waits_for_the_disk_and_not_for_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the server cannot keep up, or the disk is full."""
+    monkeypatch.setattr("deuteron.server.dispatch.reporter._ACKNOWLEDGE_WAIT_S", 30.0)
+    link, spool = SlowLink(), Spool(tmp_path, "job", "ticket.run")
+    with Reporter(cast(Link, link), spool, "job", "ticket.run") as reporter:
+        for number in range(MOST_UNSENT):
+            reporter.emit({"kind": str(number)})
+        assert not link.took and len(spool.path.read_bytes().splitlines()) == MOST_UNSENT
+        late = threading.Thread(target=reporter.emit, args=({"kind": "late"},))
+        late.start()
+        late.join(0.3)
+        assert late.is_alive()
+        link.answers.set()
+        late.join(30)
+        assert not late.is_alive() and reporter.drain(30)
+        link.answers.clear()
+        monkeypatch.setattr(Spool, "append", lambda spool, event: spool._unsent.append(Delivery(99, event)))
+        unwritten = threading.Thread(target=reporter.emit, args=({"kind": "unwritten"},))
+        unwritten.start()
+        unwritten.join(0.3)
+        assert unwritten.is_alive()
+        link.answers.set()
+        unwritten.join(30)
+        assert not unwritten.is_alive() and link.took == [*range(1, MOST_UNSENT + 2), 99]
 
 
 @pytest.mark.parametrize(("status", "stays"), [(401, True), (403, True), (404, False), (422, False)])

@@ -53,7 +53,7 @@ class MeasuringProcess:
         if self._preparing is not None and self.child.arrived:
             with suppress(ChildCrashed):
                 self._unpreparable = self._wait_until_prepared()
-        return self._prepared and self.child.running and not self.child.owes
+        return self._ready and not self.child.owes
 
     def kill(self) -> None:
         """End the process."""

@@ -24,7 +24,7 @@ from typing import IO
 from deuteron.compiler import knobs
 
 from ..errors import TunerError
-from .started import close_quietly
+from .started import ENVIRONMENT, close_quietly
 
 TEMPLATE = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.template")
 #: A template that is not ready by then never will be.
@@ -110,6 +110,7 @@ class _Template:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                env=ENVIRONMENT | knobs.inherited_environment(),
             )
         # It may end while nobody asks for children, and is to leave no zombie.
         self._reaping = threading.Thread(target=self._process.wait, name="template", daemon=True)

@@ -16,6 +16,8 @@ from .nursery import Nursery
 
 #: Processes that are kept for finals: one search has two.
 MOST_FINALS = 2
+#: That measure, or prepare to, at the same time: those, and one that screens or has begun with the next problem.
+MEASURING_PROCESSES = MOST_FINALS + 1
 
 
 class Processes:

@@ -20,7 +20,9 @@ from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
 from .check import Checker
 from .compilation import code_facts, code_identity, compile_variant, static_metrics
+from .cores import share_cores
 from .messages import Compile, Compiled, Done, Open, Prepare, Race, Raced, Screen, Screened, Show, Shown, ShownLine
+from .processes import MEASURING_PROCESSES
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
@@ -38,11 +40,12 @@ class ChildSession:
         self._device: Device | None = None
         self._checker: Checker | None = None
         self._kernels: dict[str, tuple[CompiledKernel, LaunchPlan]] = {}
+        self._shares_cores = False
 
     def open(self, request: Open) -> None:
         """Open a device before it is known what for."""
         with suppress(DeuteronError):
-            get_device(request.device).synchronize()
+            self._opened(request.device).synchronize()
 
     def prepare(self, request: Prepare) -> Done:
         """Take a problem, and on a device what its configurations are checked with."""
@@ -51,7 +54,7 @@ class ChildSession:
         self._target, self._processors = request.target, request.processors
         self._device = self._checker = None
         if request.device is not None:
-            self._device = get_device(request.device)
+            self._device = self._opened(request.device)
             self._checker = Checker(self._problem, self._device, request.seed, request.default, self._compiled)
         return Done()
 
@@ -143,6 +146,13 @@ class ChildSession:
             check_seconds=checked - began,
             measure_seconds=time.perf_counter() - checked,
         )
+
+    def _opened(self, name: str) -> Device:
+        device = get_device(name)
+        if device.properties.kind == "cuda" and not self._shares_cores:
+            share_cores(MEASURING_PROCESSES)
+            self._shares_cores = True
+        return device
 
     def _stopwatch(self, device: Device) -> Stopwatch:
         return Stopwatch(device, cold=device.properties.kind == "cuda")
