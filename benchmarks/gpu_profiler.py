@@ -1,10 +1,11 @@
 """Profiler on a GPU: what it costs beside Proton and torch.profiler, and whether its times are those of events.
 
 Tiny kernels, with and without a scope around each, and products of 8192^3. Each profiler runs in processes of its own,
-because CUPTI serves one client per process. In each it is switched on and off in turns, and the fastest repeat under it
-is compared with the fastest without it: on rented machines a core does half as much while somebody else uses its other
-half, so launches come from the core that is fastest at the moment, and the others say more of neighbours than of
-profilers. Then a million launches in one session, and how much memory that takes.
+because CUPTI serves one client per process. In each it is switched on and off in turns. Launches are timed some at a
+time, and the fastest of these blocks under a profiler is compared with the fastest without it: on rented machines a
+core does half as much while somebody else uses its other half, so launches come from the core that is fastest at the
+moment, and the other blocks say more of neighbours than of profilers. Then a million launches in one session, and how
+much memory that takes.
 
 python benchmarks/gpu_profiler.py --out results.json --profile NAME    writes NAME.hatchet too
 """
@@ -23,15 +24,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-LAUNCHES = 5000
-REPEATS = 3
+#: Launches that are timed together, how often in a turn (15,000 launches), and after how many a core is chosen anew.
+LAUNCHES, BLOCKS, ON_ONE_CORE = 500, 30, 10
 #: Times that a profiler is switched on in one process.
-TURNS = 3
+TURNS = 4
 #: Processes for each profiler.
-PROCESSES = 3
+PROCESSES = 2
 MEASURED = ("deuteron", "proton", "torch")
 MODES = ("tiny", "tiny in scopes", "8192^3")
-PRODUCTS = 30
+PRODUCTS, PRODUCT_BLOCKS = 10, 9
 #: Launches of the session whose memory is looked at.
 MANY = 1_000_000
 
@@ -57,20 +58,21 @@ def on_the_fastest_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def fastest_time(run: Callable[[], None], count: int) -> float:
-    """Microseconds of each of the ``count`` launches in ``run``: the least of some repeats, after one that brings the
-    GPU to the clock that it can keep."""
+def fastest_time(run: Callable[[], None], count: int, blocks: int) -> float:
+    """Microseconds of each of the ``count`` launches in ``run``: the least of so many ``blocks``. Each choice of a core
+    is followed by one that is not timed and brings the GPU to the clock that it can keep."""
     import torch
 
     times = []
-    with on_the_fastest_core():
-        run()
-        for _ in range(REPEATS):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
+    for done in range(0, blocks, ON_ONE_CORE):
+        with on_the_fastest_core():
             run()
-            torch.cuda.synchronize()
-            times.append((time.perf_counter() - begin) / count * 1e6)
+            for _ in range(min(ON_ONE_CORE, blocks - done)):
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                run()
+                torch.cuda.synchronize()
+                times.append((time.perf_counter() - begin) / count * 1e6)
     return min(times)
 
 
@@ -102,9 +104,9 @@ def workloads() -> dict[str, Callable[[Scope], float]]:
     for warm in (tiny, products):
         warm()
     return {
-        "tiny": lambda scope: fastest_time(tiny, LAUNCHES),
-        "tiny in scopes": lambda scope: fastest_time(lambda: scoped(scope), LAUNCHES),
-        "8192^3": lambda scope: fastest_time(products, PRODUCTS),
+        "tiny": lambda scope: fastest_time(tiny, LAUNCHES, BLOCKS),
+        "tiny in scopes": lambda scope: fastest_time(lambda: scoped(scope), LAUNCHES, BLOCKS),
+        "8192^3": lambda scope: fastest_time(products, PRODUCTS, PRODUCT_BLOCKS),
     }
 
 
