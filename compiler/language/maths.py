@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import F32, U8, Scalar
+from ..ir.types import F32, I32, I64, U8, U32, U64, Scalar
 from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
 from .builtin import builtin
@@ -220,12 +220,16 @@ def div_rn(x: Operand, y: Operand) -> tensor:
 
 @builtin
 def umulhi(x: Operand, y: Operand) -> tensor:
-    """Upper half of the double-width product of 32- or 64-bit unsigned integers, in their common type.
+    """Upper half of the double-width product of 32- or 64-bit integers, in their common type.
 
-    Raises TypeMismatch for floats.
+    Signed ones count as the unsigned ones of their bits, so that -1 is the largest. Raises TypeMismatch for floats.
     """
     a, b = meet(x, y)
-    return emit(ew.MulHigh(a.value, b.value))
+    unsigned = U64 if a.dtype == I64 else U32 if a.dtype == I32 else None
+    if unsigned is None:
+        return emit(ew.MulHigh(a.value, b.value))
+    high = ew.MulHigh(emit(ew.Bitcast(a.value, unsigned)).value, emit(ew.Bitcast(b.value, unsigned)).value)
+    return emit(ew.Bitcast(emit(high).value, a.dtype))
 
 
 def _extremum(op: type[ew.Min] | type[ew.Max], x: Operand, y: Operand, nan: str) -> tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -54,6 +55,20 @@ def _exp2_flushed(x: Array) -> Array:
     return np.where(made < np.finfo(np.float32).tiny, np.float32(0), made)
 
 
+def _least(propagate: bool, x: Array, y: Array) -> Array:
+    """PTX's min: -0 is below +0, and a NaN that is the result is the canonical one, whatever the order of the two."""
+    found = np.minimum(x, y) if propagate else np.fmin(x, y)
+    found = np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), found)
+    return np.where(found == found, found, found.dtype.type(np.nan))
+
+
+def _greatest(propagate: bool, x: Array, y: Array) -> Array:
+    """PTX's max."""
+    found = np.maximum(x, y) if propagate else np.fmax(x, y)
+    found = np.where((x == 0) & (y == 0), np.where(np.signbit(x), y, x), found)
+    return np.where(found == found, found, found.dtype.type(np.nan))
+
+
 _FLOATS = {
     np.dtype(np.float16): F16,
     np.dtype(ml_dtypes.bfloat16): BF16,
@@ -68,10 +83,10 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.roundeven": _round_even,
     "llvm.rint": _round_even,
     "llvm.sqrt": np.sqrt,
-    "llvm.minnum": np.fmin,
-    "llvm.maxnum": np.fmax,
-    "llvm.minimum": np.minimum,
-    "llvm.maximum": np.maximum,
+    "llvm.minnum": partial(_least, False),
+    "llvm.maxnum": partial(_greatest, False),
+    "llvm.minimum": partial(_least, True),
+    "llvm.maximum": partial(_greatest, True),
     "llvm.smin": np.minimum,
     "llvm.smax": np.maximum,
     "llvm.umin": lambda x, y: np.minimum(unsigned(x), unsigned(y)).view(x.dtype),

@@ -169,3 +169,18 @@ def test_sizes_and_strides_of_64_bits(launch: Launch):
     x, y = np.arange(64, dtype=np.float32), np.zeros((4, 16), np.float32)
     got = launch(copy2, (1,), x, y, 0, 2**40, 2**33, 0, 1, 2**20, 8, 4, 16, CHECK=(0, 1), PAD="")[1]
     np.testing.assert_array_equal(got, np.tile(np.arange(8, 24), (4, 1)))
+
+
+@triton.jit
+def quotient_block(x, y, n, divisor, B: tl.constexpr):
+    start = tl.num_programs(0) * 8 // divisor
+    p = tl.make_block_ptr(x, (n,), (1,), (start,), (B,), (0,))
+    tl.store(y + tl.arange(0, B), tl.load(p, boundary_check=(0,), padding_option="zero"))
+
+
+@pytest.mark.parametrize("divisor", [2, -2])
+def test_a_block_at_a_quotient_by_an_argument(launch, divisor) -> None:
+    """An argument may be negative, and then the block begins before the array."""
+    x, start = np.arange(1, 65, dtype=np.float32), 8 // divisor
+    got = launch(quotient_block, (1,), x, np.zeros(16, np.float32), 64, divisor, B=16)[1]
+    np.testing.assert_array_equal(got, [i + 1 if i >= 0 else 0 for i in range(start, start + 16)])

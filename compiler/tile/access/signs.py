@@ -9,6 +9,7 @@ from ...launch_recipe import Guard
 from .. import elementwise as e
 from ..axis import AxisFacts
 from ..axis.info import power_of_two_in
+from ..axis.rules import given_to_kernel
 from ..debug import Assume
 from .polynomial import Monomial, Polynomial
 from .unknowns import Trips, Unknowns
@@ -85,7 +86,8 @@ class Signs:
             case e.IntDiv() | e.Rem():
                 divisor = self.facts[op.rhs].constant
                 positive = divisor is None or divisor > 0 or isinstance(op, e.Rem)
-                return self._sign(op.lhs, depth + 1) if positive else None
+                divided = (op.lhs, op.rhs) if isinstance(op, e.IntDiv) and given_to_kernel(op.rhs) else (op.lhs,)
+                return _all(self._sign(v, depth + 1) for v in divided) if positive else None
             case e.Max():
                 left = self._sign(op.lhs, depth + 1)
                 return left if left is not None else self._sign(op.rhs, depth + 1)

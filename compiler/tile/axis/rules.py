@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...ir.core import Op
+from ...ir.core import Op, Value
 from ...ir.types import Scalar
 from .. import elementwise as e
 from .. import memory, program, reduction
@@ -128,8 +128,16 @@ def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
     divisibility = tuple(max(1, x.at(d, 1) // divisor) if exact else 1 for d in _dims(x))
     if x.constant == 0:
         divisibility = (LARGEST,) * len(constancy)
-    signs = x.nonnegative and positive
+    signs = x.nonnegative and positive and (y.nonnegative or not given_to_kernel(op.rhs))
     return (AxisInfo(_ones(x), divisibility, tuple(constancy), None, signs),)
+
+
+def given_to_kernel(value: Value) -> bool:
+    """Whether ``value`` is a parameter, of any width: what callers pass may be negative. Divisors that a kernel
+    computes count as positive, as sizes and numbers of programs are."""
+    while isinstance(value.op, e.Cast | e.Hint):
+        value = value.op.x
+    return value.op is None
 
 
 @rule(e.Rem)

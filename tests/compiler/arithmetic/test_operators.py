@@ -137,6 +137,19 @@ def test_unary(reference, run_on_target, left):
     assert not case.run(run_on_target)
 
 
+@pytest.mark.parametrize("type", ["i32", "u32", "i64", "u64"])
+def test_umulhi_multiplies_bits(reference, run_on_target, target, type):
+    """Signed integers, too, count as the unsigned ones of their bits, as Triton's mulhiui has it."""
+    if target == "simulated" and reference.width(type) == 64:
+        pytest.skip("the simulator has no i128")
+    x, y = crossed(reference, type, type, np.random.default_rng(8))
+    bits = reference.width(type)
+    exact = [(int(a) % 2**bits * (int(b) % 2**bits)) >> bits for a, b in zip(x, y, strict=True)]
+    case = reference.Case(x=(type, x), y=(type, y))
+    case.expect("tl.umulhi(x, y)", reference.wrapped(np.array(exact, object), type), type)
+    assert not case.run(run_on_target)
+
+
 @pytest.mark.parametrize("type", ["f16", "bf16", "f32", "f64"])
 def test_fma_rounds_once(reference, run_on_target, type):
     """Against rational arithmetic."""

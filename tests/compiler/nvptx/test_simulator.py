@@ -31,6 +31,23 @@ def test_the_program_itself_is_fine(program) -> None:
     np.testing.assert_array_equal(y, x - 511)
 
 
+@pytest.mark.parametrize("name", ["min", "max"])
+@pytest.mark.parametrize(
+    ("value", "wanted"), [(0.0, {"min": "-0.0", "max": "0.0"}), (np.nan, {"min": "nan", "max": "nan"})]
+)
+def test_extremes_are_the_same_in_both_orders(from_text, name, value, wanted) -> None:
+    """Lanes that hold one element combine the same two numbers, each its own first: zeros of both signs, and NaNs."""
+    text = f"""
+def k(x_ptr, y_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 64)[:, None] * 2 + tl.arange(0, 2)[None, :])
+    tl.store(y_ptr + tl.arange(0, 2), tl.{name}(x, axis=0))
+"""
+    program = from_text(text, POINTERS).program()
+    x, y = np.where(np.arange(128) % 3 == 0, value, -value).astype(np.float32), np.ones(2, np.float32)
+    simulate(program.llvm, (1,), [x, y], 4, program.shared_bytes)
+    assert [str(v) for v in y] == [wanted[name]] * 2
+
+
 def test_a_missing_barrier(program) -> None:
     lines = program.llvm.splitlines()
     broken = "\n".join(line for line in lines if "call void @llvm.nvvm.barrier" not in line)
