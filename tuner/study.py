@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -275,7 +276,7 @@ class _JobRun:
 
     def _look_ahead(self, task: _Task, evaluator: Evaluator) -> None:
         """Begin with the next problem while the device measures this one; on a CPU that would disturb it."""
-        following = next(iter(self._tasks[self._tasks.index(task) + 1 :]), None)
+        following = next((after for before, after in itertools.pairwise(self._tasks) if before is task), None)
         if evaluator.exclusive or following is None or Ledger(following.trials).complete("final"):
             return
         roomy = _has_room(following.problem, self._device.properties)

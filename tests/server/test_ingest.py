@@ -215,22 +215,23 @@ def test_the_device_waits_for_the_disk_and_not_for_the_server(tmp_path: Path, mo
         for number in range(MOST_UNSENT):
             reporter.emit({"kind": str(number)})
         assert not link.took and len(spool.path.read_bytes().splitlines()) == MOST_UNSENT
-        late = threading.Thread(target=reporter.emit, args=({"kind": "late"},))
-        late.start()
-        late.join(0.3)
-        assert late.is_alive()
-        link.answers.set()
-        late.join(30)
-        assert not late.is_alive() and reporter.drain(30)
-        link.answers.clear()
+        waits_for(link, lambda: reporter.emit({"kind": "late"}))
+        assert reporter.drain(30)
         monkeypatch.setattr(Spool, "append", lambda spool, event: spool._unsent.append(Delivery(99, event)))
-        unwritten = threading.Thread(target=reporter.emit, args=({"kind": "unwritten"},))
-        unwritten.start()
-        unwritten.join(0.3)
-        assert unwritten.is_alive()
-        link.answers.set()
-        unwritten.join(30)
-        assert not unwritten.is_alive() and link.took == [*range(1, MOST_UNSENT + 2), 99]
+        waits_for(link, lambda: reporter.emit({"kind": "unwritten"}))
+        assert link.took == [*range(1, MOST_UNSENT + 2), 99]
+
+
+def waits_for(link: SlowLink, work: Callable[[], None]) -> None:
+    """Check that ``work`` does not end before the server answers, and then does."""
+    link.answers.clear()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    link.answers.set()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(("status", "stays"), [(401, True), (403, True), (404, False), (422, False)])
