@@ -16,6 +16,7 @@ from ..tile import elementwise as ew
 from ..tile.axis import AxisFacts, analyze
 from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.control import For
+from ..tile.program import rows_of_group
 
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
@@ -42,7 +43,8 @@ class Descriptors:
         self.denied = denied
         self.maps: list[TensorMap] = []
         self._facts = facts
-        self._hopeful = analyze(function, self.parameters.keys())
+        groups = {result for op in function.walk() for result in op.results if rows_of_group(result)}
+        self._hopeful = analyze(function, self.parameters.keys() | groups)
         self._promises: dict[Guard, None] = {}
         loops = (op for op in function.walk() if isinstance(op, For))
         self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}

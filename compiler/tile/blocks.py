@@ -4,7 +4,8 @@ Pointer arithmetic that has this form (``passes/access.py`` proves it), block po
 these two operations. Dimension d of the array has extent ``sizes[d]`` and ``strides[d]`` elements between neighbours.
 The box begins at index ``offsets``; the last dimensions of the array are those of the tile, in its order, and along the
 leading ones the box is one element thick. Where ``checked[d]`` is 1, elements outside ``0 <= index < sizes[d]`` are not
-touched; along the other dimensions the author promises that there are none.
+touched; along the other dimensions the author promises that there are none. Where ``proven[d]`` is 1, the offset is
+known not to be negative, from promises about arguments that facts about its operands do not have.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ def _check_box(op: BlockLoad | BlockStore, rank: int) -> Tile:
     if not isinstance(op.base.type.elem, Pointer) or op.base.type.rank:
         raise op.fail("the base must be one pointer")
     dimensions = {len(op.sizes), len(op.strides), len(op.offsets), len(op.checked)}
+    if op.proven:
+        dimensions.add(len(op.proven))
     if len(dimensions) != 1 or len(op.sizes) < rank:
         raise op.fail("sizes, strides, offsets and checks must have one entry a dimension of the array")
     for value in (*op.sizes, *op.strides, *op.offsets):
@@ -46,6 +49,7 @@ class BlockLoad(Op, mnemonic="block_load", effect=Effect.READ):
     cache: str = ""
     eviction: str = ""
     alignment: int = 1
+    proven: tuple[int, ...] = ()
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: a tile of ``shape`` of what ``base`` points to; TypeMismatch for dimensions that do not fit."""
@@ -68,6 +72,7 @@ class BlockStore(Op, mnemonic="block_store", effect=Effect.WRITE):
     checked: tuple[int, ...]
     cache: str = ""
     eviction: str = ""
+    proven: tuple[int, ...] = ()
 
     def infer(self) -> tuple[Tile, ...]:
         """No results. ``value`` is a tile of what ``base`` points to, which is not const, else TypeMismatch."""

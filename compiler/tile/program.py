@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.core import Op, Value
 from ..ir.types import I32, Tile
-from .elementwise import Constant, Sub
+from .elementwise import Constant, IntDiv, Min, Mul, Sub
 
 
 class _GridOp(Op):
@@ -34,4 +34,28 @@ def counts_down(value: Value) -> bool:
         isinstance(programs, NumPrograms)
         and any(isinstance(op, ProgramId) and op.axis == programs.axis for op in taken)
         and any(isinstance(op, Constant) and op.value == 1 for op in taken)
+    )
+
+
+def rows_of_group(value: Value) -> bool:
+    """Whether ``value`` is how many rows of tiles a group has in the grouped order of Triton's tutorials:
+    ``min(rows - place // span * size, size)`` with a number for ``size``. It is positive for each place that has a
+    tile; nothing says that a launch has no programs beyond the last tile, so this is an assumption and not a fact."""
+    if not isinstance(value.op, Min):
+        return False
+    sides = (value.op.lhs, value.op.rhs), (value.op.rhs, value.op.lhs)
+    return any(isinstance(rest.op, Sub) and _begins_group(rest.op.rhs, size) for rest, size in sides)
+
+
+def _begins_group(row: Value, size: Value) -> bool:
+    """Whether ``row`` is the first one of a group of ``size``, a positive number."""
+    if not isinstance(size.op, Constant) or not size.type.is_integer or size.op.value <= 0:
+        return False
+    if size.op.value == 1:
+        return isinstance(row.op, IntDiv)
+    if not isinstance(row.op, Mul):
+        return False
+    sides = (row.op.lhs.op, row.op.rhs.op), (row.op.rhs.op, row.op.lhs.op)
+    return any(
+        isinstance(group, IntDiv) and isinstance(by, Constant) and by.value == size.op.value for group, by in sides
     )

@@ -16,7 +16,7 @@ import linecache
 import random
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -107,32 +107,47 @@ def signature(p: Program) -> dict[str, str]:
 
 def run(p: Program, target: str, given: dict[str, Array]) -> list[Array]:
     """What the stores leave on a target."""
-    out, grid = blank(p), (PROGRAMS, 1, 1)
+    out = blank(p)
     arrays: list[Any] = [*(array.copy() for array in given.values()), *out, 3]
+    launch(p, signature(p), target, arrays, Schedule(num_warps=p.num_warps))
+    return out
+
+
+class Generated(Protocol):
+    """A random program."""
+
+    seed: int
+    arch: str
+
+    @property
+    def text(self) -> str: ...
+
+
+def launch(p: Generated, types: dict[str, str], target: str, arrays: list[Any], schedule: Schedule) -> None:
+    """Run the kernel of a program on a target, with arguments of ``types``."""
+    grid = (PROGRAMS, 1, 1)
     if target == "eager":
         run_eagerly(p, arrays)
-        return out
-    source = KernelSource.from_text(p.text, "kernel", f"<seed {p.seed}>")
-    function = lower(source, signature(p), {})
+        return
+    function = lower(KernelSource.from_text(p.text, "kernel", f"<seed {p.seed}>"), types, {})
     if target == "tile":
         verify(function)
         interpreter.run(function, grid, arrays)
     elif target == "cpu":
-        code = cpu.lower_to_llvm(function := optimize(function), Schedule())
+        code = cpu.lower_to_llvm(function := optimize(function), schedule)
         kernel = cpu.load(cpu.emit_object(code), code.name)
-        types = [parameter.value.type for parameter in function.parameters]
+        scalars = [parameter.value.type for parameter in function.parameters]
         passed = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arrays]
-        kernel.launch(grid, passed, types)
+        kernel.launch(grid, passed, scalars)
     else:
         from simulator import simulate
 
-        where, schedule = Target.parse(f"cuda:{p.arch}"), Schedule(num_warps=p.num_warps)
+        where = Target.parse(f"cuda:{p.arch}")
         made = nvptx.lower_to_llvm(lower_to_gpu(optimize(function), where, schedule), where, schedule)
         simulate(made.llvm, grid, arrays, made.num_warps, made.shared_bytes)
-    return out
 
 
-def run_eagerly(p: Program, arrays: list[Any]) -> None:
+def run_eagerly(p: Generated, arrays: list[Any]) -> None:
     """Under TRITON_INTERPRET: the kernel's own Python code."""
     import deuteron
     import deuteron.language as tl

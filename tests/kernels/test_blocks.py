@@ -184,3 +184,43 @@ def test_a_block_at_a_quotient_by_an_argument(launch, divisor) -> None:
     x, start = np.arange(1, 65, dtype=np.float32), 8 // divisor
     got = launch(quotient_block, (1,), x, np.zeros(16, np.float32), 64, divisor, B=16)[1]
     np.testing.assert_array_equal(got, [i + 1 if i >= 0 else 0 for i in range(start, start + 16)])
+
+
+@triton.jit
+def computed_start_block(x, y, n, a, b, REST: tl.constexpr, FORM: tl.constexpr, B: tl.constexpr):
+    place = tl.num_programs(0) * 8
+    if FORM == "difference":
+        divisor = a - b
+    elif FORM == "min":
+        divisor = tl.minimum(a - b, 3)
+    elif FORM == "max":
+        divisor = tl.maximum(a - b, 1)
+    elif FORM == "cdiv":
+        divisor = tl.cdiv(a - b, 2)
+    else:  # the rows of a group of tiles
+        divisor = min(a - place // 8 * 4, 4)
+    start = place % divisor if REST else place // divisor
+    p = tl.make_block_ptr(x + 16, (n,), (1,), (start,), (B,), (0,))
+    tl.store(y + tl.arange(0, B), tl.load(p, boundary_check=(0,), padding_option="zero"))
+
+
+@pytest.mark.parametrize("rest", [False, True])
+@pytest.mark.parametrize("b", [3, 7], ids=["positive", "negative"])
+@pytest.mark.parametrize("form", ["difference", "min", "max", "cdiv", "group"])
+def test_a_block_at_a_quotient_by_a_computed_number(launch, form, b, rest) -> None:
+    """What a kernel computes may be negative, too. Before the array stands what must not be read."""
+    a = 5 if form != "group" else 8 - b
+    left = a - b
+    divisor = {
+        "difference": left,
+        "min": min(left, 3),
+        "max": max(left, 1),
+        "cdiv": int((left + 1) / 2),
+        "group": min(a - 4, 4),
+    }[form]
+    if not divisor:
+        pytest.skip("no quotient by zero")
+    start = 8 - int(8 / divisor) * divisor if rest else int(8 / divisor)
+    x = np.concatenate([np.full(16, -1), np.arange(1, 65)]).astype(np.float32)
+    got = launch(computed_start_block, (1,), x, np.zeros(16, np.float32), 64, a, b, REST=rest, FORM=form, B=16)[1]
+    np.testing.assert_array_equal(got, [i + 1 if i >= 0 else 0 for i in range(start, start + 16)])

@@ -16,11 +16,13 @@ MOST_DIMENSIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """Indices ``offset``, ``offset + 1``, ...; where there are ``sizes``, they must lie in 0 to the least of those."""
+    """Indices ``offset``, ``offset + 1``, ...; where there are ``sizes``, they must lie in 0 to the least of those.
+    ``proven``: the offset is not negative."""
 
     stride: Polynomial
     offset: Polynomial
     sizes: tuple[Polynomial, ...] = ()
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class _Search:
             proof = self.forms.signs.nonnegative(start)
             if proof is not None:
                 self.guards |= proof
-                return Dimension(stride, start, _bounds(uppers, start))
+                return Dimension(stride, start, _bounds(uppers, start), proven=True)
         return None
 
     def simplicity(self, sizes: Sequence[Polynomial]) -> tuple[int, int]:

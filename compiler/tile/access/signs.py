@@ -9,8 +9,8 @@ from ...launch_recipe import Guard
 from .. import elementwise as e
 from ..axis import AxisFacts
 from ..axis.info import power_of_two_in
-from ..axis.rules import given_to_kernel
 from ..debug import Assume
+from ..program import rows_of_group
 from .polynomial import Monomial, Polynomial
 from .unknowns import Trips, Unknowns
 
@@ -83,11 +83,12 @@ class Signs:
             loop = self.unknowns.loop_of_index(value)
             return _all(self._sign(v, depth + 1) for v in (loop.lower, loop.step)) if loop is not None else None
         match op:
-            case e.IntDiv() | e.Rem():
-                divisor = self.facts[op.rhs].constant
-                positive = divisor is None or divisor > 0 or isinstance(op, e.Rem)
-                divided = (op.lhs, op.rhs) if isinstance(op, e.IntDiv) and given_to_kernel(op.rhs) else (op.lhs,)
-                return _all(self._sign(v, depth + 1) for v in divided) if positive else None
+            case e.IntDiv():
+                return _all(self._sign(v, depth + 1) for v in op.operands)
+            case e.Rem():
+                return self._sign(op.lhs, depth + 1)
+            case e.Min() if rows_of_group(value):
+                return NONE
             case e.Max():
                 left = self._sign(op.lhs, depth + 1)
                 return left if left is not None else self._sign(op.rhs, depth + 1)

@@ -7,8 +7,8 @@ has one dimension of size 1. The same three facts drive vectorisation in Triton 
 against the interpreter by ``tests/compiler/tile/test_axis.py``.
 
 Assumptions, all of which Triton shares: signed integers of 32 and 64 bits do not overflow, hints of the author
-(tl.multiple_of and the like) are true, and a divisor that the kernel computes is positive. A dividend is *not* taken to
-be non-negative; ``nonnegative`` is tracked instead, and so it is of a divisor that is a parameter.
+(tl.multiple_of and the like) are true, and nothing is divided by zero. Neither dividends nor divisors are taken to be
+non-negative; ``nonnegative`` is tracked instead.
 """
 
 from . import rules, shape_rules

@@ -13,24 +13,24 @@ from .rules import RULES
 class AxisFacts:
     """The facts of a function by value; values that were not analysed know nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, nonnegative: Collection[Value] = ()) -> None:
         self.known: dict[Value, AxisInfo] = {}
+        self.nonnegative = nonnegative
 
     def __getitem__(self, value: Value) -> AxisInfo:
         info = self.known.get(value)
-        return unknown(value.type) if info is None else info
+        info = unknown(value.type) if info is None else info
+        return info._replace(nonnegative=True) if value in self.nonnegative else info
 
 
 def analyze(function: Function, nonnegative: Collection[Value] = ()) -> AxisFacts:
-    """The axis facts of every value of ``function``, at the tile or the GPU stage; ``nonnegative``: parameters that are
-    not below zero."""
-    facts = AxisFacts()
+    """The axis facts of every value of ``function``, at the tile or the GPU stage; ``nonnegative``: scalars that the
+    caller takes for not below zero: parameters, results of operations."""
+    facts = AxisFacts(nonnegative)
     for parameter in function.parameters:
         info = unknown(parameter.value.type)
         promised = power_of_two_in(parameter.divisibility)
-        facts.known[parameter.value] = info._replace(
-            divisibility=(promised,), nonnegative=info.nonnegative or parameter.value in nonnegative
-        )
+        facts.known[parameter.value] = info._replace(divisibility=(promised,))
     _block(function.body, facts)
     return facts
 

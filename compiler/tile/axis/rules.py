@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...ir.core import Op, Value
+from ...ir.core import Op
 from ...ir.types import Scalar
 from .. import elementwise as e
 from .. import memory, program, reduction
@@ -117,10 +117,9 @@ def mul(op: e.Mul, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
 
 @rule(e.IntDiv)
 def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
-    """Aligned runs of x become equal if y is a multiple of their length and nothing is negative."""
+    """Aligned runs of x become equal if y is a multiple of their length and x is not negative."""
     constancy = list(_minima(x.constancy, y.constancy))
-    positive = y.constant is None or y.constant > 0
-    if x.nonnegative and positive:
+    if x.nonnegative:
         # k*g .. k*g + g-1 have one quotient by any multiple of g. Truncation breaks this below zero.
         constancy = [max(c, _run(d, x, y)) for d, c in enumerate(constancy)]
     divisor = abs(y.constant) if y.constant else 0
@@ -128,16 +127,7 @@ def int_div(op: e.IntDiv, x: AxisInfo, y: AxisInfo) -> Sequence[AxisInfo]:
     divisibility = tuple(max(1, x.at(d, 1) // divisor) if exact else 1 for d in _dims(x))
     if x.constant == 0:
         divisibility = (LARGEST,) * len(constancy)
-    signs = x.nonnegative and positive and (y.nonnegative or not given_to_kernel(op.rhs))
-    return (AxisInfo(_ones(x), divisibility, tuple(constancy), None, signs),)
-
-
-def given_to_kernel(value: Value) -> bool:
-    """Whether ``value`` is a parameter, of any width: what callers pass may be negative. Divisors that a kernel
-    computes count as positive, as sizes and numbers of programs are."""
-    while isinstance(value.op, e.Cast | e.Hint):
-        value = value.op.x
-    return value.op is None
+    return (AxisInfo(_ones(x), divisibility, tuple(constancy), None, x.nonnegative and y.nonnegative),)
 
 
 @rule(e.Rem)

@@ -87,18 +87,21 @@ class _Rewriter:
             tuple(v) for v in zip(*(self._dimension(d, emit) for d in box.dimensions), strict=True)
         )
         marks = tuple(int(bool(d.sizes)) for d in box.dimensions)
+        proven = tuple(int(d.proven) for d in box.dimensions)
         made: BlockLoad | BlockStore
         if isinstance(op, Load):
             shape = op.pointer.type.shape
             padded = padding if checked else "zero"
             alignment = self._alignment(op, strides)
-            made = BlockLoad(base, sizes, strides, offsets, shape, marks, padded, op.cache, op.eviction, alignment)
+            made = BlockLoad(
+                base, sizes, strides, offsets, shape, marks, padded, op.cache, op.eviction, alignment, proven
+            )
             made.result.name = op.result.name
             if other is not None and self.others is not None:
                 self.others[made] = other
             self.replaced[op.result] = made.result
         else:
-            made = BlockStore(base, sizes, strides, offsets, op.value, marks, op.cache, op.eviction)
+            made = BlockStore(base, sizes, strides, offsets, op.value, marks, op.cache, op.eviction, proven)
         made.location = op.location
         self.rewritten[op] = [*emit.ops, made]
         self.guards.update(dict.fromkeys(sorted(box.guards, key=str)))

@@ -114,7 +114,7 @@ class _Expansion:
         offset, size = self.op.offsets[dim], self.op.sizes[dim]
         wide = max(_signed(offset.type.scalar), _signed(size.type.scalar), key=lambda t: t.bits)
         offset, size = self.cast(offset, wide), self.cast(size, wide)
-        known = self.facts[self.op.offsets[dim]].nonnegative
+        known = self.facts[self.op.offsets[dim]].nonnegative or bool(self.op.proven and self.op.proven[dim])
         tile_dim = dim - self.leading
         if tile_dim < 0:
             within = self.limited(offset, size, known)

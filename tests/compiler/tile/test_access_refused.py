@@ -44,6 +44,13 @@ def masked(mask: str, rest: str = "other=%zero") -> str:
     return f"{mask}\n%at = addptr %ps %o : tile<16x*f32>\n%x = {LOAD.format(f'%at mask=%mask {rest}')}"
 
 
+def wrapped(divisor: str) -> str:
+    """A load at the remainder by n of what begins at ``pid // by * 16``; ``divisor`` says what ``%by`` is."""
+    start = "%u2 = mul %n %n : i32\n" + divisor + "\n%by2 = int_div %pid %by : i32\n%start = mul %by2 %c16 : i32\n"
+    tile = "%starts = splat %start {shape = [16]} : tile<16xi32>\n%from = add %starts %i : tile<16xi32>\n"
+    return start + tile + "%w = rem %from %ns : tile<16xi32>\n" + at("%w")
+
+
 REFUSED = {
     "an index from memory": "%iq = splat %q {shape = [16]} : tile<16x*f32>\n%qs = addptr %iq %i : tile<16x*f32>\n"
     '%g = load %qs {cache = "", eviction = "", volatile = False} : tile<16xf32>\n'
@@ -58,6 +65,14 @@ REFUSED = {
     + at("%w"),
     "a remainder that may begin below zero": "%f2 = mul %s %c16 : i32\n%f3 = splat %f2 {shape = [16]} : tile<16xi32>\n"
     "%b = sub %f3 %firsts : tile<16xi32>\n%d = add %b %i : tile<16xi32>\n%w = rem %d %ns : tile<16xi32>\n" + at("%w"),
+    "a remainder that begins at a quotient by a difference": wrapped("%by = sub %s %n : i32"),
+    "a remainder that begins at a quotient by the lesser of a difference and a number": wrapped(
+        "%d = sub %s %pid : i32\n%by = min %d %c16 {propagate_nan = False} : i32"
+    ),
+    "a remainder that begins at a quotient by what is not all of a group": wrapped(
+        "%c8 = constant {value = 8, type = i32} : i32\n%g = int_div %pid %u2 : i32\n%r = mul %g %c8 : i32\n"
+        "%d = sub %s %r : i32\n%by = min %d %c16 {propagate_nan = False} : i32"
+    ),
     "a quotient": "%c2 = constant {value = 2, type = tile<16xi32>} : tile<16xi32>\n"
     "%half = int_div %o %c2 : tile<16xi32>\n" + at("%half"),
     "an unsigned difference": '%ui = cast %i {to = type(u32), rounding = "rtne"} : tile<16xu32>\n'
@@ -126,3 +141,33 @@ def test_signs_of_arguments_are_guards():
         '%null = constant {value = 0, type = i32} : i32\n%c = compare %s %null {predicate = "ge"} : i1\nassume %c\n'
     )
     assert structure_accesses(parse(assumed + body), lambda op: True) == guards[:1]
+
+
+#: Divisors, and what has to be promised of the arguments so that they are not negative.
+DIVISORS = {
+    "programs": ("%by = num_programs {axis = 0} : i32", ()),
+    "a size in blocks": (
+        "%c15 = constant {value = 15, type = i32} : i32\n%more = add %s %c15 : i32\n%by = int_div %more %c16 : i32",
+        ("s",),
+    ),
+    "the larger one": (
+        "%c1 = constant {value = 1, type = i32} : i32\n%d = sub %s %n : i32\n"
+        "%by = max %d %c1 {propagate_nan = False} : i32",
+        (),
+    ),
+    "a product": ("%by = mul %m %s : i32", ("m", "s")),
+    "rows of a group": (
+        "%g = int_div %pid %u2 : i32\n%r = mul %g %c16 : i32\n%d = sub %s %r : i32\n"
+        "%by = min %d %c16 {propagate_nan = False} : i32",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_quotients_are_not_negative_where_both_sides_are_not(divisor):
+    text, promised = DIVISORS[divisor]
+    function = parse(wrapped(text))
+    guards = {Guard("n", "multiple", 16), *(Guard(name, "least", 0) for name in promised)}
+    assert set(structure_accesses(function, lambda op: True)) == guards
+    assert boxes(verify(function)) == 1

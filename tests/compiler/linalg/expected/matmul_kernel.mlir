@@ -1,4 +1,5 @@
 module {
+  // relies on: N >= 0
   func.func @matmul_kernel(%a_ptr: memref<*xf32>, %b_ptr: memref<*xf32>, %c_ptr: memref<*xf32>, %M: i32, %N: i32, %K: i32, %stride_am: i32, %stride_bk: i32, %stride_cm: i32, %num_x: i32, %num_y: i32, %num_z: i32, %x: i32, %y: i32, %z: i32) {
     %cst = arith.constant 63 : i32
     %v = arith.addi %M, %cst : i32
