@@ -375,3 +375,17 @@ profile_buffer_bytes = _size(
     64 << 20,
     "Memory for GPU activity records between two flushes.",
 )
+profile_metric_buffer_bytes = _size(
+    "DEUTERON_PROFILE_METRIC_BUFFER_SIZE TRITON_PROFILE_METRIC_BUFFER_SIZE",
+    64 << 20,
+    "Memory of the host for metrics that GPUs tell, between two flushes; taken when the first one does.",
+)
+nvtx_injection = _optional_path(
+    "NVTX_INJECTION64_PATH",
+    "NVTX's own: the library that it tells of ranges. The profiler names libcupti here while it runs.",
+)
+nvtx_ranges = _flag(
+    "DEUTERON_NVTX TRITON_ENABLE_NVTX",
+    True,
+    "Profile ranges of NVTX (torch.cuda.nvtx.range_push) as scopes, in sessions that record GPUs.",
+)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from .correlation import Correlations
+from .device_metrics import CAPTURED_AT, Captured, DeviceMetrics
 from .session import ProfileTarget
 from .sources.cupti import kernel_name
 from .sources.records import COPY_KINDS, KIND_MEMSET, Batch
@@ -15,10 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .timeline import Timeline
-
-
-#: The frame between the launch of a graph and the places where its kernels were captured.
-CAPTURED_AT = "<captured_at>"
 
 
 class LaunchLog:
@@ -63,13 +62,15 @@ def _by_id(launches: NDArray[np.uint32]) -> NDArray[np.uint32]:
 class Attribution:
     """Adds kernel records to the places their launches came from, or to the fallback where none is known."""
 
-    def __init__(self, correlations: Correlations) -> None:
+    def __init__(self, correlations: Correlations, metrics: DeviceMetrics) -> None:
         self.correlations = correlations
+        self.metrics = metrics
         self.fallback: tuple[ProfileTarget, ...] = ()
         self._log = LaunchLog()
         self._names: dict[int, str] = {}
         # Numbers of the places where nodes of graphs were captured; graphs are launched as long as the program likes.
         self._captured: dict[int, int] = {}
+        self._strangers: set[int] = set()
 
     def take(self, batch: Batch) -> None:
         """Add the kernels of a batch; to traces its copies, memsets and calls, too."""
@@ -77,6 +78,8 @@ class Attribution:
         if batch.nodes is not None:
             for id_, original, number in batch.nodes.tolist():
                 self._captured[id_] = self._captured.get(original, 0) if original else number
+        self.metrics.arrived(batch.told)
+        self._join_metrics(batch.kernels)
         for kernels in batch.kernels:
             self._add(kernels, self._log.numbers(kernels["correlationId"]), batch.epoch_offset_ns)
         for copies in batch.copies:
@@ -88,6 +91,24 @@ class Attribution:
         """After a full flush, when no launch has records to come: forget launches and addresses of names."""
         self._log.clear()
         self._names.clear()
+
+    def _join_metrics(self, batch: Sequence[NDArray[np.void]]) -> None:
+        """Bring the kernels that told metrics of captured nodes together with what they told."""
+        ran: list[tuple[int, int, Captured]] = []
+        for kernels in batch if self.metrics.captured else ():
+            found = zip(
+                kernels["start"].tolist(),
+                self._log.numbers(kernels["correlationId"]).tolist(),
+                self._captures(kernels).tolist(),
+                strict=True,
+            )
+            for start, number, capture in found:
+                captured = self.metrics.captured.get(capture)
+                if captured is not None and captured.tensor is not None:
+                    ran.append((start, number, captured))
+        for _, number, captured in sorted(ran, key=itemgetter(0)):
+            self.metrics.ran(captured, self._targets_of(number))
+        self.metrics.join()
 
     def _targets_of(self, number: int) -> list[ProfileTarget]:
         """Where launches with a number go: not to sessions of what kernels record."""
@@ -110,19 +131,43 @@ class Attribution:
         bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(kernels)]
         for first, end in zip(bounds, bounds[1:], strict=False):
             captured = self.correlations.targets_of(int(captures[first])) or ()
+            given = self.metrics.captured.get(int(captures[first]))
             for target in self._targets_of(int(numbers[first])):
                 below = _below(target, captured, self._name(int(names[first])))
-                self._add_group(target, below, kernels[first:end], int(numbers[first]), offset_ns)
+                shown = self.correlations.metrics_of(int(numbers[first])) if target.is_launch else None
+                if given is not None and given.constants:
+                    self.metrics.add_constants(given, target, end - first)
+                    shown = given.constants
+                # Metrics go with the name from the same metadata; another session may have the kernel under its own.
+                self._add_group(target, below, kernels[first:end], shown, offset_ns)
 
     def _captures(self, kernels: NDArray[np.void]) -> NDArray[np.uint32]:
         """For each kernel the number of the place where a graph captured it; 0 for others."""
         import numpy as np
 
-        ids, places = np.unique(kernels["graphNodeId"], return_inverse=True)
+        ids, first, places = np.unique(kernels["graphNodeId"], return_index=True, return_inverse=True)
+        for id_, graph in zip(ids.tolist(), kernels["graphId"][first].tolist(), strict=True):
+            if graph and id_ not in self._captured:
+                self._warn_of_stranger(graph)
         return np.array([self._captured.get(id_, 0) for id_ in ids.tolist()], np.uint32)[places]
 
+    def _warn_of_stranger(self, graph: int) -> None:
+        """Say once of a graph that it was made before anybody looked."""
+        if graph not in self._strangers:
+            self._strangers.add(graph)
+            print(
+                f"proton: Cannot find graph for graphExecId: {graph}. Its kernels have no {CAPTURED_AT}; "
+                "start profiling before the graph is created.",
+                file=sys.stderr,
+            )
+
     def _add_group(
-        self, target: ProfileTarget, below: tuple[str, ...], group: NDArray[np.void], number: int, offset_ns: int
+        self,
+        target: ProfileTarget,
+        below: tuple[str, ...],
+        group: NDArray[np.void],
+        metrics: Mapping[str, object] | None,
+        offset_ns: int,
     ) -> None:
         profile = target.phase.profile
         node, path = target.node, (*target.path, *below)
@@ -138,8 +183,6 @@ class Attribution:
         )
         timeline = target.phase.timeline
         if timeline is not None:
-            # The metrics go with the name from the same metadata; another session may have the kernel under its own.
-            metrics = self.correlations.metrics_of(number) if target.is_launch else None
             timeline.without_times += len(group) - len(timed)
             for kernel in timed:
                 _add_span(timeline, path, kernel, offset_ns, metrics=metrics)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .timeline import Event, Lane, Timeline
+from .timeline import Event, Lane, Timeline, metric_texts
 from .tree import ROOT
 
 #: Linux gives no thread a number from here on: those of lines that are not threads.
@@ -40,8 +40,8 @@ def to_chrome(timeline: Timeline) -> str:
         "displayTimeUnit": timeline.shown_in,
         "traceEvents": [
             *(_line_names(numbers, timeline.thread_names) if events else []),
-            *(_span(event, base, numbers[line]) for line, event in drawn),
             *_arrows(drawn, base, numbers),
+            *(_span(event, base, numbers[line]) for line, event in drawn),
         ],
     }
     if timeline.without_times:
@@ -103,11 +103,12 @@ def _span(event: Event, base: int, tid: int) -> dict[str, object]:
     name = event.path[-1] if event.path else ROOT
     arguments: dict[str, object] = {"call_stack": [ROOT, *event.path]}
     category = event.category
-    if event.metrics:
-        arguments["metrics"] = event.metrics
+    metrics = metric_texts(event.metrics)
+    if metrics:
+        arguments["metrics"] = metrics
         if category == "scope":
             category = "metric"
-            name += ": " + ", ".join(f"<{key}, {value}>" for key, value in event.metrics.items())
+            name += ": " + ", ".join(f"<{key}, {value}>" for key, value in metrics.items())
     if event.correlation:
         arguments["correlation"] = event.correlation
     return {
@@ -134,14 +135,14 @@ def _arrows(drawn: Sequence[tuple[_Line, Event]], base: int, numbers: Mapping[_L
         for phase, (at, end) in (("s", call), ("f", (line, event))):
             arrows.append(
                 {
-                    "name": "launch",
+                    "name": "launch->kernel",
                     "cat": "flow",
                     "ph": phase,
                     "id": number,
                     "pid": os.getpid(),
                     "tid": numbers[at],
                     "ts": (end.start_ns - base) / 1000,
-                    **({"bp": "e"} if phase == "f" else {}),
+                    "bp": "e",
                 }
             )
     return arrows

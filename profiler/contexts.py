@@ -21,6 +21,8 @@ from typing import Protocol
 from .place import Epoch, OpenScope, Place
 
 METADATA_SCOPE = "__proton_launch_metadata"
+#: Before the name of a kernel: the state in which its metadata are evaluated.
+METADATA_OF = f"{METADATA_SCOPE}:"
 # Code objects name files as they were imported, which may be through links.
 _HERE = Path(__file__).parent
 _INTERNAL_FILES = (
@@ -266,13 +268,21 @@ def scope_path() -> tuple[str, ...]:
     return tuple(scope.name for scope in chain(innermost()))[::-1]
 
 
+def _state_frames() -> tuple[str, ...]:
+    """The innermost state as frames: one of a kernel's metadata is the kernel's below that of all."""
+    state = states.get()[-1:]
+    if state and state[0].startswith(METADATA_OF) and state[0] != METADATA_OF:
+        return METADATA_SCOPE, state[0].removeprefix(METADATA_OF)
+    return state
+
+
 def shadow_path() -> tuple[str, ...]:
-    """The caller's scopes, and its innermost state as the last frame."""
-    return (*scope_path(), *states.get()[-1:])
+    """The caller's scopes, and its innermost state as the last frame or two."""
+    return (*scope_path(), *_state_frames())
 
 
 def python_path() -> tuple[str, ...]:
-    """The Python frames of the calling thread, outermost first, and its innermost state as the last frame.
+    """The Python frames of the calling thread, outermost first, and its innermost state as the last frame or two.
 
     Frames are ``file:line@function``; the profiler's and the compiler's own frames are left out.
     """
@@ -284,7 +294,7 @@ def python_path() -> tuple[str, ...]:
             names.append(f"{code.co_filename}:{frame.f_lineno}@{code.co_name}")
         frame = frame.f_back
     names.reverse()
-    return (*names, *states.get()[-1:])
+    return (*names, *_state_frames())
 
 
 def reset() -> None:

@@ -12,6 +12,7 @@ from deuteron.compiler.errors import DeuteronError
 from .attribution import Attribution
 from .contexts import Cell, ThreadState
 from .correlation import Correlations
+from .device_metrics import DeviceMetrics, MetricSource
 from .place import Place
 from .session import Session
 
@@ -36,6 +37,10 @@ class Source(Protocol):
         """Whether to collect calls with their times, copies and memsets. Raises CuptiError."""
         ...
 
+    def follow_ranges(self, push: Callable[[str], None], pop: Callable[[], None]) -> None:
+        """Call these, in its thread, when the program pushes and pops ranges by NVTX. Raises CuptiError."""
+        ...
+
     def flush(self) -> None:
         """Wait until every launch that has ended has its records in the buffers."""
         ...
@@ -53,6 +58,15 @@ class Source(Protocol):
         """The calling thread's cell."""
         ...
 
+    @property
+    def metrics(self) -> MetricSource:
+        """What asks for metrics that only a GPU knows."""
+        ...
+
+    def take_lost(self) -> bool:
+        """Whether metrics were overwritten before they were read, since the last call."""
+        ...
+
     def warn_dropped(self) -> None:
         """Warn, once, when the driver had to drop records because buffers were full."""
         ...
@@ -64,7 +78,8 @@ class GpuProfiler:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.correlations = Correlations()
-        self.attribution = Attribution(self.correlations)
+        self.metrics = DeviceMetrics(source.metrics, self.correlations)
+        self.attribution = Attribution(self.correlations, self.metrics)
         self._lock = threading.RLock()  # a signal may come to the thread that holds it, and flush
         self._stopping = threading.Event()
         self._failure: DeuteronError | None = None
@@ -101,6 +116,10 @@ class GpuProfiler:
     def mark_launch(self, thread: ThreadState, launch: Place, metrics: Mapping[str, object]) -> None:
         """Mark the calling thread's next launch with its place, and with metrics of its own if it has any."""
         number = self.correlations.number_of_launch(launch.targets, metrics) if metrics else self._number_of(launch)
+        self.mark_number(thread, number)
+
+    def mark_number(self, thread: ThreadState, number: int) -> None:
+        """Mark the calling thread's next launch, which other threads' launches are not, with a number."""
         if thread.is_main:
             self._launch = self._launch or self.source.cell()
             self._launch.value = number
@@ -146,6 +165,7 @@ class GpuProfiler:
         with self._lock:
             self.attribution.take(self.source.drain())
             self.attribution.settle()
+            self.metrics.settle(self.source.take_lost())
         self.source.warn_dropped()
 
     def stop(self, thread: ThreadState) -> None:

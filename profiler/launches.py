@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .contexts import METADATA_SCOPE, ThreadState, follows_main, here, shared, states
+from .contexts import follows_main, here, shared
 from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
 from .kernel_scopes import add_to_trace, add_to_tree, warn_of_losses
+from .metrics import split
 from .place import Place
 from .places import Places
 from .session import ProfileTarget, Session, registry
@@ -40,8 +43,8 @@ class LaunchRecorder(Protocol):
     places: Places
     gpu: GpuProfiler | None
 
-    def follow(self) -> None:
-        """Tell the GPU source where the calling thread is."""
+    def metadata_state(self, kernel: str) -> AbstractContextManager[None]:
+        """Book launches of the block as work for a kernel's metadata."""
 
 
 class Launches:
@@ -60,18 +63,21 @@ class Launches:
         thread = here()
         given = _Metadata()
         if places.wants_metadata and not thread.evaluating and _any_wants(event.name):
-            given = self._metadata(event, thread)
+            given = self._metadata(event)
         place, name = places.of_caller(), given.name
         launch = place.launches.get((event.name, name))
         if launch is None:
             targets = _launch_targets(place, event.name, name, on_cpu)
             launch = place.launches[event.name, name] = Place(place, targets, (*place.path, name or event.name))
-        if given.metrics:
-            for session, target in zip(registry.active, launch.targets, strict=False):
-                if name is not None and _wants(session, event.name, name):
-                    target.phase.profile.add_to(target.node, given.metrics)
-        if not on_cpu and self._recorder.gpu is not None:
-            self._recorder.gpu.mark_launch(thread, launch, given.metrics if places.of_trace else {})
+        gpu = None if on_cpu else self._recorder.gpu
+        number = None
+        if given.metrics and name is not None:
+            number, given = self._add_metrics(event, launch, given._replace(name=name), gpu)
+        if gpu is not None:
+            if number is None:
+                gpu.mark_launch(thread, launch, given.metrics if places.of_trace else {})
+            else:
+                gpu.mark_number(thread, number)
         self._pending.stack.append((event, launch, given))
 
     def exit(self, event: LaunchEvent) -> None:
@@ -87,20 +93,40 @@ class Launches:
         elif self._recorder.gpu is not None and launch.parent is not None:
             self._recorder.gpu.mark(here(), None if follows_main() else launch.parent)
 
-    def _metadata(self, event: LaunchEvent, thread: ThreadState) -> _Metadata:
+    def _metadata(self, event: LaunchEvent) -> _Metadata:
         """Name and metrics from ``launch_metadata``. Launches it makes are booked under the metadata state."""
-        token = states.set((*states.get(), f"{METADATA_SCOPE}:{event.name}"))
-        thread.evaluating = True
-        self._recorder.follow()
-        try:
+        with self._recorder.metadata_state(event.name):
             metadata = event.metadata()
             metrics = metrics_of(metadata) if metadata else {}
-        finally:
-            thread.evaluating = False
-            states.reset(token)
-            self._recorder.follow()
         name = metadata.get("name")
         return _Metadata(name if isinstance(name, str) and name else event.name, metrics)
+
+    def _add_metrics(
+        self, event: LaunchEvent, launch: Place, given: _Metadata, gpu: GpuProfiler | None
+    ) -> tuple[int | None, _Metadata]:
+        """Add a launch's metrics in the sessions that want them, tensors on a GPU when they are known. While a graph is
+        captured they count whenever that is launched: then the number to mark the launch with comes first.
+
+        Raises:
+            MetricError: a name or a value cannot be one.
+        """
+        owners = [
+            target
+            for session, target in zip(registry.active, launch.targets, strict=False)
+            if _wants(session, event.name, given.name or event.name)
+        ]
+        captured = gpu is not None and gpu.metrics.source.is_capturing(event.stream)
+        with self._recorder.metadata_state(event.name):
+            tensors, known = split(given.metrics)
+            asked: Mapping[str, object] = {}
+            if gpu is not None:
+                around, mark = self._recorder.places.of_caller(), partial(gpu.mark_number, here())
+                asked = gpu.metrics.ask(tensors, owners, around, mark, stream=event.stream, captured=captured)
+        if gpu is not None and captured:
+            return gpu.metrics.number_of_captured(launch.targets, owners, known), given._replace(metrics={})
+        for owner in owners:
+            owner.phase.profile.add_to(owner.node, known)
+        return None, given._replace(metrics={**known, **asked})
 
 
 def _book_records(launch: Place, event: LaunchEvent, records: LaunchRecords) -> None:

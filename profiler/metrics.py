@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from .errors import MetricError
 
@@ -82,6 +82,40 @@ def listed(value: object) -> object:
     while isinstance(plain, list) and len(plain) == 1:
         plain = plain[0]
     return cast(object, plain)
+
+
+def is_of_floats(name: str, tensor: Any) -> bool:  # torch has no types
+    """Whether a metric of this stored name is made of floats when its value is a tensor, of integers otherwise."""
+    return name in _FLOPS or (name != "bytes" and bool(tensor.is_floating_point()))
+
+
+def times(name: str, value: object, count: int) -> object:
+    """What a node holds of a metric that was added to it ``count`` times."""
+    if isinstance(value, str) or parse_name(name).is_property:
+        return value
+    if isinstance(value, list):
+        return [item * count for item in value]
+    return cast(int | float, value) * count
+
+
+class Awaited:
+    """Stands for a metric's value in a time line until it has arrived; ``value`` is None before."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: object = None
+
+
+def is_on_gpu(value: object) -> bool:
+    """Whether a metric's value is a tensor in the memory of an NVIDIA GPU."""
+    return bool(getattr(value, "is_cuda", False)) and hasattr(value, "data_ptr")
+
+
+def split(metrics: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Those whose values are on a GPU, and the others, as Python's numbers."""
+    tensors = {name: value for name, value in metrics.items() if is_on_gpu(value)}
+    return tensors, {name: listed(value) for name, value in metrics.items() if name not in tensors}
 
 
 def _vector(name: str, values: list[object] | tuple[object, ...]) -> Vector:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
 from deuteron.compiler.runtime.launch.recorded import record_launches
 
 from . import contexts
-from .contexts import METADATA_SCOPE, SWITCHING, here
+from .contexts import METADATA_OF, METADATA_SCOPE, SWITCHING, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
-from .metrics import listed
+from .metrics import listed, split
 from .place import OpenScope
 from .places import places
-from .session import Session, registry
+from .session import ProfileTarget, Session, registry
 from .sources.cupti import CuptiSource
 from .sources.driver import device_count
 
 _PLAIN = frozenset({int, float, str, bool})
+
+
+class _Range:
+    """Owns the scope of a range of NVTX."""
 
 
 class Recorder:
@@ -69,18 +76,39 @@ class Recorder:
         return scope
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
-        """Add metrics to an open scope, in the sessions that are active. GPU work that reading a tensor causes is
-        booked as metadata."""
-        if any(type(value) not in _PLAIN for value in metrics.values()):
-            with self.metadata_state(""):
-                metrics = {key: listed(value) for key, value in metrics.items()}
+        """Add metrics to an open scope, in the sessions that are active: tensors on a GPU when they are known; while a
+        graph is captured, whenever it is launched. GPU work that this causes is booked as metadata. Raises MetricError.
+        """
         active = [session.number for session in registry.active]
-        for target in scope.entered.targets:
-            if target.phase.session not in active:
-                continue
-            target.phase.profile.add_to(target.node, metrics)
+        targets = [target for target in scope.entered.targets if target.phase.session in active]
+        if not targets:
+            return
+        shown: Mapping[str, object] = metrics
+        captured = self.gpu is not None and self.gpu.metrics.source.is_capturing()
+        if captured or any(type(value) not in _PLAIN for value in metrics.values()):
+            metrics, shown = self._asked(metrics, targets, captured)
+        for target in targets:
+            if metrics:
+                target.phase.profile.add_to(target.node, metrics)
             if target.phase.timeline is not None:
-                scope.metrics = {**(scope.metrics or {}), **metrics}
+                scope.metrics = {**(scope.metrics or {}), **shown}
+
+    def _asked(
+        self, metrics: Mapping[str, object], owners: Sequence[ProfileTarget], captured: bool
+    ) -> tuple[Mapping[str, object], Mapping[str, object]]:
+        """Have GPUs tell what only they know; the metrics to be added now, and those that a time line shows."""
+        with self.metadata_state(""):
+            tensors, known = split(metrics)
+            if self.gpu is None:
+                known, tensors = {key: listed(value) for key, value in metrics.items()}, {}
+                return known, known
+            around, mark = self.places.of_caller(), functools.partial(self.gpu.mark_number, here())
+            asked = self.gpu.metrics.ask(tensors, owners, around, mark, stream=None, captured=captured)
+            if not captured:
+                return known, {**known, **asked}
+            if known:
+                self.gpu.metrics.capture(known, owners, around, mark, stream=None)
+            return {}, {}
 
     def close_scope(self, scope: OpenScope, *, strict: bool = True) -> None:
         """Leave a scope. Raises UsageError if other scopes were entered and not left, unless not ``strict``."""
@@ -104,6 +132,16 @@ class Recorder:
                 hint="leave scopes in the reverse order they were entered; `with` does it by itself",
             )
 
+    def enter_range(self, name: str) -> None:
+        """Enter a range of NVTX: a scope of the calling thread."""
+        self.open_scope(name, None, _Range(), sys._getframe(0))
+
+    def leave_range(self) -> None:
+        """Leave the innermost range, if it was entered while somebody looked; scopes inside are left, too."""
+        opened = next((opened for opened in contexts.opened() if isinstance(opened.owner, _Range)), None)
+        if opened is not None:
+            self.close_scope(opened, strict=False)
+
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
@@ -111,9 +149,9 @@ class Recorder:
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
-        """Book launches of the block under ``__proton_launch_metadata[:kernel]``."""
+        """Book launches of the block under ``__proton_launch_metadata``, and there under the kernel's name."""
         thread = here()
-        state = f"{METADATA_SCOPE}:{kernel}" if kernel else METADATA_SCOPE
+        state = f"{METADATA_OF}{kernel}" if kernel else METADATA_SCOPE
         token = contexts.states.set((*contexts.states.get(), state))
         evaluating, thread.evaluating = thread.evaluating, True
         self.follow()
@@ -174,6 +212,8 @@ class Recorder:
             if source is None:
                 source = CuptiSource()
             self.gpu = GpuProfiler(source)
+            if knobs.nvtx_ranges.get():
+                source.follow_ranges(self.enter_range, self.leave_range)
         except CuptiError as error:
             if required:
                 raise

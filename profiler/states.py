@@ -6,14 +6,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import METADATA_SCOPE, states
+from .contexts import METADATA_OF, METADATA_SCOPE, states
 from .recorder import recorder
 from .session import registry
 from .wrapping import decorated
 
 #: Names of the state of :class:`metadata_state`, as Proton calls them.
 COMPUTE_METADATA_SCOPE_NAME = METADATA_SCOPE
-COMPUTE_METADATA_SCOPE_PREFIX = f"{METADATA_SCOPE}:"
+COMPUTE_METADATA_SCOPE_PREFIX = METADATA_OF
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from .metrics import Awaited
+
 
 class Opened(Protocol):
     """A scope that is open: when it was entered, on ``time.perf_counter_ns``'s clock, and its metrics so far."""
@@ -44,7 +46,7 @@ class Event:
     duration_ns: int
     lane: Lane
     category: str
-    metrics: dict[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, object] = field(default_factory=dict)
     correlation: int = 0
 
 
@@ -75,7 +77,7 @@ class Timeline:
 
     def _until_now(self, path: tuple[str, ...], lane: Lane, scope: Opened) -> Event:
         start, now = scope.start_ns, time.perf_counter_ns()
-        return Event(path, start + self.epoch_offset_ns, now - start, lane, "scope", _texts(scope.metrics))
+        return Event(path, start + self.epoch_offset_ns, now - start, lane, "scope", dict(scope.metrics or {}))
 
     def add_span(
         self,
@@ -129,7 +131,7 @@ class Timeline:
         metrics: Mapping[str, object] | None,
         correlation: int = 0,
     ) -> Event:
-        event = Event(path, start_ns, duration_ns, lane, category, _texts(metrics), correlation)
+        event = Event(path, start_ns, duration_ns, lane, category, metrics or {}, correlation)
         self.events.append(event)
         return event
 
@@ -173,8 +175,10 @@ def _name_of(thread: int) -> str | None:
         return None
 
 
-def _texts(metrics: Mapping[str, object] | None) -> dict[str, str]:
-    return {key: _metric_text(value) for key, value in sorted((metrics or {}).items())}
+def metric_texts(metrics: Mapping[str, object]) -> dict[str, str]:
+    """Metrics as a trace shows them, without those that a GPU has not told yet."""
+    known = {key: value.value if isinstance(value, Awaited) else value for key, value in metrics.items()}
+    return {key: _metric_text(value) for key, value in sorted(known.items()) if value is not None}
 
 
 def _metric_text(value: object) -> str:

@@ -73,9 +73,9 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 
 
 def metrics_of(metadata: Mapping[str, object]) -> dict[str, object]:
-    """The metrics in what a ``launch_metadata`` function returned: all numbers and arrays under free names."""
+    """The metrics in what a ``launch_metadata`` function returned: all numbers, arrays and tensors under free names."""
     return {
-        key: value.tolist() if hasattr(value, "tolist") else value
+        key: value
         for key, value in metadata.items()
         if key not in _RESERVED and (type(value) in _NUMBERS or isinstance(value, Number) or hasattr(value, "tolist"))
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from .nvtx import DOMAIN_NVTX
 from .records import record_dtype
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ _TEXT = """
 @node_id = internal global ptr null
 @deuteron_main = global i32 0
 @tracing = internal global i32 0
+@ranges = internal global ptr null
 
 declare ptr @malloc(i64)
 declare ptr @pthread_getspecific(i32)
@@ -246,8 +248,15 @@ define void @deuteron_name_nodes(ptr %id_of) {{
 
 define void @deuteron_called(ptr %user, i32 %domain, i32 %call, ptr %data) {{
 entry:
-  %made = icmp eq i32 %domain, {domain_resource}
-  br i1 %made, label %resource, label %driver
+  switch i32 %domain, label %driver [ i32 {domain_resource}, label %resource
+                                      i32 {domain_nvtx}, label %range ]
+range:
+  %follower = load ptr, ptr @ranges
+  %nobody = icmp eq ptr %follower, null
+  br i1 %nobody, label %exit, label %follow
+follow:
+  call void %follower(i32 %call, ptr %data)
+  br label %exit
 resource:
   call void @log_node(i32 %call, ptr %data)
   ret void
@@ -287,6 +296,11 @@ append:
   call void @log_call(i32 %id, i32 %number, i32 %call, i64 %began)
   br label %exit
 exit:
+  ret void
+}}
+
+define void @deuteron_follow_ranges(ptr %follower) {{
+  store ptr %follower, ptr @ranges
   ret void
 }}
 
@@ -343,6 +357,7 @@ def callbacks_text(buffer_bytes: int, key: int) -> str:
         original_node=ORIGINAL_NODE_OFFSET,
         cloned=NODE_CLONED,
         domain_resource=DOMAIN_RESOURCE,
+        domain_nvtx=DOMAIN_NVTX,
         monotonic=_CLOCK_MONOTONIC,
         gettid=_GETTID.get(os.uname().machine, _GETTID_GENERIC),
     )

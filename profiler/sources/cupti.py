@@ -11,7 +11,8 @@ import ctypes
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from ctypes import byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING
 
@@ -21,11 +22,14 @@ from ..errors import CuptiError
 from .callbacks import DOMAIN_RESOURCE, NODE_CLONED, NODE_CREATED
 from .driver import synchronise_devices
 from .native import native_callbacks, thread_cell
+from .nvtx import DOMAIN_NVTX, RANGE_CALLS, follower, injected
 from .records import KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMSET, Batch, kernel_record_size, parse_records
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .metric_kernels import MetricKernels
 
 _LEAST_BUFFER_BYTES = 1 << 20
 _MULTIPLE_SUBSCRIBERS = 39
@@ -75,6 +79,8 @@ class CuptiSource:
         self._epoch_offset_ns = 0
         self._traced = False
         self._call_names = dict(LAUNCH_CALLS)
+        self._metrics: MetricKernels | None = None
+        self._injection: AbstractContextManager[None] | None = None
 
     def _call(self, name: str, *arguments: object) -> None:
         code = int(getattr(self._cupti, name)(*arguments))
@@ -127,6 +133,13 @@ class CuptiSource:
                 c_uint32(call),
             )
 
+    def follow_ranges(self, push: Callable[[str], None], pop: Callable[[], None]) -> None:
+        """Call these, in its thread, when the program pushes and pops ranges by NVTX. Raises CuptiError."""
+        self._native.follow_ranges(follower(push, pop))
+        self._injection = injected(self._cupti._name)
+        self._injection.__enter__()
+        self._call_back(RANGE_CALLS, True, DOMAIN_NVTX)
+
     def trace(self, wanted: bool) -> None:
         """Whether to collect what only a trace shows: times of calls, copies and memsets. Raises CuptiError."""
         if wanted == self._traced:
@@ -155,6 +168,19 @@ class CuptiSource:
     def cell(self) -> ctypes.c_uint32:
         """The calling thread's cell for the number that its launches carry."""
         return thread_cell()
+
+    @property
+    def metrics(self) -> MetricKernels:
+        """What asks for metrics that only a GPU knows."""
+        if self._metrics is None:
+            from .metric_kernels import MetricKernels  # lazy: with it comes the compiler
+
+            self._metrics = MetricKernels()
+        return self._metrics
+
+    def take_lost(self) -> bool:
+        """Whether metrics were overwritten before they were read, since the last call."""
+        return self._metrics is not None and self._metrics.take_lost()
 
     def _discard(self) -> None:
         """Drop what a source before this one left behind."""
@@ -187,6 +213,8 @@ class CuptiSource:
             self._native.take_calls(),
             self._call_names,
             self._native.take_nodes(),
+            # After the buffers, too: a kernel has told its metric before its record is complete.
+            self._metrics.take() if self._metrics is not None else [],
         )
 
     def _measure(self, view: NDArray[np.uint8]) -> None:
@@ -218,6 +246,10 @@ class CuptiSource:
     def stop(self) -> None:
         """Stop collecting and let other profilers use CUPTI."""
         self._native.trace(False)
+        self._native.follow_ranges(None)
+        if self._injection is not None:
+            self._injection.__exit__(None, None, None)
+            self._injection = None
         if self._traced:
             self._traced = False
             for kind in (KIND_MEMCPY, KIND_MEMSET):

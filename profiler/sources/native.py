@@ -12,6 +12,7 @@ waiting for CUPTI. So a few instructions are compiled with llvmlite:
   call, which made launching 1.3 times slower on an H200.
 - When a node of a graph is made, its id and the number of the thread that captures it are appended to a log, and when
   it is copied, which happens when the graph is made executable, both ids: kernels of a graph name their node.
+- A call of NVTX is handed to Python, which takes its lock: programs call it between launches, and few times.
 - While a trace is recorded, the call's thread, beginning and end are appended to a second log when it returns. CUPTI
   keeps the beginning between the two callbacks. Times are those of CLOCK_MONOTONIC, as ``time.perf_counter_ns`` has
   them.
@@ -79,8 +80,9 @@ class NativeCallbacks:
         self._take_launches = taker(engine.get_function_address("deuteron_take_launches"))
         self._take_calls = taker(engine.get_function_address("deuteron_take_calls"))
         self._take_nodes = taker(engine.get_function_address("deuteron_take_nodes"))
-        name_nodes = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-        self._name_nodes = name_nodes(engine.get_function_address("deuteron_name_nodes"))
+        taking_address = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        self._name_nodes = taking_address(engine.get_function_address("deuteron_name_nodes"))
+        self._follow_ranges = taking_address(engine.get_function_address("deuteron_follow_ranges"))
         self._trace = ctypes.CFUNCTYPE(None, ctypes.c_uint32)(engine.get_function_address("deuteron_trace"))
         process = ctypes.CDLL(None)
         self._free = process.free
@@ -116,6 +118,11 @@ class NativeCallbacks:
     def name_nodes(self, id_of: int) -> None:
         """The address of cuptiGetGraphNodeId; needed before a callback comes for a node."""
         self._name_nodes(id_of)
+
+    def follow_ranges(self, follower: Any) -> None:
+        """What is called with the number and the data of calls of NVTX (:func:`.nvtx.follower`); None: nothing."""
+        self._follower = follower  # kept alive
+        self._follow_ranges(None if follower is None else ctypes.cast(follower, ctypes.c_void_p))
 
     def take_launches(self) -> NDArray[np.uint32]:
         """The log so far: an array (launches, 2) of correlation ids and numbers, in the order of launching."""

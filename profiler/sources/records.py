@@ -78,7 +78,8 @@ class Batch:
 
     While a trace is recorded there are also copies and memsets (COPY_FIELDS), and the driver's calls that have returned
     (``deuteron.profiler.sources.callbacks.CALL_FIELDS``), with the names of those that launch. ``nodes`` are those of
-    graphs that were made (``NODE_FIELDS``, there, too).
+    graphs that were made (``NODE_FIELDS``, there, too). ``told`` is what kernels told of metrics: numbers, and words of
+    64 bits of each.
     """
 
     kernels: list[NDArray[np.void]]
@@ -88,6 +89,7 @@ class Batch:
     calls: NDArray[np.void] | None = None
     call_names: Mapping[int, str] = field(default_factory=dict)
     nodes: NDArray[np.void] | None = None
+    told: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)
 
 
 def kernel_record_size(cupti_version: int) -> int:

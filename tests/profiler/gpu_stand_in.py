@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,6 +41,8 @@ class FakeGpu:
         self.nodes = 0
         self.log_of_nodes: list[tuple[int, int, int]] = []
 
+        self.metrics = FakeMetrics(self)
+
     def start(self) -> None:
         self.log.append("start")
 
@@ -49,6 +51,9 @@ class FakeGpu:
 
     def warn_dropped(self) -> None:
         pass
+
+    def follow_ranges(self, push: Callable[[str], None], pop: Callable[[], None]) -> None:
+        self.push_range, self.pop_range = push, pop
 
     def trace(self, wanted: bool) -> None:
         self.tracing = wanted
@@ -97,6 +102,7 @@ class FakeGpu:
             given = {"streamId": 3, "correlationId": id_, "graphNodeId": node, "graphId": 1}
             self.in_flight.append(self.kernel(name, self.clock, end, **given))
             self.clock = end
+        self.metrics.replayed(nodes)
 
     def launch(self, name: str, duration_ns: int, device: int = 0, kernels: int = 1, joined: bool = True) -> None:
         """A launch of one kernel, or of a graph with several."""
@@ -128,7 +134,67 @@ class FakeGpu:
             np.array(calls, call_dtype()),
             NAMES,
             np.array(nodes, node_dtype()),
+            self.metrics.take(),
         )
+
+    def take_lost(self) -> bool:
+        return False
+
+
+class FakeTensor:
+    """A tensor on the GPU; its elements may change."""
+
+    is_cuda = True
+
+    def __init__(self, *elements: float) -> None:
+        self.elements = list(elements)
+
+    def data_ptr(self) -> int:
+        return id(self)
+
+    def tolist(self) -> list[float]:
+        raise AssertionError("reading it waits for the GPU")
+
+    def is_floating_point(self) -> bool:
+        return any(isinstance(element, float) for element in self.elements)
+
+
+class FakeMetrics:
+    """Kernels that tell metrics: launched at once, or captured as nodes of ``nodes``, by which they are replayed."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        self.gpu = gpu
+        self.capturing = False
+        self.nodes: dict[int, tuple[int, FakeTensor, bool] | None] = {}
+        self.told: list[tuple[int, np.ndarray]] = []
+
+    def is_capturing(self, stream: int | None = None) -> bool:
+        return self.capturing
+
+    def write(self, number: int, tensor: FakeTensor, as_float: bool, stream: int | None = None) -> None:
+        if self.capturing:
+            self.nodes[self.gpu.capture()] = number, tensor, as_float
+        else:
+            self.gpu.launch("_leave", 1)
+            self.tell(number, tensor, as_float)
+
+    def mark(self, stream: int | None = None) -> None:
+        self.nodes[self.gpu.capture()] = None
+
+    def tell(self, number: int, tensor: FakeTensor, as_float: bool) -> None:
+        words = np.array(tensor.elements, np.float64 if as_float else np.int64).view(np.int64)
+        self.told.append((number, words))
+
+    def replayed(self, nodes: Iterable[int]) -> None:
+        """The graph of these nodes is launched: what is captured in it tells its metrics."""
+        for node in nodes:
+            asked = self.nodes.get(node)
+            if asked is not None:
+                self.tell(*asked)
+
+    def take(self) -> list[tuple[int, np.ndarray]]:
+        told, self.told = self.told, []
+        return told
 
 
 def _places(buffer: np.ndarray) -> Iterator[int]:

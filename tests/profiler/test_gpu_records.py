@@ -97,6 +97,15 @@ def test_a_graph_launch_has_many_kernels(gpu: FakeGpu, tree: Callable[..., dict]
     assert tree("replay", "k")["metrics"]["time (ns)"] == 35
 
 
+def test_a_graph_that_was_made_before_is_named_once(gpu: FakeGpu, capfd: pytest.CaptureFixture) -> None:
+    proton.start("p")
+    for _ in range(2):
+        gpu.replay({77: "k", 78: "k"}, 5)
+        proton.deactivate(flushing=True)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("proton: Cannot find graph for graphExecId: 1.") and "before the graph is created" in line
+
+
 def test_kernels_of_a_graph_hang_below_where_they_were_captured(gpu: FakeGpu, tree: Callable[..., dict]) -> None:
     """Also when a later phase replays it, and another session that began after the capture knows nothing of it."""
     session = proton.start("p")
@@ -202,7 +211,7 @@ def test_metadata_takes_the_kernels_time_itself(gpu: FakeGpu, tree: Callable[...
             launch("raw", metadata, device="cuda:0", body=lambda: gpu.launch("raw", 50))
         gpu.launch("torch_kernel", 7)
     proton.deactivate(flushing=True)
-    assert set(names(tree("A"))) == {"__proton_launch_metadata:raw", "nice", "torch_kernel"}
+    assert set(names(tree("A"))) == {"__proton_launch_metadata", "nice", "torch_kernel"}
     assert tree("A", "nice")["children"] == []
     assert tree("A", "nice")["metrics"] == {
         "flops16": 16.0,
@@ -211,7 +220,7 @@ def test_metadata_takes_the_kernels_time_itself(gpu: FakeGpu, tree: Callable[...
         "device_id": "0",
         "device_type": "CUDA",
     }
-    assert tree("A", "__proton_launch_metadata:raw", "helper")["metrics"]["count"] == 2
+    assert tree("A", "__proton_launch_metadata", "raw", "helper")["metrics"]["count"] == 2
 
 
 def test_two_sessions_get_the_launches_of_their_time(gpu: FakeGpu, tree: Callable[..., dict]) -> None:

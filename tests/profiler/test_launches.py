@@ -82,8 +82,9 @@ def test_launches_made_by_metadata_are_booked_under_the_metadata_state(
 
     with proton.scope("A"):
         launch("kernel", metadata)
-    assert names(tree("A")) == ["__proton_launch_metadata:kernel", "renamed"]
-    assert tree("A", "__proton_launch_metadata:kernel", "helper")["metrics"]["count"] == 1
+    assert names(tree("A")) == ["__proton_launch_metadata", "renamed"]
+    assert names(tree("A", "__proton_launch_metadata")) == ["kernel"]
+    assert tree("A", "__proton_launch_metadata", "kernel", "helper")["metrics"]["count"] == 1
 
 
 def test_launches_made_by_reading_a_metric_are_booked_as_metadata(tree: Callable[..., dict], launch: Callable) -> None:

@@ -296,6 +296,9 @@ class ProtonKnobs(KnobGroup):
 
     disable = Setting(own.proton_disable)
     cupti_lib_dir = Setting(own.cupti_path, lambda path: path and str(path), Path)
+    profile_buffer_size = Setting(own.profile_buffer_bytes)
+    profile_metric_buffer_size = Setting(own.profile_metric_buffer_bytes)
+    enable_nvtx = Setting(own.nvtx_ranges)
 
 
 class BuildKnobs(KnobGroup):
