@@ -24,6 +24,7 @@ from . import ConnectedWorker
 from .ingest import Ingest
 from .leadership import dispatch_lock
 from .leases import LeaseClock
+from .openings import Openings
 from .resources import detected_devices
 from .roster import Roster
 from .run import Bench
@@ -38,8 +39,7 @@ _ROUND_S = 0.5
 _RECONNECT_S = 2.0
 _SPOOL_WAIT_S = 2.0
 _STANDBY_S = 1.0
-# Jobs for one device that the engine holds at a time. It needs one for each worker that becomes free between two
-# rounds; thousands of queued jobs would only make every round of ours and of the scheduler longer.
+# Waiting jobs for one device that a round looks at: thousands would only make it longer.
 _AHEAD = 64
 
 
@@ -247,26 +247,37 @@ class DaskDispatcher:
             self._ingest.release(job.id, reason=reason, refund=refund)
 
     def _submit_queued(self, engine: Engine) -> None:
+        """Give the engine as many of the jobs that wait as there are workers free for them; where no worker is known,
+        one for each device, which who joins finds there."""
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
+            busy = tx.jobs.at_workers()
         among = self._roster.admitted()
-        for number, job_id, device in waiting:
-            given = self._dispatched.get(job_id)
-            if given is not None and given.among != among:
+        openings = Openings(self._roster.workers, busy)
+        given: set[str] = set()
+        for _, job_id, device in waiting:
+            dispatched = self._dispatched.get(job_id)
+            if dispatched is not None and dispatched.among != among:
                 # It waits at a worker that is drained by now, or could go to one that is not any more. If it begins in
                 # this very moment, the run that is given it now finds it taken.
                 self._dispatched.pop(job_id).cancel()
-                given = None
-            if given is None and among != frozenset():
+            elif dispatched is not None:
+                given.add(device)
+                openings.take(device)  # which it has not begun with yet
+        for number, job_id, device in waiting:
+            if job_id in self._dispatched or among == frozenset():
+                continue
+            try:
+                fits = openings.take(device) or (device not in given and not openings.has_any(device))
+            except DeuteronError as error:
+                self._ingest.fail(job_id, str(error))
+                continue
+            if fits:
+                given.add(device)
                 self._submit(engine, job_id, device, among, number)
 
     def _submit(self, engine: Engine, job_id: str, device: str, among: frozenset[str] | None, number: int) -> None:
-        try:
-            dispatched = engine.submit(job_id, uuid.uuid4().hex, device, among, place=number)
-        except DeuteronError as error:
-            self._ingest.fail(job_id, str(error))
-            return
-        self._dispatched[job_id] = dispatched
+        dispatched = self._dispatched[job_id] = engine.submit(job_id, uuid.uuid4().hex, device, among, place=number)
         dispatched.when_done(self._wake.set)
         logger.info("job %s waits for a worker with %s", job_id, device)
 

@@ -100,6 +100,11 @@ class Jobs:
             found += [(row.number, row.id, row.device) for row in rows]
         return sorted(found)
 
+    def at_workers(self) -> set[str]:
+        """The workers, ``device@host/pid``, that have a job which runs."""
+        query = select(JobRow.worker).where(JobRow.state == JobState.RUNNING.value)
+        return {worker for worker in self.connection.execute(query).scalars() if worker is not None}
+
     def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:
         """Those of ``job_ids`` that are in ``state`` and that no run has claimed."""
         query = select(JobRow.id).where(JobRow.id.in_(job_ids), JobRow.state == state.value, JobRow.attempts == 0)

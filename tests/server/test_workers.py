@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import text
 
 from deuteron import migrations
 from deuteron.server import Settings
@@ -224,6 +225,55 @@ def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
     with store.write() as tx:
         tx.workers.resume("cpu@a"), tx.workers.resume("cpu@b")
     assert round() == [(queued.id, None)]
+    store.close()
+
+
+def test_the_engine_gets_as_many_jobs_as_workers_are_free(settings: Settings) -> None:
+    """It would bind them all to workers at once, and leave one idle while jobs wait for another."""
+    migrations.upgrade(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
+    context = make_context(settings, store)
+    dispatcher = DaskDispatcher(replace(settings, scheduler="tcp://127.0.0.1:1"), store, context.ingest, "")
+    gpus = [ConnectedWorker(f"tcp://a:{n}", f"cuda:{n}@a/9", {"GPU": 1, f"cuda:{n}": 1}) for n in range(2)]
+    engine = PretendedEngine([])
+    engine.heal = lambda: None  # type: ignore[attr-defined]
+
+    def add(device: str) -> str:
+        job = add_job(store)
+        with store.write() as tx:
+            changed = {"device": device, "id": job.id}
+            tx.jobs.connection.execute(text("UPDATE jobs SET device = :device WHERE id = :id"), changed)
+        return job.id
+
+    def round() -> list[str]:
+        before = len(engine.given)
+        dispatcher._roster._asked_at = float("-inf")
+        dispatcher._look_at_workers(cast(Engine, engine))
+        dispatcher._reap()
+        dispatcher._submit_queued(cast(Engine, engine))
+        return [job_id for job_id, *_ in engine.given[before:]]
+
+    def claim(job_id: str, worker: ConnectedWorker) -> None:
+        ticket = dispatcher._dispatched[job_id].ticket
+        context.ingest.claim(job_id, claim_id=f"{ticket}.1", worker=worker.name)
+
+    first, second, third, on_one, wrong = (add(device) for device in ("cuda", "cuda", "cuda", "cuda:1", "tpu"))
+    assert round() == [first, on_one], "nobody is there: who joins finds one of each kind"
+    with store.read() as tx:
+        assert tx.jobs.get(wrong).state is JobState.FAILED
+    engine.here = list(gpus)
+    assert round() == [], "both will be taken"
+    claim(first, gpus[0]), claim(on_one, gpus[1])
+    assert round() == []
+    on_cpu = add("cpu")
+    assert round() == [on_cpu]
+    context.ingest.fail(on_one, "ended")
+    assert round() == [second]
+    claim(second, gpus[1])
+    assert round() == []
+    context.ingest.fail(first, "ended"), context.ingest.fail(second, "ended")
+    late = add("cuda")
+    assert round() == [third, late]
     store.close()
 
 
