@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from ...errors import ImpossibleArray, ImpossibleBlock, LaunchError, SignatureError
@@ -12,6 +12,8 @@ from ...signature import ALIGNMENT, ArgumentType, flattened, parse_argument_type
 from .dtypes import canonical_dtype, item_bytes
 
 _LARGEST_SIZE = 0x7FFFFFFF
+#: Geometries that are kept; those of a program that looks at ever other sizes are checked again.
+_GEOMETRIES = 4096
 
 
 class TensorDescriptor:
@@ -79,24 +81,15 @@ class TensorDescriptor:
             raise
 
     def _check(self) -> None:
-        _check_array(self.base, ("dtype",))
-        rank = len(self.shape)
-        if not rank == len(self.strides) == len(self.block_shape):
-            raise ImpossibleArray(
-                f"a tensor descriptor has {rank} sizes, {len(self.strides)} strides and a block of "
-                f"{len(self.block_shape)} dimensions"
-            )
-        keys = _keys_of(self.base.dtype, self.block_shape, str(self.padding), self.round_f32_to_tf32)
-        if not 0 <= min(self.shape) <= max(self.shape) <= _LARGEST_SIZE:
-            raise ImpossibleArray(f"a tensor descriptor of shape {list(self.shape)}", hint="sizes are 0 to 2**31 - 1")
-        if self.strides[-1] != 1 or any(stride * keys.item_bytes % ALIGNMENT for stride in self.strides[:-1]):
-            raise ImpossibleArray(
-                f"a tensor descriptor of strides {list(self.strides)} (elements of {keys.item_bytes} bytes): "
-                f"strides must be {ALIGNMENT}-byte aligned, and the last one 1",
-                hint="pad or copy the array",
-            )
+        base = self.base
+        if not hasattr(base, "dtype"):
+            _check_array(base, ("dtype",))
+        # As plain tuples, which are compared without Python.
+        block, shape, strides = tuple(self.block_shape), tuple(self.shape), tuple(self.strides)
+        keys = _keys_of(base.dtype, block, str(self.padding), self.round_f32_to_tf32)
+        numbers = _numbers_of(shape, strides, len(block), keys.item_bytes)
         object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "numbers", (*self.shape, *self.strides[:-1]))
+        object.__setattr__(self, "numbers", numbers)
 
     @property
     def kind(self) -> ArgumentType:
@@ -140,7 +133,7 @@ class DescriptorKeys(dict[object, str]):
 
 
 @cache
-def _keys_of(dtype: object, block_shape: Shape, padding: str, tf32: bool) -> DescriptorKeys:
+def _keys_of(dtype: object, block_shape: tuple[int, ...], padding: str, tf32: bool) -> DescriptorKeys:
     """Shared, because programs make a descriptor for every launch."""
     for axis, size in enumerate(block_shape):
         if size < 1 or size & (size - 1):
@@ -158,6 +151,27 @@ def _keys_of(dtype: object, block_shape: Shape, padding: str, tf32: bool) -> Des
         raise LaunchError(error.message, hint=error.hint) from error
 
 
+@lru_cache(maxsize=_GEOMETRIES)
+def _numbers_of(
+    shape: tuple[int, ...], strides: tuple[int, ...], rank_of_block: int, item_bytes: int
+) -> tuple[int, ...]:
+    """Sizes, and strides but the last, of a geometry that a descriptor can have."""
+    rank = len(shape)
+    if not rank == len(strides) == rank_of_block:
+        raise ImpossibleArray(
+            f"a tensor descriptor has {rank} sizes, {len(strides)} strides and a block of {rank_of_block} dimensions"
+        )
+    if not 0 <= min(shape) <= max(shape) <= _LARGEST_SIZE:
+        raise ImpossibleArray(f"a tensor descriptor of shape {list(shape)}", hint="sizes are 0 to 2**31 - 1")
+    if strides[-1] != 1 or any(stride * item_bytes % ALIGNMENT for stride in strides[:-1]):
+        raise ImpossibleArray(
+            f"a tensor descriptor of strides {list(strides)} (elements of {item_bytes} bytes): "
+            f"strides must be {ALIGNMENT}-byte aligned, and the last one 1",
+            hint="pad or copy the array",
+        )
+    return (*shape, *strides[:-1])
+
+
 def _check_array(base: object, attributes: tuple[str, ...]) -> None:
     if not all(hasattr(base, attribute) for attribute in attributes):
         name = f"{type(base).__module__}.{type(base).__qualname__}"
@@ -167,7 +181,7 @@ def _check_array(base: object, attributes: tuple[str, ...]) -> None:
 
 
 def _sizes(values: object) -> Shape:
-    if not isinstance(values, Sequence):
+    if not isinstance(values, list | tuple) and not isinstance(values, Sequence):  # the quick question first
         raise LaunchError(f"sizes and strides of a tensor descriptor are lists of integers, got {values!r}")
     return Shape(map(int, values))
 

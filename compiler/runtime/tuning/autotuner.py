@@ -13,6 +13,7 @@ from ... import knobs
 from ...errors import LaunchError
 from ...signature import leaves
 from ..arrays.contents import saved, zero
+from ..arrays.descriptor import TensorDescriptor
 from ..device import Device
 from ..devices import device_of
 from ..launch.bound import Relaunch
@@ -106,7 +107,7 @@ class Autotuner(Runner):
             ]
         config = self.best_config = self._choose(args, kwargs, grid, arguments)
         if config.pre_hook is not None:
-            config.pre_hook({**arguments, **config.all_kwargs()})
+            config.pre_hook({**arguments, **config.all_kwargs()})  # which may change the configuration
         return self.fn.run(*args, grid=grid, **kwargs, **config.all_kwargs())
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
@@ -161,6 +162,8 @@ class Autotuner(Runner):
                 continue
             if isinstance(value, tuple):  # a NamedTuple may have fields of any name
                 return None
+            if isinstance(value, TensorDescriptor):
+                value = value.base
             dtype, device = getattr(value, "dtype", None), getattr(value, "device", None)
             if not isinstance(dtype, Hashable) or not isinstance(device, Hashable) or dtype is None or device is None:
                 return None
