@@ -16,7 +16,14 @@ from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import deciding_axes, make_persistent
-from .residency import MANY_TILES, better_by_two, economised, shared_by_two
+from .residency import (
+    MANY_TILES,
+    better_by_two,
+    economised,
+    lonely_with_producer,
+    registers_between_products,
+    shared_by_two,
+)
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
 from .streams import Finder, products_of
@@ -90,7 +97,8 @@ def fill_rings(work: GpuWork) -> None:
     """Give every stream to a producer group, or else let the threads that compute run ahead of themselves."""
     if not work.streams:
         return
-    if _specialises(work):
+    work.registers = registers_between_products(work.function, work.schedule)
+    if _specialises(work) and not lonely_with_producer(work.registers, work.schedule):
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
         work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_blocks(work))
     if not work.producer_warps:

@@ -20,6 +20,7 @@ from .homes import Costs, Homes
 from .legality import MOST_THREADS, require_legal
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
+from .residency import slots_for_another_block
 from .room import with_room
 from .scratch import GpuFunction, allocate
 from .unroll import unroll_short_loops
@@ -122,7 +123,8 @@ def lower_to_gpu(
     """The GPU function of a tile function, for ``schedule.num_warps`` warps, or more where a product's result would not
     fit into their registers; ``function`` is left as it is.
 
-    ``denied``: guards that the launch's arguments break. Rings get ``schedule.num_stages`` slots, or as many as fit.
+    ``denied``: guards that the launch's arguments break. Rings get ``schedule.num_stages`` slots, or as many as fit;
+    fewer where a processor can hold another block then, and threads have work that its products hide.
 
     Raises:
         IllegalSchedule: the function cannot have this schedule.
@@ -133,7 +135,7 @@ def lower_to_gpu(
         raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     schedule = with_room(schedule, function)
-    limit = MOST_SLOTS
+    limit, crowded = MOST_SLOTS, True
     while True:
         work = GpuWork(function.clone(), target, schedule, denied, limit)
         work.function.num_warps = schedule.num_warps
@@ -145,5 +147,11 @@ def lower_to_gpu(
             if not work.slots:
                 raise
             limit = work.slots - 1
-        else:
+            continue
+        fewer = None
+        if crowded and not work.producer_warps:
+            total = work.placed.allocation.total
+            fewer = slots_for_another_block(work.streams, total, work.registers, schedule, target)
+        if fewer is None:
             return work.placed
+        limit, crowded = fewer, False

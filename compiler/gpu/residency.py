@@ -13,11 +13,14 @@ from dataclasses import replace
 from ..ir.core import Function
 from ..ir.types import Tile
 from ..launch_recipe import PROGRAMS, Guard
+from ..layout.fragments import WARPS_PER_GROUP
 from ..options import Schedule
 from ..target import Target
+from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
 from .legality import REGISTER_FILE
+from .room import MOST_REGISTERS
 from .streams import Stream
 from .views import unpermuted
 
@@ -36,6 +39,8 @@ FEW_ACCUMULATORS = 16
 #: same time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 processors 0.89 of the
 #: time, of 128 tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
 MANY_TILES = Guard(PROGRAMS, "least", 3)
+#: Products of a loop up to which one of them runs while threads work on the result of the other.
+TURNED_PRODUCTS = 2
 #: Inner dimension of a product, after which the tensor cores have caught up with the copies of their block.
 SHORT_DEPTH_BYTES = 64
 
@@ -58,6 +63,44 @@ def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
     shared = stream.slots * sum(group.bytes for group in stream.groups) + RESERVED_BYTES
     by_shared = (target.shared_bytes + RESERVED_BYTES) // shared
     return min(by_shared, LEAST_CAPACITY // threads, REGISTER_FILE // (threads * registers))
+
+
+def registers_between_products(function: Function, schedule: Schedule) -> int:
+    """About how many registers a thread has in a loop of so many products that it is not turned (:mod:`.rotation`), so
+    that nothing but another block hides what is between them; 0 where there is none."""
+    loops = (op for op in function.walk() if isinstance(op, For))
+    bodies = [[op for op in loop.body.walk() if isinstance(op, Dot)] for loop in loops]
+    sums = [sum(dot.acc.type.size for dot in dots) for dots in bodies if len(dots) > TURNED_PRODUCTS]
+    if not sums:
+        return 0
+    return min(schedule.maxnreg or MOST_REGISTERS, max(sums) // (32 * schedule.num_warps) + OTHER_REGISTERS)
+
+
+def lonely_with_producer(registers: int, schedule: Schedule) -> bool:
+    """Whether a warp that copies would take the registers of another block, where that is worth more: of one warp
+    group whose threads have this many, and work of their own between products, which another block's products hide."""
+    if not registers or schedule.num_warps != WARPS_PER_GROUP:
+        return False
+    alone, followed = (REGISTER_FILE // (32 * warps * registers) for warps in (WARPS_PER_GROUP, WARPS_PER_GROUP + 1))
+    return alone > followed
+
+
+def slots_for_another_block(
+    streams: Sequence[Stream], total: int, registers: int, schedule: Schedule, target: Target
+) -> int | None:
+    """How many slots rings may have at most, now that a block has ``total`` bytes of shared memory, for a processor to
+    hold another one for which there are registers; None where it holds as many as it can, or could hold no more."""
+    slots = max((stream.slots for stream in streams), default=0)
+    bytes_of_slot = sum(group.bytes for stream in streams for group in stream.groups)
+    if not registers or slots <= 2:
+        return None
+    capacity = target.shared_bytes + RESERVED_BYTES
+    held = capacity // (total + RESERVED_BYTES)
+    if held >= REGISTER_FILE // (32 * schedule.num_warps * registers):
+        return None
+    surplus = total + RESERVED_BYTES - capacity // (held + 1)
+    fewer = slots + -surplus // bytes_of_slot
+    return fewer if fewer >= 2 else None
 
 
 def shared_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:

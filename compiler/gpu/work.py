@@ -20,8 +20,8 @@ class GpuWork:
     ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limit``: slots that a
     ring may have at most. ``plain``: the function without block accesses, for those that have no use of them;
     ``single``: the function for one tile, where it was made persistent without being asked. ``streams`` and the
-    ``descriptors`` of their boxes are found before they are expanded. ``placed``: the function once its shared memory
-    has places.
+    ``descriptors`` of their boxes are found before they are expanded. ``registers``: about how many a thread has in a
+    loop of several products that is fed from rings, else 0. ``placed``: the function once its shared memory has places.
     """
 
     function: Function
@@ -35,6 +35,7 @@ class GpuWork:
     placed: GpuFunction = field(init=False)
     streams: list[Stream] = field(default_factory=list)
     guards: tuple[Guard, ...] = ()
+    registers: int = 0
     producer_warps: int = 0
     persistent: bool = False
 

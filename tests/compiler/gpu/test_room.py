@@ -42,3 +42,23 @@ def test_such_a_result_is_not_spilled(to_gpu, target) -> None:
     made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, target)
     program = lower_to_llvm(made, machine, schedule)
     assert assemble(emit_ptx(program, machine, schedule), machine, schedule).spill_bytes == 0
+
+
+TWO_PRODUCTS = """
+def two(a, b, c, d, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, BK)
+    first = tl.zeros((M, N), tl.float32)
+    second = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        x = tl.load(a + m * K + (start + k)[None, :])
+        first += tl.dot(x, tl.load(b + (start + k)[:, None] * N + n))
+        second += tl.dot(x, tl.load(c + (start + k)[:, None] * N + n))
+    tl.store(d + m * N + n, (first * second).to(tl.float16))
+"""
+
+
+@pytest.mark.parametrize("shape, given", [((64, 128), 4), ((128, 128), 8), ((128, 256), 16)])
+def test_results_that_a_loop_carries_side_by_side_are_held_together(to_gpu, shape, given) -> None:
+    signature = {**dict.fromkeys(("a", "b", "c", "d"), "*fp16:16"), "K": "i32:16"}
+    made = to_gpu(TWO_PRODUCTS, signature, {"M": shape[0], "N": shape[1], "BK": 32}, 4, "cuda:90a")
+    assert made.num_warps == given
