@@ -12,6 +12,7 @@ from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from .descriptors import Descriptors
+from .early import bring_rows_early
 from .edges import align_edges
 from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
@@ -78,6 +79,7 @@ def find_streams(work: GpuWork) -> None:
 def _find(work: GpuWork) -> None:
     if not _dots(work):
         return
+    bring_rows_early(work.function, 32 * work.schedule.num_warps)
     facts = analyze(work.function)
     work.descriptors = Descriptors(work.function, facts, work.denied)
     slots = work.schedule.num_stages

@@ -1,0 +1,52 @@
+"""Which rows come an iteration early."""
+
+from __future__ import annotations
+
+import pytest
+
+from deuteron.compiler.tile.control import For
+
+LOOP = """
+def weighted(x, y, scale, out, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N), tl.arange(0, B)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        a = tl.load(x + m * K + (start + k)[None, :])
+        b = tl.load(y + (start + k)[:, None] * N + n[None, :])
+        factors = tl.load(scale + start // B * N + n)
+        total += tl.dot(a, b) * factors[None, :]
+        # last
+    tl.store(out + m * N + n[None, :], total)
+"""
+SIGNATURE = {"x": "*fp16:16", "y": "*fp16:16", "scale": "*fp32:16", "out": "*fp32:16", "K": "i32:16"}
+
+
+def rows_before(made) -> int:
+    """Loads of rows of factors outside of all loops: those of the first iteration."""
+    inside = {op for loop in made.walk() if isinstance(loop, For) for op in loop.body.walk()}
+    loads = [op for op in made.walk() if op.mnemonic == "gpu.load" and op not in inside]
+    return sum(op.result.type.shape == (32,) for op in loads)
+
+
+LONG = """scale + start // B * N + tl.arange(0, 1024))
+        factors = tl.full((N,), tl.sum(factors), tl.float32)"""
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize(
+    "old, new, early",
+    [
+        ("# last", "pass", True),
+        ("# last", "tl.store(scale + n, factors)", False),
+        ("# last", "tl.atomic_add(out + n, factors)", False),
+        ("scale + start // B * N + n)", "scale + start // B * N + n, volatile=True)", False),
+        ("start // B * N + n)", "tl.load(out + start).to(tl.int32) + n)", True),
+        ("scale + start // B * N + n)", LONG, False),
+    ],
+    ids=["read only", "written", "atomics", "volatile", "place from memory", "long"],
+)  # fmt: skip
+def test_rows_that_nobody_changes_come_early(to_gpu, target: str, old: str, new: str, early: bool) -> None:
+    text = LOOP.replace(old, new)
+    assert text != LOOP or new == "pass"
+    made = to_gpu(text, SIGNATURE, {"M": 64, "N": 32, "B": 32}, 4, target)
+    assert rows_before(made) == int(early)

@@ -1,0 +1,93 @@
+"""Rows that loops around products read beside their tiles, which come an iteration early on GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+
+M, N, B = 64, 32, 32
+
+
+@triton.jit
+def weighted(x, y, scale, out, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr, MASKED: tl.constexpr):
+    """Each step's product times the step's row of factors, of which the last may be cut off."""
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N), tl.arange(0, B)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        a = tl.load(x + m * K + (start + k)[None, :])
+        b = tl.load(y + (start + k)[:, None] * N + n[None, :])
+        place = start // B * N + n
+        if MASKED:
+            factors = tl.load(scale + place, mask=place < K // B * N - 3, other=0.5)
+        else:
+            factors = tl.load(scale + place)
+        total += tl.dot(a, b) * factors[None, :]
+    tl.store(out + m * N + n[None, :], total)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5])
+def test_each_step_has_its_own_row(launch, rng, close, steps: int, masked: bool) -> None:
+    """And nothing is read behind the last one, or where there is none."""
+    k = steps * B
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((M, max(k, 1)), (max(k, 1), N)))
+    scale = rng.standard_normal(steps * N - 3 * masked if steps else 1).astype(np.float32)
+    out = launch(weighted, (1,), x, y, scale, np.zeros((M, N), np.float32), k, M=M, N=N, B=B, MASKED=masked)[3]
+    rows = np.append(scale.astype(np.float64), [0.5] * 3)[: steps * N].reshape(steps, N)
+    exact = sum(
+        (x[:, s * B : s * B + B].astype(float) @ y[s * B : s * B + B].astype(float) * rows[s] for s in range(steps)),
+        np.zeros((M, N)),
+    )
+    close(out, exact, 1e-3)
+
+
+@triton.jit
+def remembered(x, y, row, out, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    """The row that a step reads was written by the one before."""
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N), tl.arange(0, B)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        a = tl.load(x + m * K + (start + k)[None, :])
+        b = tl.load(y + (start + k)[:, None] * N + n[None, :])
+        before = tl.load(row + n)
+        total += tl.dot(a, b) * before[None, :]
+        tl.debug_barrier()
+        tl.store(row + n, before + 1.0)
+        tl.debug_barrier()
+    tl.store(out + m * N + n[None, :], total)
+
+
+def test_a_row_that_the_loop_writes_is_read_when_its_turn_comes(launch, rng, close) -> None:
+    k = 4 * B
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((M, k), (k, N)))
+    row = np.arange(N, dtype=np.float32)
+    made = launch(remembered, (1,), x, y, row, np.zeros((M, N), np.float32), k, M=M, N=N, B=B)
+    exact = sum(
+        x[:, s * B : s * B + B].astype(float) @ y[s * B : s * B + B].astype(float) * (row + s) for s in range(4)
+    )
+    close(made[3], exact, 1e-3)
+    np.testing.assert_array_equal(made[2], row + 4)
+
+
+@triton.jit
+def by_table(x, y, table, out, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    """The row says where the step's tile lies, as a table of pages does."""
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N), tl.arange(0, B)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        places = tl.load(table + start + k)
+        a = tl.load(x + m * K + (start + k)[None, :])
+        b = tl.load(y + places[:, None] * N + n[None, :])
+        total += tl.dot(a, b)
+    tl.store(out + m * N + n[None, :], total)
+
+
+def test_rows_of_addresses(launch, rng, close) -> None:
+    k = 4 * B
+    x, y = (rng.standard_normal(shape).astype(np.float16) for shape in ((M, k), (k, N)))
+    table = rng.permutation(k).astype(np.int32)
+    out = launch(by_table, (1,), x, y, table, np.zeros((M, N), np.float32), k, M=M, N=N, B=B)[3]
+    close(out, x.astype(float) @ y[table].astype(float), 1e-3)
