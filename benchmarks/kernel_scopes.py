@@ -191,7 +191,7 @@ def compare(work: Workload, kinds: Mapping[str, Kind], folder: Path) -> dict[str
     for _ in range(ROUNDS):
         for name, kind in kinds.items():
             path = str(folder / name.replace(" ", "_"))
-            session = kind.mode and proton.start(path, backend="instrumentation", mode=kind.mode)
+            session = None if kind.mode is None else proton.start(path, backend="instrumentation", mode=kind.mode)
             work.check(kind.scopes)
             times[name] += kernel_microseconds(work, kind.scopes)
             if session is not None:

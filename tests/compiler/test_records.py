@@ -222,6 +222,21 @@ def kernel(x, n):
 """
 
 
+SUMMED = """
+import deuteron.language as tl
+import deuteron.profiler.language as pl
+
+@deuteron.jit
+def kernel(x, n):
+    i = tl.arange(0, 64)
+    total = tl.zeros((64,), tl.float32)
+    for _ in range({}):
+        with pl.scope("a"):
+            total += tl.load(x + i)
+    tl.store(x + 64 + i, total)
+"""
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [0, 14, 29, 62])
 def test_any_number_of_records_arrives(form, n) -> None:
@@ -344,6 +359,20 @@ def matmul(a, b, c, K, s, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     with pl.scope("store"):
         tl.store(c + m[:, None] * s + n[None, :], total)
 """
+
+
+@pytest.mark.parametrize("bound", ["n", "7"])
+def test_iterations_that_do_not_exist_record_nothing(bound) -> None:
+    """Of a loop that only loads four iterations are done at once if it does not record; a short one leaves no loop."""
+    source = KernelSource.from_text(SUMMED.format(bound), "kernel")
+    plain = make_variant(source, {"x": "*fp32", "n": "i32"}, {}, "cuda:90a", {"num_warps": 2})
+    compiled, recipe = gpu_programs(replace(plain, records=LONG))
+    x = np.ones(128, np.float32)
+    for track in simulate_recorded(compiled, recipe, (1,), [x, 7]).tracks:
+        assert [mark.enter for mark in track.marks] == [True, False] * 7
+    assert x[64:].tolist() == [7] * 64
+    texts = [str(build(v, stop_after="ptx").artifacts["ptx"]) for v in (plain, replace(plain, records=LONG))]
+    assert [" bra " in re.sub(r"\s+", " ", text) for text in texts] == [bound == "n"] * 2
 
 
 @pytest.mark.parametrize("arch", ["80", "90a", "100a", "120"])
