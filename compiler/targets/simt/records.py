@@ -108,11 +108,11 @@ def _store_block(state: Lowering, track: WarpTrack, number: str, predicate: str)
 
 
 def _measure(state: Lowering, track: WarpTrack, op: Record) -> None:
-    """What records take that are made one after the other. They are not kept."""
+    """What records take that are made one after the other, at least: none of them fills a block. They are not kept."""
     text, machine = state.text, state.machine
     before = machine.clock(state, "i64")
-    # Zero for the first year that a clock runs. Any number will do: compilers must not know whose turn it is.
-    zero = text.op(f"trunc i64 {text.op(f'lshr i64 {before}, 56')} to i32")
+    # Zero, but compilers do not know it, or they would keep what they compute of turns for the kernel's own records.
+    zero = text.op(f"trunc i64 {text.op(f'lshr i64 {before}, 63')} to i32")
     text.do(f"store i32 {zero}, ptr {track.count}")
     for _ in range(MEASURED_RECORDS):
         _append(state, track, op, record_tag(op.scope, op.enter, op.clock_bits))
