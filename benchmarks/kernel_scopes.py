@@ -158,7 +158,7 @@ class Products:
 class Copies:
     """The copy."""
 
-    name, launches = "copy", 20
+    name, launches = "copy", 4
 
     def __init__(self, device: str) -> None:
         self.x = torch.randn(COPIED, device=device)
