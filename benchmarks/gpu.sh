@@ -46,7 +46,7 @@ step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "
 step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
 step profiler 260 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step trees 150 "$PYTHON" benchmarks/gpu_trees.py --out "$OUT/trees.json"
-step scopes 120 "$PYTHON" benchmarks/kernel_scopes.py --out "$OUT/scopes.json" --trace "$OUT/matmul"
+step scopes 240 "$PYTHON" benchmarks/kernel_scopes.py --out "$OUT/scopes.json" --trace "$OUT/matmul"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from .record_buffer import RecordForm
+
 #: An integer that the launcher computes: a number, the name of a kernel parameter, or an operation ("+", "*", "//",
 #: "max") on two such expressions.
 HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
@@ -72,7 +74,8 @@ class LaunchRecipe:
     along the first grid axis, whose size must be a multiple of it. ``cooperative``: all programs run at the same time,
     or the launch is an error. ``programmatic``: they may begin before the kernel before them on the stream has ended,
     and wait for it themselves. ``scopes``: of an instrumented kernel the paths of its scopes, by their numbers in
-    records; it takes the address of a buffer (:mod:`.record_buffer`) after its own parameters.
+    records, whose form is ``records``; it takes the address of a buffer (:mod:`.record_buffer`) after its own
+    parameters.
     """
 
     threads: int
@@ -84,6 +87,7 @@ class LaunchRecipe:
     cooperative: bool = False
     programmatic: bool = False
     scopes: tuple[tuple[str, ...], ...] = ()
+    records: RecordForm = RecordForm()
 
     @property
     def argument_guards(self) -> tuple[Guard, ...]:
@@ -98,6 +102,7 @@ class LaunchRecipe:
     def from_json(data: Mapping[str, Any]) -> LaunchRecipe:
         """Read what :meth:`to_json` wrote."""
         values = {name: _tupled(value) for name, value in data.items()}
+        values["records"] = RecordForm(**values["records"])
         values["guards"] = tuple(Guard(**guard) for guard in values["guards"])
         values["descriptors"] = tuple(
             TensorMap(**{name: _tupled(value) for name, value in described.items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deuteron.compiler.record_buffer import MOST_WARPS
+from deuteron.compiler.record_buffer import MOST_WARPS, RecordForm
 from deuteron.compiler.runtime.launch.records import RecordSettings
 
 from .errors import UsageError
@@ -32,11 +32,10 @@ _VALUES: Mapping[str, tuple[tuple[str, ...], Mapping[str, str]]] = {
     ),
     "sampling_strategy": (("none", "selective"), {}),
 }
-#: What these optimisations would do is done always, or never.
-_OPTIMIZATIONS = {
-    "time_shift": "what recording itself takes is left in the times",
-    "clock32": "records hold 48 bits of the clock",
-    "sched_stores": "a record is stored where it is made",
+_OPTIMIZATIONS = ("clock32", "time_shift")
+#: What these would do is done always, or never.
+_REFUSED_OPTIMIZATIONS = {
+    "sched_stores": "a warp stores its records 32 at a time anyway",
     "sched_barriers": "no barrier is put around records: they would change what they measure",
 }
 _OPTIONS = (*_VALUES, "buffer_size", "sampling_options", "optimizations")
@@ -46,8 +45,10 @@ def parse_kernel_options(mode: str, options: Sequence[str]) -> RecordSettings:
     """How to record, from a mode's name and its options.
 
     ``buffer_size``: bytes of the rings of one program, 0 for the usual size. ``sampling_strategy=selective`` with
-    ``sampling_options=0,4``: only these warps record. The others have one value: ``metric_type=cycle``,
-    ``buffer_type=global``, ``buffer_strategy=circular``, ``granularity=warp``.
+    ``sampling_options=0,4``: only these warps record. ``optimizations``: ``clock32``, records of 32 bits instead of
+    64; ``time_shift``, what recording takes is measured and taken out of the times; or both, with a comma between. The
+    others have one value: ``metric_type=cycle``, ``buffer_type=global``, ``buffer_strategy=circular``,
+    ``granularity=warp``.
 
     Raises:
         UsageError: an option that does not exist, or that would have no effect here; the message says why.
@@ -66,13 +67,8 @@ def parse_kernel_options(mode: str, options: Sequence[str]) -> RecordSettings:
     for name, value in given.items():
         if name in _VALUES:
             _check_value(name, value)
-    for value in filter(None, given.get("optimizations", "").split(",")):
-        why = _OPTIMIZATIONS.get(value.strip())
-        raise UsageError(
-            f"optimizations={value} is not supported: {why}" if why else f"unknown optimization {value!r}",
-            hint="leave optimizations out",
-        )
-    return RecordSettings(_size(given.get("buffer_size", "0")), _warps(given))
+    form = _form(given.get("optimizations", ""))
+    return RecordSettings(_size(given.get("buffer_size", "0")), _warps(given), form)
 
 
 def _check_value(name: str, value: str) -> None:
@@ -82,6 +78,18 @@ def _check_value(name: str, value: str) -> None:
     if value in refused:
         raise UsageError(f"{name}={value} is not supported: {refused[value]}", hint=f"{name}={known[0]}")
     raise UsageError(f"{name} cannot be {value!r}", hint=f"{name}={'|'.join(known)}")
+
+
+def _form(optimizations: str) -> RecordForm:
+    chosen = [value.strip() for value in optimizations.split(",") if value.strip()]
+    for value in chosen:
+        if value not in _OPTIMIZATIONS:
+            why = _REFUSED_OPTIMIZATIONS.get(value)
+            raise UsageError(
+                f"optimizations={value} is not supported: {why}" if why else f"unknown optimization {value!r}",
+                hint=f"optimizations={','.join(_OPTIMIZATIONS)}",
+            )
+    return RecordForm(short="clock32" in chosen, measured="time_shift" in chosen)
 
 
 def _size(text: str) -> int:

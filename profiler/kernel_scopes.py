@@ -1,6 +1,9 @@
 """What kernels recorded, as frames of a tree and as spans of a trace.
 
 A record names its scope and thereby the scopes around it, so a beginning that was lost takes only its own scope away.
+
+Between two records of a track is what the kernel did, and what one record takes: the rest of the first one and the
+beginning of the second. Where it was measured that is taken out of the times, and what follows moves up.
 """
 
 from __future__ import annotations
@@ -8,10 +11,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from deuteron.compiler.runtime.launch.records import LaunchRecords, Track
+from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordedMark, Track
 
 from .session import ProfileTarget
 from .timeline import Timeline
@@ -27,11 +30,12 @@ class Span:
     own: int
 
 
-def spans_of(track: Track) -> Iterator[Span]:
-    """The scopes whose beginning and end are both there, in the order of their ends."""
+def spans_of(track: Track, record_ticks: int = 0) -> Iterator[Span]:
+    """The scopes whose beginning and end are both there, in the order of their ends, as if a record, which took
+    ``record_ticks``, took no time."""
     # Each open scope, when it began and what scopes inside it took. Those before the first record ended unseen.
     open_: list[tuple[int, int, int]] = []
-    for mark in track.marks:
+    for mark in _shifted(track.marks, record_ticks):
         if mark.enter:
             open_.append((mark.scope, mark.clock, 0))
         elif open_ and open_[-1][0] == mark.scope:
@@ -43,12 +47,29 @@ def spans_of(track: Track) -> Iterator[Span]:
             yield Span(scope, begin, mark.clock, taken - inside)
 
 
+def _shifted(marks: Iterable[RecordedMark], record_ticks: int) -> Iterator[RecordedMark]:
+    """``marks`` with ``record_ticks`` less between neighbours, but not less than nothing."""
+    before, shift = None, 0
+    for mark in marks:
+        if before is not None:
+            shift += min(record_ticks, mark.clock - before)
+        before = mark.clock
+        yield RecordedMark(mark.scope, mark.enter, mark.clock - shift)
+
+
 def warn_of_losses(kernel: str, records: LaunchRecords) -> None:
-    """Say that rings were too short, if they were."""
+    """Say that rings or clocks were too short, if they were."""
     if records.lost:
         warnings.warn(
             f"{kernel}: {records.lost} records inside the kernel were lost, the newest of each warp were kept; a "
             "larger buffer_size keeps more",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if records.doubtful:
+        warnings.warn(
+            f"{kernel}: in {records.doubtful} warps more time passed than records of 32 bits can tell, their times may "
+            "be wrong; leave optimizations=clock32 out",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -59,7 +80,7 @@ def add_to_tree(target: ProfileTarget, records: LaunchRecords, kind: str, device
     viewers sum over subtrees; normalised, those of a track on average."""
     cycles: Counter[int] = Counter()
     for track in records.tracks:
-        for span in spans_of(track):
+        for span in spans_of(track, records.record_ticks):
             cycles[span.scope] += span.own
     profile = target.phase.profile
     profile.device(kind, device)
@@ -94,7 +115,7 @@ def add_to_trace(
     for track, start in starts.items():
         moved = began_ns + start - first
         lane = f"{kernel} program {track.program}" + (f" warp {track.warp}" if records.warps > 1 else "")
-        for span in spans_of(track):
+        for span in spans_of(track, records.record_ticks):
             timeline.add_span(
                 (*target.path, *records.scopes[span.scope]),
                 round(moved + span.begin / rate),

@@ -1,7 +1,7 @@
 """Short loops without their turns: how many loads are on their way decides how long a program waits for memory.
 
-A loop that is known to run a few times leaves none. Of one that only loads and computes, ``GROUP`` iterations become
-one turn, and the loads of those that there are not any more are masked off::
+A loop that is known to run a few times leaves none, whether it records or not. Of one that only loads and computes,
+``GROUP`` iterations become one turn, and the loads of those that there are not any more are masked off::
 
     for i in range(lower, upper, step):          for turn in range(turns):
         total += load(x + i)                         i = lower + turn * GROUP * step
@@ -22,6 +22,7 @@ from ..tile import elementwise as ew
 from ..tile.control import For, Yield
 from ..tile.passes.numbers import trip_count
 from ..tile.passes.unroll import copies_of
+from ..tile.records import Record
 from ..tile.shape import Splat
 from .ops import VectorLoad, VectorStore
 
@@ -66,18 +67,18 @@ class _Unrolling:
         if trips is not None and trips * size <= MOST_UNROLLED:
             return _Turns(loop, out).all(trips)
         loads = [op for op in loop.body.ops if isinstance(op, VectorLoad)]
-        writes = any(isinstance(op, VectorStore) for op in loop.body.ops)
+        writes = any(isinstance(op, VectorStore | Record) for op in loop.body.ops)
         if not loads or writes or size > MOST_GROUPED or (_number(loop.step) or 0) <= 0:
             return None
         return _Turns(loop, out).grouped(whole=trips is not None and trips % GROUP == 0)
 
 
 def _is_plain(op: Op) -> bool:
-    """Whether ``op`` computes in registers, or loads or stores what no other program waits for."""
+    """Whether ``op`` computes in registers, records, or loads or stores what no other program waits for."""
     match op:
         case VectorLoad(volatile=volatile):
             return not volatile
-        case VectorStore() | Yield():
+        case VectorStore() | Record() | Yield():
             return True
     return op.effect is Effect.PURE and not op.blocks and not op.mnemonic.startswith("gpu.")
 

@@ -34,19 +34,19 @@ def simulate_launch(
 
 def simulate_recorded(
     compiled: Callable[[frozenset[Guard]], PtxProgram],
-    scopes: Sequence[tuple[str, ...]],
+    instrumented: LaunchRecipe,
     grid: tuple[int, ...],
     arguments: Sequence[np.ndarray | int | float],
     settings: RecordSettings | None = None,
     order: Order = range,
 ) -> LaunchRecords:
-    """As :func:`simulate_launch`, for a program that records ``scopes``; returns what it recorded. One step of a warp
-    is a cycle, and a nanosecond."""
+    """As :func:`simulate_launch`, for a program that records; returns what it recorded. ``instrumented`` has its scopes
+    and the form of its records. One step of a warp is a cycle, and a nanosecond."""
     program = _fitting(compiled, arguments)
     programs, warps = int(np.prod(_launched(program.recipe, grid))), program.recipe.threads // LANES
-    words = empty_buffer(settings or RecordSettings(), programs, warps)
+    words = empty_buffer(settings or RecordSettings(), instrumented.records, programs, warps)
     _run(program, grid, arguments, [words], order)
-    return read_buffer(words, scopes, warps)
+    return read_buffer(words, instrumented, warps)
 
 
 def _fitting(

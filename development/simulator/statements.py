@@ -34,6 +34,7 @@ def _processor(warp: Warp) -> Array:
 #: nanosecond, so that the same launch always reads the same clock.
 SPECIAL_REGISTERS: dict[str, Callable[[Warp], Array]] = {
     "%clock64": _clock,
+    "%clock": lambda warp: _clock(warp).astype(np.int32),
     "%globaltimer": _clock,
     "%smid": _processor,
 }

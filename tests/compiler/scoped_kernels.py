@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from deuteron.compiler.frontend import KernelSource
 from deuteron.compiler.gpu import lower_to_gpu
-from deuteron.compiler.launch_recipe import Guard
+from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.record_buffer import RecordForm
 from deuteron.compiler.runtime.launch.records import LaunchRecords
 from deuteron.compiler.runtime.variant.pipeline import Build, make_tile
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
@@ -22,6 +23,7 @@ from deuteron.compiler.targets import nvptx
 #: (names of the scopes from the outermost on, whether it begins)
 Event = tuple[tuple[str, ...], bool]
 SIGNATURE = {"x": "*fp32", "n": "i32"}
+LONG = RecordForm()
 NAMES = ("load", "compute", "store", "a b", "ä")
 
 
@@ -114,11 +116,13 @@ class ScopedKernel:
                     given = {name: known[name] for name in ("pid", "n")}
                     yield from self._walk(self.functions[int(node.text)], given, outer)
 
-    def variant(self, target: str, *, instrumented: bool = True, scopes: bool = True, warps: int = 2) -> Variant:
+    def variant(
+        self, target: str, *, records: RecordForm | None = LONG, scopes: bool = True, warps: int = 2
+    ) -> Variant:
         """What is compiled."""
         source = KernelSource.from_text(self.text(scopes=scopes), "kernel", f"<seed {self.seed}>")
         made = make_variant(source, SIGNATURE, {}, target, {"num_warps": warps})
-        return replace(made, instrumented=instrumented)
+        return replace(made, records=records)
 
 
 def _lines(body: list[Node], depth: int, scopes: bool, loops: int) -> list[str]:
@@ -163,7 +167,7 @@ def recorded_events(records: LaunchRecords) -> dict[tuple[int, int], list[Event]
     return found
 
 
-def gpu_programs(variant: Variant) -> tuple[object, tuple[tuple[str, ...], ...]]:
+def gpu_programs(variant: Variant) -> tuple[object, LaunchRecipe]:
     """What :func:`simulator.simulate_recorded` takes: the program by the guards that are denied, and the scopes."""
     work = Build(variant)
     function = make_tile(work)
@@ -172,4 +176,4 @@ def gpu_programs(variant: Variant) -> tuple[object, tuple[tuple[str, ...], ...]]
         gpu = lower_to_gpu(function, variant.target, variant.schedule, denied)
         return nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)
 
-    return compiled, work.scopes
+    return compiled, LaunchRecipe(0, scopes=work.scopes, records=variant.records or LONG)

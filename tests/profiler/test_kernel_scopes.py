@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import deuteron
 import deuteron.language as tl
 import deuteron.profiler as proton
 import deuteron.profiler.language as pl
+from deuteron.compiler.record_buffer import RecordForm
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent, launch_with_hooks
 from deuteron.compiler.runtime.launch.recorded import recording
 from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordedMark, RecordSettings, Track
@@ -134,11 +136,19 @@ def track(marks, *, program: int = 0, warp: int = 0, lost: int = 0, first_ns: in
 SCOPES = (("a",), ("a", "b"))
 
 
-def book(tracks, *, warps: int = 1, device: str = "cpu", rate: float | None = 1.0, data: str = "tree") -> None:
+def book(
+    tracks,
+    *,
+    warps: int = 1,
+    device: str = "cpu",
+    rate: float | None = 1.0,
+    data: str = "tree",
+    record_ticks: int = 0,
+) -> None:
     """Record what a launch of ``k`` would leave."""
     proton.start("profile", backend="instrumentation", data=data)
     event = LaunchEvent("k", SimpleNamespace(name=device), 0, (1, 1, 1), dict)  # type: ignore[arg-type]
-    made = LaunchRecords(SCOPES, tuple(tracks), 4, warps, rate)
+    made = LaunchRecords(SCOPES, tuple(tracks), 4, warps, rate, record_ticks)
     launch_with_hooks(event, lambda: setattr(event, "records", made))
     proton.finalize()
 
@@ -178,6 +188,48 @@ def test_devices_of_gpus_are_named(capsys) -> None:
     assert (metrics["device_type"], metrics["device_id"]) == ("CUDA", "1")
 
 
+def test_what_recording_takes_is_taken_out_of_times(capsys) -> None:
+    """Two records of ``b`` and what they take stand in ``a``, and one that takes more than was between two."""
+    marks = [(0, True, 100), (1, True, 110), (1, False, 130), (1, True, 150), (1, False, 154), (0, False, 200)]
+    book([track(marks)], record_ticks=6)
+    tree = tree_of()
+    assert (tree["k", "a"]["cycles"], tree["k", "a", "b"]["cycles"]) == (4 + 14 + 40, 14 + 0)
+    assert proton_viewer("-m", "cycles", "profile.hatchet", capsys)[2] == "   └─ 72.000 a"
+    book([track(marks)])
+    assert tree_of()["k", "a"]["cycles"] == 10 + 20 + 46
+
+
+def test_a_trace_without_what_recording_takes_still_nests() -> None:
+    """Spans move up by what the records before them took."""
+    marks = [(0, True, 100), (1, True, 110), (1, False, 130), (1, True, 150), (1, False, 154), (0, False, 200)]
+    book([track(marks, first_ns=5000)], record_ticks=6, data="trace", rate=0.001)
+    events = json.loads(Path("profile.chrome_trace").read_text())["traceEvents"]
+    spans = sorted((e["ts"], e["dur"], e["name"]) for e in events if e["ph"] == "X")
+    assert spans == [(0, 72, "a"), (4, 14, "b"), (32, 0, "b")]
+    cycles = {(e["ts"], e["args"]["metrics"]["cycles"]) for e in events if e["ph"] == "X"}
+    assert cycles == {(0, "72"), (4, "14"), (32, "0")}
+
+
+def test_what_recording_takes_is_measured_in_the_kernel(listener) -> None:
+    """Recording takes ticks of any processor, and less of a scope is left without it, if nothing else happens."""
+    proton.start("profile", backend="instrumentation", mode=proton.mode.Default(optimizations="clock32,time_shift"))
+    run(programs=12)
+    proton.finalize()
+    records = listener.records
+    assert records.record_ticks > 0
+    for found in records.tracks:
+        own = {taken: [s.end - s.begin for s in spans_of(found, taken)] for taken in (0, records.record_ticks)}
+        before, after = own.values()
+        assert all(0 <= less < more for less, more in zip(after, before, strict=True) if more)
+    assert tree_of()["scaled", "all"]["cycles"] >= 0
+
+
+def test_times_that_records_of_32_bits_cannot_tell_are_doubted() -> None:
+    marks = [(0, True, 1), (0, False, 4)]
+    with pytest.warns(RuntimeWarning, match="k: in 2 warps more time passed than records of 32 bits can tell"):
+        book([track(marks), *(replace(track(marks, program=p), doubtful=True) for p in (1, 2))])
+
+
 def test_spans_know_what_is_theirs() -> None:
     marks = [(0, True, 0), (1, True, 1), (1, False, 3), (0, False, 9), (0, True, 9)]
     assert [(s.scope, s.begin, s.end, s.own) for s in spans_of(track(marks))] == [(1, 1, 3, 2), (0, 0, 9, 7)]
@@ -200,6 +252,17 @@ def test_spans_know_what_is_theirs() -> None:
             RecordSettings(),
         ),
         (proton.mode.Default(buffer_size=64, granularity="warp"), RecordSettings(64)),
+        ("default:optimizations=clock32", RecordSettings(form=RecordForm(short=True))),
+        (
+            proton.mode.Default(metric_type="cycle", optimizations="clock32, time_shift"),
+            RecordSettings(form=RecordForm(short=True, measured=True)),
+        ),
+        (
+            proton.mode.Default(
+                metric_type="cycle", optimizations="time_shift", sampling_strategy="selective", sampling_options="0"
+            ),
+            RecordSettings(0, (0,), RecordForm(measured=True)),
+        ),
     ],
 )
 def test_options_that_do_something(mode, settings) -> None:
@@ -226,8 +289,8 @@ REFUSED = {
     "default:sampling_options=1": "belong together",
     "default:sampling_strategy=selective:sampling_options=64": "'64' is not a warp",
     "default:sampling_strategy=selective:sampling_options=a": "'a' is not a warp",
-    "default:optimizations=time_shift": "optimizations=time_shift is not supported: what recording itself takes",
-    "default:optimizations=clock32,time_shift": "records hold 48 bits",
+    "default:optimizations=sched_stores": "optimizations=sched_stores is not supported: a warp stores its records 32",
+    "default:optimizations=clock32,sched_barriers": "no barrier is put around records",
     "default:optimizations=faster": "unknown optimization 'faster'",
 }
 
@@ -254,11 +317,15 @@ def test_kernels_record_in_one_way_at_a_time() -> None:
 
 def test_small_buffers_lose_old_records() -> None:
     proton.start("profile", backend="instrumentation", mode="default:buffer_size=32")
-    with pytest.warns(RuntimeWarning, match="scaled: 30 records inside the kernel were lost"):
-        run(programs=6)
+    with pytest.warns(RuntimeWarning, match="scaled: 12 records inside the kernel were lost"):
+        run(programs=18)
     proton.finalize()
     tree = tree_of()
-    assert tree["scaled",] == {"lost_records": 30}
+    assert (
+        tree["scaled",]
+        == {"lost_records": sum(2 * p + 4 - 32 for p in range(18) if 2 * p + 4 > 32)}
+        == {"lost_records": 12}
+    )
     assert {path[-1] for path in tree if path} >= {"all", "load", "step"}, "those of small programs are whole"
 
 

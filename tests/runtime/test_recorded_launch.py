@@ -13,7 +13,17 @@ import deuteron
 import deuteron.language as tl
 import deuteron.profiler.language as pl
 from deuteron.compiler.launch_recipe import LaunchRecipe
-from deuteron.compiler.record_buffer import COUNT, HEAD_WORDS, MASK, TRACK_WORDS, WARPS, record_tag
+from deuteron.compiler.record_buffer import (
+    COUNT,
+    FIRST_CLOCK,
+    HEAD_WORDS,
+    LAST_CLOCK,
+    MASK,
+    TRACK_WORDS,
+    WARPS,
+    RecordForm,
+    record_tag,
+)
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
 from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
 from deuteron.compiler.runtime.launch.recorded import record_launches
@@ -34,9 +44,15 @@ class DriverWithMemory(FakeDriver):
 
     def call(self, name: str, *arguments: Any) -> object:
         handle = super().call(name, *arguments)
-        if name == "cuMemcpyHtoD":
+        if name == "cuMemAlloc":
+            self.memory[handle] = bytearray(b"\xee" * arguments[0])
+        elif name == "cuMemcpyHtoD":
             address, source, size = arguments
-            self.memory[address] = bytearray(ctypes.string_at(source, size))
+            self.memory[address][:size] = ctypes.string_at(source, size)
+        elif name == "cuMemcpyDtoDAsync":
+            place, source, size, _ = arguments
+            address = max(start for start in self.memory if start <= place)
+            self.memory[address][place - address : place - address + size] = self.memory[source][:size]
         elif name == "cuMemcpyDtoH":
             target, address, size = arguments
             ctypes.memmove(target, bytes(self.memory[address]), size)
@@ -50,7 +66,8 @@ class DriverWithMemory(FakeDriver):
             self.seen.append((len(words), int(words[MASK]), int(words[WARPS])))
             track = words[HEAD_WORDS:]
             track[COUNT] = 2
-            track[TRACK_WORDS : TRACK_WORDS + 2] = record_tag(0, True) | 7, record_tag(0, False) | 19
+            track[FIRST_CLOCK], track[LAST_CLOCK] = 0, 25
+            track[TRACK_WORDS : TRACK_WORDS + 2] = record_tag(0, True, 48) | 7, record_tag(0, False, 48) | 19
         return code
 
 
@@ -75,14 +92,16 @@ def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> No
     recipe = LaunchRecipe(160)
     give_recipes(monkeypatch, lambda denied: recipe)
     x = deuteron.get_device("cuda:0").empty((32,), "f32")
-    record_launches(RecordSettings(8 * 8 * 5, (0, 4)))
+    record_launches(RecordSettings(8 * 64 * 5, (0, 4)))
     scoped[(3, 2)](x, 7)
-    assert gpu.seen[-1] == (HEAD_WORDS + 30 * (TRACK_WORDS + 8), 7, 0b10001)
+    assert gpu.seen[-1] == (HEAD_WORDS + 30 * (TRACK_WORDS + 64), 63, 0b10001)
     records = listener.records
     assert (records.scopes, records.all_tracks, records.warps) == ((("all",),), 30, 5)
     (track,) = records.tracks
     assert [(mark.enter, mark.clock) for mark in track.marks] == [(True, 7), (False, 19)]
     last = gpu.launches[-1]
+    filled = gpu.calls.index("cuMemcpyDtoDAsync")
+    assert "cuCtxSynchronize" in gpu.calls[filled : gpu.calls.index("cuLaunchKernelEx")], "streams are not ordered"
     assert gpu.calls.index("cuMemcpyHtoD") < gpu.calls.index("cuLaunchKernelEx") < gpu.calls.index("cuMemcpyDtoH")
     assert (last.grid, last.block) == ((3, 2, 1), (160, 1, 1))
     bound = scoped.bound((3, 2), x, 7)
@@ -90,7 +109,7 @@ def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> No
     assert len(gpu.seen) == 2 and buffer_of(gpu.launches[-1]) != buffer_of(last)
     compiled = scoped[(1,)](x, 7)
     compiled.run((1,), x, 7)
-    assert [seen[0] for seen in gpu.seen[2:]] == [HEAD_WORDS + 5 * (TRACK_WORDS + 8)] * 2
+    assert [seen[0] for seen in gpu.seen[2:]] == [HEAD_WORDS + 5 * (TRACK_WORDS + 64)] * 2
 
 
 def test_launches_after_that_pass_none(gpu, listener) -> None:
@@ -118,7 +137,7 @@ def test_persistent_programs_have_as_many_tracks_as_run(driver, grid, programs) 
 
 
 def test_scopes_are_kept_with_a_variant() -> None:
-    recipe = LaunchRecipe(128, scopes=(("a",), ("a", "b")))
+    recipe = LaunchRecipe(128, scopes=(("a",), ("a", "b")), records=RecordForm(short=True, measured=True))
     assert LaunchRecipe.from_json(recipe.to_json()) == recipe
     metadata = KernelMetadata("k", "cuda:90a", "", 4, 3, 1, recipe)
     assert KernelMetadata.from_json(metadata.to_json()).recipe == recipe

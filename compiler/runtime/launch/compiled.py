@@ -183,12 +183,12 @@ class CompiledKernel:
             return
         fitting = self if self._guards is None else self._fitting(self._guards, where, shape, values)
         kernel = fitting.loaded(where)
-        scopes = fitting.metadata.recipe.scopes
-        if not installed.hooks and not scopes:
+        recipe = fitting.metadata.recipe
+        if not installed.hooks and not recipe.scopes:
             kernel.launch(shape, values, stream)
             return
         event = LaunchEvent(self.name, where, kernel.stream(stream), shape, fitting._metadata(shape, args))
-        launch_with_hooks(event, lambda: run_observed(kernel, scopes, event, values, stream))
+        launch_with_hooks(event, lambda: run_observed(kernel, recipe, event, values, stream))
 
     def fitting(self, known: Mapping[str, object]) -> CompiledKernel:
         """This kernel, or the variant without the guards that arguments break, as far as they are ``known``: numbers

@@ -93,7 +93,7 @@ class Launcher:
     """Launches one variant on one device. Called with the grid, the machine values of all parameters that are not
     ``tl.constexpr``, and the arguments as the user gave them. Only ``direct`` checks ``guards``."""
 
-    __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata", "_scopes")
+    __slots__ = ("direct", "_kernel", "_loaded", "_pick", "_name", "_names", "_metadata", "_recipe")
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class Launcher:
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
         count = len(kernel.run_time_names)
-        self._scopes = compiled.metadata.recipe.scopes
+        self._recipe = compiled.metadata.recipe
         self.direct = (
-            None if self._scopes else self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
+            None if self._recipe.scopes else self._loaded.direct(compiled, count, places_of(launch), guards, otherwise)
         )
 
     def chosen(self, grid: object, values: tuple[Any, ...]) -> Launcher:
@@ -122,7 +122,7 @@ class Launcher:
     def __call__(self, grid: object, values: tuple[Any, ...], arguments: tuple[object, ...]) -> CompiledKernel:
         shape = grid_of(grid)
         if 0 not in shape:
-            if installed.hooks or self._scopes:
+            if installed.hooks or self._recipe.scopes:
                 self._observed(shape, self._pick(values) if self._pick else values, arguments)
             else:
                 pick = self._pick
@@ -141,7 +141,7 @@ class Launcher:
             self._observed(shape, passed, arguments)
             return kernel
 
-        if self._scopes:
+        if self._recipe.scopes:
             return observe
         run = self._loaded.bound(shape, passed)
 
@@ -167,7 +167,7 @@ class Launcher:
             shape,
             functools.partial(self._describe, shape, arguments),
         )
-        launch_with_hooks(event, lambda: run_observed(loaded, self._scopes, event, values, None))
+        launch_with_hooks(event, lambda: run_observed(loaded, self._recipe, event, values, None))
 
     def _describe(self, shape: tuple[int, int, int], arguments: tuple[object, ...]) -> dict[str, object]:
         if self._metadata is None:

@@ -1,19 +1,19 @@
 """Launches of instrumented kernels.
 
-While somebody asks for records, kernels are compiled with them (:attr:`..variant.variant.Variant.instrumented`) and
+While somebody asks for records, kernels are compiled with them (:attr:`..variant.variant.Variant.records`) and
 every launch that has scopes waits for its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ... import knobs
+from ...launch_recipe import LaunchRecipe
 from ..arrays.arguments import readers
 from .hooks import LaunchEvent
 from .loaded import Loaded
-from .records import RecordSettings, empty_buffer, read_buffer
+from .records import RecordSettings, head_of, read_buffer, words_of
 
 
 class _Recording:
@@ -38,19 +38,22 @@ def record_launches(settings: RecordSettings | None) -> None:
 
 def run_observed(
     loaded: Loaded,
-    scopes: Sequence[tuple[str, ...]],
+    recipe: LaunchRecipe,
     event: LaunchEvent,
     values: tuple[Any, ...],
     stream: int | None,
 ) -> None:
-    """The launch that hooks observe; of an instrumented kernel, whose ``scopes`` these are, wait for its end and leave
-    its records in ``event``."""
-    if not scopes:
+    """The launch that hooks observe; of an instrumented kernel wait for its end and leave its records in ``event``."""
+    if not recipe.scopes:
         loaded.timed_launch(event, values, stream)
         return
     programs, warps = loaded.tracks(event.grid)
-    buffer = loaded.device.array(empty_buffer(recording.settings or RecordSettings(), programs, warps))
+    settings = recording.settings or RecordSettings()
+    ring = settings.ring(programs, warps, recipe.records)
+    buffer = loaded.device.empty((words_of(programs * warps, ring, recipe.records),), "i64")
+    buffer.fill(head_of(settings, ring))
+    loaded.device.synchronize()  # the launch may be on another stream
     _, address = readers[type(buffer)](buffer)
     loaded.timed_launch(event, (*values, address), stream)
     loaded.device.synchronize()
-    event.records = read_buffer(buffer.to_numpy(), scopes, warps, loaded.ticks_per_ns())
+    event.records = read_buffer(buffer.to_numpy(), recipe, warps, loaded.ticks_per_ns())

@@ -3,13 +3,13 @@ holds afterwards."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import LaunchError
+from ...launch_recipe import LaunchRecipe
 from ...record_buffer import (
-    CLOCK_BITS,
+    BLOCK_RECORDS,
     COUNT,
     FIRST_CLOCK,
     FIRST_NS,
@@ -17,11 +17,14 @@ from ...record_buffer import (
     LAST_CLOCK,
     LAST_NS,
     MASK,
+    MEASURED_RECORDS,
     MOST_WARPS,
     PROCESSOR,
+    RECORD_TICKS,
     TRACK_WORDS,
     WARPS,
     WORD_BYTES,
+    RecordForm,
 )
 
 if TYPE_CHECKING:
@@ -29,27 +32,29 @@ if TYPE_CHECKING:
 
 #: Memory that the buffer of one launch may take.
 MOST_BYTES = 1 << 30
+#: Of the rings of a launch, and of one.
 _USUAL_BYTES = 64 << 20
-_USUAL_RECORDS = 256
-_FEWEST_RECORDS = 2
+_USUAL_RING_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
     """How to record. ``bytes_per_program``: of rings, all warps of a program together; 0 for as much as is usual.
-    ``warps``: which ones record, on a GPU; None for all."""
+    ``warps``: which ones record, on a GPU; None for all. ``form``: that of kernels that are compiled from now on."""
 
     bytes_per_program: int = 0
     warps: tuple[int, ...] | None = None
+    form: RecordForm = RecordForm()
 
-    def ring(self, programs: int, warps: int) -> int:
-        """Records of the ring of each warp: a power of two. Raises LaunchError where the buffer would be too large."""
+    def ring(self, programs: int, warps: int, form: RecordForm) -> int:
+        """Records of the ring of each warp in a kernel of this form: a power of two, and a block at least. Raises
+        LaunchError where the buffer would be too large."""
         if self.bytes_per_program:
-            length = self.bytes_per_program // (warps * WORD_BYTES)
+            size = self.bytes_per_program // warps
         else:
-            length = min(_USUAL_RECORDS, _USUAL_BYTES // (programs * warps * WORD_BYTES))
-        length = 1 << max(length, _FEWEST_RECORDS).bit_length() - 1
-        size = WORD_BYTES * words_of(programs * warps, length)
+            size = min(_USUAL_RING_BYTES, _USUAL_BYTES // (programs * warps))
+        length = 1 << max(size // form.record_bytes, BLOCK_RECORDS).bit_length() - 1
+        size = WORD_BYTES * words_of(programs * warps, length, form)
         if size > MOST_BYTES:
             raise LaunchError(
                 f"the records of {programs} programs of {warps} warps take {size} bytes, {MOST_BYTES} are allowed",
@@ -73,7 +78,8 @@ class Track:
     ones that the ring had no room for.
 
     ``first_clock`` and ``last_clock`` are of its beginning and end, in ticks; ``first_ns`` and ``last_ns`` are those on
-    a timer that all processors share, 0 where there is none.
+    a timer that all processors share, 0 where there is none. ``doubtful``: more time passed somewhere than the clock
+    of a record can tell.
     """
 
     program: int
@@ -85,72 +91,106 @@ class Track:
     last_ns: int
     lost: int
     marks: tuple[RecordedMark, ...]
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecords:
     """What a launch recorded. ``scopes`` are paths by number; tracks without any record are left out, but
-    ``all_tracks`` counts them. ``ticks_per_ns``: of the clock, where the launcher could tell."""
+    ``all_tracks`` counts them. ``ticks_per_ns``: of the clock, where the launcher could tell. ``record_ticks``: what a
+    record took at least, 0 where that was not measured."""
 
     scopes: tuple[tuple[str, ...], ...]
     tracks: tuple[Track, ...]
     all_tracks: int
     warps: int
     ticks_per_ns: float | None = None
+    record_ticks: int = 0
 
     @property
     def lost(self) -> int:
         """Records that there was no room for."""
         return sum(track.lost for track in self.tracks)
 
+    @property
+    def doubtful(self) -> int:
+        """Tracks whose times may be wrong."""
+        return sum(track.doubtful for track in self.tracks)
 
-def words_of(tracks: int, ring: int) -> int:
+
+def words_of(tracks: int, ring: int, form: RecordForm) -> int:
     """Words of a buffer."""
-    return HEAD_WORDS + tracks * (TRACK_WORDS + ring)
+    return HEAD_WORDS + tracks * (TRACK_WORDS + ring * form.record_bytes // WORD_BYTES)
 
 
-def empty_buffer(settings: RecordSettings, programs: int, warps: int) -> np.ndarray:
-    """The buffer as a kernel finds it."""
+def head_of(settings: RecordSettings, ring: int) -> np.ndarray:
+    """The head of a buffer, which is repeated over all of it, tracks beginning at multiples of its length: they say
+    then that they have no records, as it is zero but for the first two words."""
     import numpy as np  # lazy: a launch without records has no use for it
 
-    ring = settings.ring(programs, warps)
-    words = np.zeros(words_of(programs * warps, ring), np.int64)
-    words[MASK] = ring - 1
+    head = np.zeros(HEAD_WORDS, np.int64)
+    head[MASK] = ring - 1
     chosen = range(MOST_WARPS) if settings.warps is None else settings.warps
-    words.view(np.uint64)[WARPS] = sum(1 << warp for warp in chosen)
-    return words
+    head.view(np.uint64)[WARPS] = sum(1 << warp for warp in chosen)
+    return head
+
+
+def empty_buffer(settings: RecordSettings, form: RecordForm, programs: int, warps: int) -> np.ndarray:
+    """The buffer as a kernel finds it."""
+    import numpy as np
+
+    ring = settings.ring(programs, warps, form)
+    return np.resize(head_of(settings, ring), words_of(programs * warps, ring, form))
 
 
 def read_buffer(
-    words: np.ndarray, scopes: Sequence[tuple[str, ...]], warps: int, ticks_per_ns: float | None = None
+    words: np.ndarray, recipe: LaunchRecipe, warps: int, ticks_per_ns: float | None = None
 ) -> LaunchRecords:
-    """What a launch left in its buffer; ``warps``: tracks of each program."""
-    ring = int(words[MASK]) + 1
+    """What a launch left in its buffer (i64); ``warps``: tracks of each program."""
+    form = recipe.records
+    ring = (int(words[MASK]) + 1) * form.record_bytes // WORD_BYTES
     tracks = words[HEAD_WORDS:].reshape(-1, TRACK_WORDS + ring)
-    made = tuple(_track(number, warps, tracks[number]) for number in range(len(tracks)) if tracks[number, COUNT])
-    return LaunchRecords(tuple(scopes), made, len(tracks), warps, ticks_per_ns)
+    clock_bits = form.clock_bits(max(len(recipe.scopes), 1))
+    used = [number for number in range(len(tracks)) if tracks[number, COUNT]]
+    made = tuple(_track(number, warps, tracks[number], form, clock_bits) for number in used)
+    taken = min((int(tracks[number, RECORD_TICKS]) for number in used), default=0) if form.measured else 0
+    return LaunchRecords(recipe.scopes, made, len(tracks), warps, ticks_per_ns, round(taken / MEASURED_RECORDS))
 
 
-def _track(number: int, warps: int, words: np.ndarray) -> Track:
+def _track(number: int, warps: int, words: np.ndarray, form: RecordForm, clock_bits: int) -> Track:
+    import numpy as np
+
     about = [int(word) for word in words[:TRACK_WORDS]]
-    first = about[FIRST_CLOCK]
+    ring = words[TRACK_WORDS:].view(np.uint32 if form.short else np.uint64)
+    count, first, last = about[COUNT], about[FIRST_CLOCK], about[LAST_CLOCK]
+    lost = max(0, count - len(ring))
+    newest = ring[np.arange(lost, count) % len(ring)].astype(np.uint64)
+    clocks = _full_clocks(newest, first, last, clock_bits)
+    tags = (newest >> np.uint64(clock_bits)).tolist()
+    marks = tuple(RecordedMark(tag >> 1, not tag & 1, clock) for tag, clock in zip(tags, clocks, strict=True))
     return Track(
         number // warps,
         number % warps,
         about[PROCESSOR],
         first,
-        about[LAST_CLOCK],
+        last,
         about[FIRST_NS],
         about[LAST_NS],
-        max(0, about[COUNT] - (len(words) - TRACK_WORDS)),
-        tuple(_marks(about[COUNT], first, words[TRACK_WORDS:])),
+        lost,
+        marks,
+        doubtful=not lost and clocks[0] >> clock_bits != 0,
     )
 
 
-def _marks(count: int, first_clock: int, ring: np.ndarray) -> Iterator[RecordedMark]:
-    """The records of a ring, oldest first; ``count`` were made."""
-    length, modulus = len(ring), 1 << CLOCK_BITS
-    for number in range(max(0, count - length), count):
-        word = int(ring[number % length])
-        tag = word >> CLOCK_BITS & 0xFFFF
-        yield RecordedMark(tag >> 1, not tag & 1, (word - first_clock) % modulus)
+def _full_clocks(records: np.ndarray, first: int, last: int, clock_bits: int) -> list[int]:
+    """The clocks of ``records`` (u64), oldest first, in ticks since ``first``: each is less than 2**clock_bits before
+    the next one, and the newest before ``last``.
+
+    If more passed anywhere, all before comes out later than it was; the oldest then is more than that behind ``first``.
+    """
+    import numpy as np
+
+    below = np.uint64((1 << clock_bits) - 1)
+    gaps = (np.append(records[1:], np.uint64(last & int(below))) - records) & below
+    until_last = np.cumsum(gaps[::-1])[::-1]
+    return (last - first - until_last.astype(np.int64)).tolist()  # type: ignore[no-any-return]

@@ -46,8 +46,8 @@ def specialize(
     device = _common_device(kernel, found)
     target = Target.parse(device.target)
     schedule = make_schedule({"debug": kernel.debug, **options})
-    records = recording.settings is not None
-    variant = Variant(kernel.source, found.types, found.constants, target, schedule, instrumented=records)
+    records = recording.settings.form if recording.settings is not None else None
+    variant = Variant(kernel.source, found.types, found.constants, target, schedule, records=records)
     return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
 
 

@@ -56,6 +56,12 @@ class Build:
             spent = (time.perf_counter_ns() - start) / 1e6
             self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + spent
 
+    def _recipe(self) -> LaunchRecipe:
+        recipe = self.recipe or _plain_recipe(self.variant.schedule)
+        if self.variant.records:
+            recipe = replace(recipe, scopes=self.scopes, records=self.variant.records)
+        return recipe
+
     def metadata(self) -> KernelMetadata:
         """What is known about the result."""
         schedule = self.variant.schedule
@@ -66,7 +72,7 @@ class Build:
             num_warps=schedule.num_warps,
             num_stages=schedule.num_stages,
             num_ctas=schedule.num_ctas,
-            recipe=replace(self.recipe or _plain_recipe(schedule), scopes=self.scopes),
+            recipe=self._recipe(),
             maxnreg=schedule.maxnreg,
             total_ms=sum(self.stage_ms.values()),
             gpu_steps=self.gpu_steps,
@@ -159,8 +165,8 @@ def make_tile(work: Build) -> Function:
     with work.timed("frontend"):
         function = lowered(variant)
     with work.timed("tile"):
-        if variant.instrumented:
-            work.scopes = number_scopes(function)
+        if variant.records:
+            work.scopes = number_scopes(function, variant.records)
         else:
             drop_records(function)
         check = knobs.verify.get()

@@ -22,6 +22,7 @@ from ...options import (
     asks_for_nothing,
     effective_options,
 )
+from ...record_buffer import RecordForm
 from ...signature import ArgumentType, TypeText, flattened, gathered, leaves, parse_argument_type, scattered
 from ...source.arguments import Argument
 from ...source.kernel import KernelSource, source_of
@@ -34,7 +35,8 @@ from .toolchain import toolchain
 class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
     (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
-    arguments that the code may not rely on; ``instrumented``: scopes inside the kernel are recorded."""
+    arguments that the code may not rely on; ``records``: how scopes inside the kernel are recorded, None where they are
+    not."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -42,7 +44,7 @@ class Variant:
     target: Target
     schedule: Schedule
     denied: tuple[Guard, ...] = ()
-    instrumented: bool = False
+    records: RecordForm | None = None
 
     @cached_property
     def key(self) -> str:
@@ -56,7 +58,7 @@ class Variant:
             *(f"{name} = {getattr(self.schedule, name)!r}" for name in effective_options(self.target.kind)),
             *(name for name in LAUNCH_OPTIONS[self.target.kind] if getattr(self.schedule, name)),
             *(f"not {guard}" for guard in self.denied),
-            *(["instrumented"] if self.instrumented else []),
+            *([str(self.records)] if self.records else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -10,17 +10,19 @@ from ...ir.core import Function
 from ...llvm.text import FunctionText, ModuleText
 from ...llvm.typed import Typed, constant
 from ...record_buffer import (
-    CLOCK_BITS,
     COUNT,
     FIRST_CLOCK,
+    FIRST_NS,
     HEAD_WORDS,
     LAST_CLOCK,
     MASK,
+    MEASURED_RECORDS,
+    RECORD_TICKS,
     TRACK_WORDS,
     WORD_BYTES,
     record_tag,
 )
-from ...tile.records import RECORDS, Record
+from ...tile.records import Record, first_record
 from .lower import CpuLowering, ProgramTrack, statements
 
 #: A function without arguments that returns the cycle counter: for the launcher, to compare it with its own clock.
@@ -29,15 +31,19 @@ CLOCK_SYMBOL = "deuteron_clock"
 
 def begin_track(low: CpuLowering, function: Function) -> ProgramTrack | None:
     """Find the track of the program that begins; None in a kernel that does not record."""
-    parameter = function.parameters[-1] if function.parameters else None
-    if parameter is None or parameter.name != RECORDS:
+    mark = first_record(function)
+    if mark is None or mark.buffer is None:
         return None
-    e, buffer = low.e, low.scalar(parameter.value).value
+    e, buffer = low.e, low.scalar(mark.buffer).value
     mask = e.load("i64", _word(low, buffer, MASK), WORD_BYTES)
-    words = e.binary("add", mask, constant("i64", TRACK_WORDS + 1))
-    place = e.binary("add", e.binary("mul", low.program, words), constant("i64", HEAD_WORDS))
-    track = ProgramTrack(e.offset(buffer, place, "i64"), mask, low.entry_variable("i64"))
+    ring = e.binary("mul", e.binary("add", mask, constant("i64", 1)), constant("i64", mark.record_bytes))
+    size = e.binary("add", ring, constant("i64", WORD_BYTES * TRACK_WORDS))
+    place = e.binary("add", e.binary("mul", low.program, size), constant("i64", WORD_BYTES * HEAD_WORDS))
+    track = ProgramTrack(e.offset(buffer, place, "i8"), mask, low.entry_variable("i64"))
     e.store(constant("i64", 0), track.count, WORD_BYTES)
+    if mark.measured:
+        _measure(low, track, mark)
+    e.store(constant("i64", 0), _word(low, track.start, FIRST_NS), WORD_BYTES)
     e.store(_clock(low), _word(low, track.start, FIRST_CLOCK), WORD_BYTES)
     return track
 
@@ -55,15 +61,31 @@ def end_track(low: CpuLowering) -> None:
 def record(low: CpuLowering, op: Record) -> None:
     """One word into the ring. Loads that are still to be done come before."""
     low.settle_loads(op)
-    track, e = low.track, low.e
-    if track is None:
-        return
-    clock = e.binary("and", _clock(low), constant("i64", (1 << CLOCK_BITS) - 1))
-    word = e.binary("or", clock, constant("i64", record_tag(op.scope, op.enter)))
+    if low.track is not None:
+        _append(low, low.track, op, record_tag(op.scope, op.enter, op.clock_bits))
+
+
+def _append(low: CpuLowering, track: ProgramTrack, op: Record, tag: int) -> None:
+    e, word = low.e, f"i{8 * op.record_bytes}"
+    clock = e.binary("and", _clock(low), constant("i64", (1 << op.clock_bits) - 1))
+    made = e.binary("or", clock, constant("i64", tag))
+    if op.record_bytes < WORD_BYTES:
+        made = e.cast("trunc", made, word)
     count = e.load("i64", track.count, WORD_BYTES)
-    place = e.binary("add", e.binary("and", count, track.mask), constant("i64", TRACK_WORDS))
-    e.store(word, e.offset(track.start, place, "i64"), WORD_BYTES)
+    ring = _word(low, track.start, TRACK_WORDS)
+    e.store(made, e.offset(ring, e.binary("and", count, track.mask), word), op.record_bytes)
     e.store(e.binary("add", count, constant("i64", 1)), track.count, WORD_BYTES)
+
+
+def _measure(low: CpuLowering, track: ProgramTrack, op: Record) -> None:
+    """What records take that are made one after the other. They are not kept."""
+    e = low.e
+    before = _clock(low)
+    for _ in range(MEASURED_RECORDS):
+        _append(low, track, op, record_tag(op.scope, op.enter, op.clock_bits))
+    taken = e.binary("sub", _clock(low), before)
+    e.store(taken, _word(low, track.start, RECORD_TICKS), WORD_BYTES)
+    e.store(constant("i64", 0), track.count, WORD_BYTES)
 
 
 def emit_clock(module: ModuleText) -> None:

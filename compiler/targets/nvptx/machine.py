@@ -251,9 +251,10 @@ class PtxMachine(simt.SimtTarget):
 
     # Records: special registers, read in their place among accesses and asynchronous operations -----------------
 
-    def clock(self, state: simt.Lowering) -> str:
-        """``%clock64`` (PTX ISA, "Special Registers: %clock64")."""
-        return state.text.asm(["i64"], "mov.u64 $0, %clock64;", "=l,~{memory}", [])[0]
+    def clock(self, state: simt.Lowering, word: str) -> str:
+        """``%clock64`` or ``%clock`` (PTX ISA, "Special Registers")."""
+        text, kind = ("mov.u64 $0, %clock64;", "l") if word == "i64" else ("mov.u32 $0, %clock;", "r")
+        return state.text.asm([word], text, f"={kind},~{{memory}}", [])[0]
 
     def timer(self, state: simt.Lowering) -> str:
         """``%globaltimer`` (PTX ISA, "Special Registers: %globaltimer"), which may tick once a microsecond or less."""
@@ -263,14 +264,17 @@ class PtxMachine(simt.SimtTarget):
         """``%smid`` (PTX ISA, "Special Registers: %smid")."""
         return state.text.asm(["i32"], "mov.u32 $0, %smid;", "=r", [])[0]
 
-    def load_word(self, state: simt.Lowering, address: str) -> str:
+    def load_words(self, state: simt.Lowering, address: str) -> list[str]:
         """``ld.global``."""
-        return state.text.asm(["i64"], "ld.global.b64 $0, [$1];", "=l,l", [("i64", address)])[0]
+        return state.text.asm(["i64"] * 2, "ld.global.v2.b64 {$0, $1}, [$2];", "=l,=l,l", [("i64", address)])
 
-    def store_word(self, state: simt.Lowering, address: str, value: str, predicate: str) -> None:
-        """A predicated ``st.global``."""
-        operands = [("i64", address), ("i64", value), ("i1", predicate)]
-        state.text.asm([], "@$2 st.global.b64 [$0], $1;", "l,l,b,~{memory}", operands)
+    def store_words(self, state: simt.Lowering, address: str, word: str, values: Sequence[str], predicate: str) -> None:
+        """A predicated ``st.global``; ``.cs``: lines that are stored once leave the caches first."""
+        count, kind = len(values), "l" if word == "i64" else "r"
+        stored = f"{{{', '.join(f'${n + 1}' for n in range(count))}}}" if count > 1 else "$1"
+        template = f"@${count + 1} st.global.cs{f'.v{count}' if count > 1 else ''}.b{word[1:]} [$0], {stored};"
+        operands = [("i64", address), *((word, value) for value in values), ("i1", predicate)]
+        state.text.asm([], template, ",".join(["l", *kind * count, "b"]), operands)
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 

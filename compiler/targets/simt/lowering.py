@@ -72,13 +72,21 @@ def _lower_elementwise(state: Lowering, op: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WarpTrack:
-    """Where a warp records (:mod:`...record_buffer`): the address of its first word (i64), the mask of its ring (i64),
-    a variable that counts its records, and whether this lane is the one that writes."""
+    """Where a warp records (:mod:`...record_buffer`).
 
+    ``start``: the address of its first word, for each lane a record further (i64); ``blocks``: which bits of a record's
+    number say where its block is in the ring (i32); ``lane`` (i32); ``chosen``: whether the warp records (i1).
+    Variables: ``count``, of its records (i32), and ``kept``, this lane's newest one (``word``).
+    """
+
+    word: str
+    record_bytes: int
     start: str
-    mask: str
+    blocks: str
+    lane: str
+    chosen: str
     count: str
-    writes: str
+    kept: str
 
 
 class Lowering:

@@ -167,8 +167,8 @@ class SimtTarget(ABC):
     # Records -------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def clock(self, state: Lowering) -> str:
-        """The cycle counter of this warp's processor (i64), read where it stands."""
+    def clock(self, state: Lowering, word: str) -> str:
+        """The cycle counter of this warp's processor, or its low bits (``word``: i64 or i32), read where it stands."""
 
     @abstractmethod
     def timer(self, state: Lowering) -> str:
@@ -179,12 +179,13 @@ class SimtTarget(ABC):
         """The number of the processor that runs this program (i32)."""
 
     @abstractmethod
-    def load_word(self, state: Lowering, address: str) -> str:
-        """The i64 in global memory at ``address`` (i64)."""
+    def load_words(self, state: Lowering, address: str) -> list[str]:
+        """Two i64 in global memory at ``address`` (i64), a multiple of 16."""
 
     @abstractmethod
-    def store_word(self, state: Lowering, address: str, value: str, predicate: str) -> None:
-        """Store an i64 to global memory at ``address`` (i64) where ``predicate`` holds."""
+    def store_words(self, state: Lowering, address: str, word: str, values: Sequence[str], predicate: str) -> None:
+        """Store one or two ``values`` (``word``: i64 or i32) that nobody reads soon to global memory at ``address``
+        (i64), a multiple of their size, where ``predicate`` holds."""
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from ...errors import CompilationError
 from ...ir.core import Block, Effect, Function, Op
+from ...record_buffer import RecordForm
 from ..records import RECORDS, RECORDS_TYPE, Record
 
 #: Names of scopes from the outermost to the scope itself.
 ScopePath = tuple[str, ...]
 
-#: A record has 15 bits for the number of its scope.
-MOST_SCOPES = 1 << 15
 _EXITS = (
     "a scope begins and ends in one branch or loop body; a return, break or continue inside a scope leaves it open on "
     "that path"
@@ -33,7 +32,7 @@ def drop_records(function: Function) -> Function:
     return function
 
 
-def number_scopes(function: Function) -> tuple[ScopePath, ...]:
+def number_scopes(function: Function, form: RecordForm) -> tuple[ScopePath, ...]:
     """Let the marks of ``function`` record, in place: into a buffer that is its last parameter. Returns the paths by
     number; without marks there are none, and no parameter.
 
@@ -42,12 +41,12 @@ def number_scopes(function: Function) -> tuple[ScopePath, ...]:
     """
     found = _walk(function.body)
     numbers = {path: number for number, path in enumerate(dict.fromkeys(found.values()))}
-    if len(numbers) > MOST_SCOPES:
-        raise CompilationError(f"{function.name} has {len(numbers)} scopes, {MOST_SCOPES} are possible")
     if numbers:
+        clock_bits = form.clock_bits(len(numbers))
         buffer = function.add_parameter(RECORDS, RECORDS_TYPE, 16)
         for mark, path in found.items():
             mark.buffer, mark.scope = buffer, numbers[path]
+            mark.clock_bits, mark.measured = clock_bits, form.measured
     return tuple(numbers)
 
 
