@@ -34,7 +34,8 @@ from .toolchain import toolchain
 class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
     (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
-    arguments that the code may not rely on; ``instrumented``: scopes inside the kernel are recorded."""
+    arguments that the code may not rely on; ``instrumented``: scopes inside the kernel are recorded; ``lined``: a
+    cubin has a table of source lines."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -43,6 +44,7 @@ class Variant:
     schedule: Schedule
     denied: tuple[Guard, ...] = ()
     instrumented: bool = False
+    lined: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -57,6 +59,7 @@ class Variant:
             *(name for name in LAUNCH_OPTIONS[self.target.kind] if getattr(self.schedule, name)),
             *(f"not {guard}" for guard in self.denied),
             *(["instrumented"] if self.instrumented else []),
+            *(["lined"] if self.lined else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
