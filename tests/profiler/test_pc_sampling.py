@@ -198,6 +198,15 @@ def test_counts_and_sizes_are_given_anew_for_every_call() -> None:
     assert seen == [(0, ctypes.sizeof(c.PcData), 5)] * 2
 
 
+def test_what_was_in_a_buffer_is_gone() -> None:
+    cupti = FakeCupti()
+    made = sampler(cupti)
+    cupti.ready = [(b"k", 0, 0, {3: 5, 4: 2})]
+    made.take()
+    cupti.ready = [(b"k", 0, 0, {7: 1})]
+    assert [(found.reasons, found.stalled) for found in made.take()] == [({"stalled_selected": 1}, 0)]
+
+
 def test_an_old_library_is_refused() -> None:
     cupti = FakeCupti()
     cupti.version = 21

@@ -69,18 +69,23 @@ def test_samples_are_booked_where_their_kernels_were_launched(cupti: SerializedC
     assert cupti.idle and cupti.calls[-1] == "Disable"
 
 
-def test_samples_come_while_the_program_runs(cupti: SerializedCupti, tree: Callable) -> None:
-    """What CUPTI keeps has room for some kernels only."""
-    proton.start("p", mode="pcsampling")
-    with proton.scope("A"):
+def test_samples_come_while_the_program_runs(cupti: SerializedCupti) -> None:
+    """What CUPTI keeps has room for some kernels only, and nobody may drain the source for long."""
+    source = sampling.SamplingSource(10)
+    source.start()
+    try:
         cupti.kernel(5, (b"k", 0x40, 5, {LONG: 10}))
         end = time.monotonic() + 20
         while cupti.kept and time.monotonic() < end:
             time.sleep(0.01)
         assert not cupti.kept
         cupti.kernel(6, (b"k", 0x40, 6, {LONG: 1}))
-    proton.deactivate(flushing=True)
-    assert metrics_at(tree, "A", "k")["num_samples"] == 11
+        batch = source.drain()
+        assert batch.samples is not None and batch.samples.rows["launch"].tolist() == [5, 6]
+        assert source.drain().samples is None
+    finally:
+        source.stop()
+    assert cupti.idle
 
 
 def test_kernels_without_a_session_are_nowhere(cupti: SerializedCupti, tree: Callable) -> None:
