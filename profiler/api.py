@@ -15,6 +15,7 @@ from .errors import UsageError
 from .hooks import LaunchMetadata
 from .mode import Mode, parse_mode
 from .recorder import recorder
+from .sampled import sampling_source
 from .session import check_writable, expand_name, registry, suffix_for
 
 DEFAULT_PROFILE_NAME = "proton"
@@ -67,6 +68,8 @@ def start_session(
     _check(context, data, backend)
     parsed = parse_mode(mode, backend)
     suffix_for(data, parsed.format)
+    if parsed.period is not None and data == "trace":
+        raise UsageError("samples of program counters have no place on a time line", hint="data='tree'")
     metadata = _metadata_hook(hook)
     pattern = DEFAULT_PROFILE_NAME if name is None else name
     name = expand_name(pattern)
@@ -77,7 +80,10 @@ def start_session(
             activate(session.number)
             return session.number
         _check_records(parsed)
-        if backend not in ("cpu", "instrumentation"):
+        _check_samples(parsed)
+        if parsed.period is not None:
+            recorder.start_gpu(required=True, source=None if recorder.gpu else sampling_source(parsed.period))
+        elif backend not in ("cpu", "instrumentation"):
             recorder.start_gpu(required=backend == "cupti")
         contexts.session_started()
         session = registry.create(pattern, context=context, data=data, mode=parsed, metadata_hook=metadata)
@@ -104,6 +110,18 @@ def _check_records(mode: Mode) -> None:
             raise UsageError(
                 f"the session {other.name!r} records inside kernels with other options",
                 hint="finalize it first, or use the same mode",
+            )
+
+
+def _check_samples(mode: Mode) -> None:
+    """Program counters are sampled of all kernels or of none, in one way."""
+    for other in registry.sessions.values():
+        if mode.period != other.mode.period:
+            raise UsageError(
+                # In Proton's words.
+                "Cannot add a session with the same profiler but a different mode than existing sessions: "
+                f"{other.name!r} has the mode {str(other.mode)!r}",
+                hint="finalize it first: only sessions of one interval sample program counters together",
             )
 
 

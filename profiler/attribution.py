@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .correlation import Correlations
 from .device_metrics import CAPTURED_AT, Captured, DeviceMetrics
+from .sampled import add_samples
 from .session import ProfileTarget
 from .sources.cupti import kernel_name
 from .sources.records import COPY_KINDS, KIND_MEMSET, Batch
@@ -86,6 +87,9 @@ class Attribution:
             self._add_copies(copies, batch.epoch_offset_ns)
         if batch.calls is not None:
             self._add_calls(batch.calls, batch.call_names)
+        if batch.samples is not None:
+            numbers = self._log.numbers(batch.samples.rows["launch"])
+            add_samples(batch.samples, numbers, self._targets_of, self._name)
 
     def settle(self) -> None:
         """After a full flush, when no launch has records to come: forget launches and addresses of names."""

@@ -41,7 +41,11 @@ def _parser() -> argparse.ArgumentParser:
         default="shadow",
         help="what a path is made of",
     )
-    add("-m", "--mode", help="periodic_flushing[:format=...]; with -b instrumentation default[:option=...]")
+    add(
+        "-m",
+        "--mode",
+        help="periodic_flushing[:format=...] or pcsampling[:interval=...]; with -b instrumentation default[:...]",
+    )
     add("-d", "--data", choices=("tree", "trace"), default="tree", help="a tree, or a chrome trace")
     add("-k", "--hook", choices=("triton",), help="evaluate the kernels' launch_metadata")
     add("target", nargs=argparse.REMAINDER, help="script.py or pytest, and its arguments")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import Location
+from ..source.kernel import KernelSource
 
 #: Code generators number their own nodes from 0.
 _FIRST = 10_000
@@ -32,6 +33,11 @@ class SourceLines:
             "!{}",
             '!{i32 2, !"Debug Info Version", i32 3}',
         ]
+
+    @classmethod
+    def of(cls, source: KernelSource) -> SourceLines:
+        """Those of a kernel and of the functions that it calls."""
+        return cls(source.name, source.locate(source.node))
 
     @property
     def of_kernel(self) -> str:

@@ -79,10 +79,11 @@ class Ptxas:
         self._output.close()
 
 
-def begin_assembling(target: Target) -> AbstractContextManager[Ptxas | None]:
-    """A ptxas that waits for its input; None where there is none, and nvJitLink may assemble."""
+def begin_assembling(target: Target, *, lines: bool = False) -> AbstractContextManager[Ptxas | None]:
+    """A ptxas that waits for its input (``lines``: as :class:`Ptxas` takes them); None where there is none, and
+    nvJitLink may assemble."""
     try:
-        return Ptxas(target) if has_ptxas() else nullcontext()
+        return Ptxas(target, lines=lines) if has_ptxas() else nullcontext()
     except TargetError:
         return nullcontext()
 

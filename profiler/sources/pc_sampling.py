@@ -7,16 +7,24 @@ CUPTI adds these up by kernel, instruction and reason.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from ctypes import POINTER, addressof, byref, c_char_p, c_uint32, c_void_p, cast, create_string_buffer, pointer, sizeof
+from ctypes import addressof, byref, c_char_p, c_uint32, c_void_p, cast, create_string_buffer, pointer, sizeof
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..errors import CuptiError
 from . import pc_structures as c
+from .cupti import kernel_name
+from .pc_buffer import PcBuffer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Exponents of two that CUPTI takes as the number of cycles between samples.
 PERIODS = range(5, 32)
+#: Rows of instructions that a buffer holds; in serialized mode those of all kernels between two looks.
 _PCS_AT_ONCE = 4096
+_PCS_OF_KERNELS = 65_536
 _HARDWARE_BYTES = 256 << 20
 _SCRATCH_BYTES = 16 << 20
 _MOST_ROUNDS = 10_000
@@ -29,6 +37,10 @@ _TAKEN = {26, 36, 39}  # hardware busy, the older profiler API, another subscrib
 
 _REASON = "_issue_stalled_"
 _NOT_ISSUED = "_not_issued"
+
+
+class BufferFull(CuptiError):
+    """The hardware's buffer for samples overflowed, or there is no memory for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +64,21 @@ class PcSamples:
         return sum(self.reasons.values())
 
 
-class _Buffer:
-    """Room for what CUPTI hands over."""
-
-    def __init__(self, pcs: int, reasons: int) -> None:
-        self._counts = (c.StallReason * (pcs * reasons))()
-        self._pcs = (c.PcData * pcs)()
-        base, step = addressof(self._counts), reasons * sizeof(c.StallReason)
-        for number, pc in enumerate(self._pcs):
-            pc.size = sizeof(c.PcData)
-            pc.stallReason = cast(base + number * step, POINTER(c.StallReason))
-        self.data = c.SamplingData(size=sizeof(c.SamplingData), collectNumPcs=pcs, pPcData=self._pcs)
-
-    @property
-    def address(self) -> int:
-        """Where CUPTI finds it."""
-        return addressof(self.data)
-
-    def take(self) -> Iterator[c.PcData]:
-        """What is in it; it is empty then."""
-        found, self.data.totalNumPcs = min(self.data.totalNumPcs, len(self._pcs)), 0
-        for number in range(found):
-            yield self._pcs[number]
-
-
 class PcSampler:
     """Samples the kernels of one CUDA context between :meth:`start` and :meth:`stop`, for which :meth:`enable` prepares
-    it.
+    it; ``serialized``: all kernels from :meth:`enable` to :meth:`disable`, which run one at a time then, and each row
+    of samples says which launch it is of.
 
     ``period``: cycles between samples are 2 to this power, one of PERIODS. All methods raise CuptiError.
     """
 
-    def __init__(self, cupti: ctypes.CDLL, context: int, *, period: int) -> None:
+    def __init__(self, cupti: ctypes.CDLL, context: int, *, period: int, serialized: bool = False) -> None:
         self._cupti = cupti
         self._context = context
         self._period = period
-        # Reasons by CUPTI's number: the name, and whether it is of samples at which no warp went on.
-        self._reasons: dict[int, tuple[str, bool]] = {}
+        self._serialized = serialized
+        #: Reasons by CUPTI's number: the name, and whether it is of samples at which no warp went on.
+        self.reasons: dict[int, tuple[str, bool]] = {}
         self._names: dict[int, str] = {}
         self.dropped = 0
 
@@ -103,8 +93,9 @@ class PcSampler:
             )
         self._simple("Enable")
         try:
-            self._reasons = self._known_reasons()
-            self._filled, self._taken = (_Buffer(_PCS_AT_ONCE, len(self._reasons)) for _ in range(2))
+            self.reasons = self._known_reasons()
+            pcs = _PCS_OF_KERNELS if self._serialized else _PCS_AT_ONCE
+            self._filled, self._taken = (PcBuffer(pcs, len(self.reasons)) for _ in range(2))
             self._configure()
         except CuptiError:
             self.disable()
@@ -118,18 +109,36 @@ class PcSampler:
         """Stop sampling. Wait for kernels first: what they do later is not sampled."""
         self._simple("Stop")
 
-    def take(self) -> list[PcSamples]:
-        """The samples that have arrived since the last call; never waits for the GPU."""
-        found = self._read(self._filled)
+    def rows(self) -> NDArray[np.void]:
+        """The samples that have arrived since the last call, as a structured array of ROW_FIELDS; never waits for the
+        GPU."""
+        import numpy as np
+
+        # What is in the configured buffer comes by GetData, too, where kernels that end may be adding to it.
+        found = [] if self._serialized else [self._filled.take()]
         for _ in range(_MOST_ROUNDS):
             self._call("GetData", c.DataParameters(self._context, self._taken.address))
-            self.dropped += self._taken.data.droppedSamples
-            more = self._taken.data.remainingNumPcs
-            got = self._read(self._taken)
-            found += got
-            if not (got and more):
+            data = self._taken.data
+            self.dropped += data.droppedSamples
+            pcs, more = data.totalNumPcs, data.remainingNumPcs or self._serialized
+            found.append(self._taken.take())
+            if not (pcs and more):
                 break
-        return found
+        return np.concatenate(found)
+
+    def take(self) -> list[PcSamples]:
+        """:meth:`rows`, those of one instruction together."""
+        found: dict[tuple[int, int, int], dict[str, int]] = {}
+        stalled: dict[tuple[int, int, int], int] = {}
+        for _, module, offset, name, number, samples in self.rows().tolist():
+            reason, not_issued = self.reasons[number]
+            at = name, module, offset
+            reasons = found.setdefault(at, {})
+            if not_issued:
+                stalled[at] = stalled.get(at, 0) + samples
+            else:
+                reasons[reason] = reasons.get(reason, 0) + samples
+        return [PcSamples(self._name(at[0]), *at[1:], reasons, stalled.get(at, 0)) for at, reasons in found.items()]
 
     def disable(self) -> None:
         """End sampling; what has not been taken by now is lost."""
@@ -158,11 +167,11 @@ class PcSampler:
         return found
 
     def _configure(self) -> None:
-        chosen = (c_uint32 * len(self._reasons))(*self._reasons)
+        chosen = (c_uint32 * len(self.reasons))(*self.reasons)
         values: list[tuple[int, str, object]] = [
-            (c.COLLECTION_MODE, "number", c.CONTINUOUS),
+            (c.COLLECTION_MODE, "number", c.KERNEL_SERIALIZED if self._serialized else c.CONTINUOUS),
             (c.SAMPLING_PERIOD, "number", self._period),
-            (c.START_STOP_CONTROL, "number", 1),
+            (c.START_STOP_CONTROL, "number", int(not self._serialized)),
             (c.OUTPUT_DATA_FORMAT, "number", c.PARSED),
             (c.SCRATCH_BUFFER_SIZE, "bytes", _SCRATCH_BYTES),
             (c.HARDWARE_BUFFER_SIZE, "bytes", _HARDWARE_BYTES),
@@ -176,27 +185,9 @@ class PcSampler:
         parameters = c.ConfigurationParameters(self._context, len(attributes), attributes)
         self._call("SetConfigurationAttribute", parameters)
 
-    def _read(self, buffer: _Buffer) -> list[PcSamples]:
-        found = []
-        for pc in buffer.take():
-            reasons: dict[str, int] = {}
-            stalled = 0
-            for counted in pc.stallReason[: pc.stallReasonCount]:
-                name, not_issued = self._reasons[counted.pcSamplingStallReasonIndex]
-                if not_issued:
-                    stalled += counted.samples
-                elif counted.samples:
-                    reasons[name] = reasons.get(name, 0) + counted.samples
-            kernel = self._name(pc.functionName)
-            found.append(PcSamples(kernel, pc.cubinCrc, pc.pcOffset, reasons, stalled))
-        return found
-
-    def _name(self, address: int | None) -> str:
-        """A kernel's name. Records share its memory, so it is never given back to malloc."""
-        if not address:
-            return "<unknown kernel>"
+    def _name(self, address: int) -> str:
         if address not in self._names:
-            self._names[address] = ctypes.string_at(address).decode(errors="replace")
+            self._names[address] = kernel_name(address)
         return self._names[address]
 
 
@@ -224,6 +215,7 @@ def _error(cupti: ctypes.CDLL, name: str, code: int) -> CuptiError:
         hint = "stop Nsight Compute, DCGM's profiling, torch.profiler or Proton first: the hardware serves one client"
     elif code == _OUT_OF_MEMORY:
         hint = "the buffer for samples was full, or there is no memory for it: take samples less often"
+        return BufferFull(f"{name}: {reason}", hint=hint)
     else:
         hint = "is libcupti as new as the driver's CUDA version?"
     return CuptiError(f"{name}: {reason}", hint=hint)

@@ -26,6 +26,7 @@ OUTPUT_DATA_FORMAT = 7
 SAMPLING_DATA_BUFFER = 8
 # CUpti_PCSamplingCollectionMode, CUpti_PCSamplingOutputDataFormat.
 CONTINUOUS = 1
+KERNEL_SERIALIZED = 2
 PARSED = 1
 
 

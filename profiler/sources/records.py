@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from .debug_lines import LineTable
+
 KIND_MEMCPY = 1
 KIND_MEMSET = 2
 KIND_CONCURRENT_KERNEL = 10
@@ -71,6 +73,17 @@ _KERNEL_SIZES = (
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of program counters: rows (``pc_buffer.ROW_FIELDS``); by the numbers of their reasons the names of these,
+    and whether a reason is of samples at which the scheduler had no warp to go on with; line tables of modules by the
+    CRC that rows have."""
+
+    rows: NDArray[np.void]
+    reasons: Mapping[int, tuple[str, bool]]
+    tables: Mapping[int, LineTable]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What a source collected: kernel records as structured arrays, and an array (launches, 2) of correlation ids and
     the numbers of the places they came from. The log holds every launch that the records can name. Adding
@@ -80,6 +93,7 @@ class Batch:
     (``deuteron.profiler.sources.callbacks.CALL_FIELDS``), with the names of those that launch. ``nodes`` are those of
     graphs that were made (``NODE_FIELDS``, there, too). ``told`` is what kernels told of metrics: numbers, and words of
     64 bits of each.
+    graphs that were made (``NODE_FIELDS``, there, too). ``samples`` are where kernels were, if somebody samples that.
     """
 
     kernels: list[NDArray[np.void]]
@@ -90,6 +104,7 @@ class Batch:
     call_names: Mapping[int, str] = field(default_factory=dict)
     nodes: NDArray[np.void] | None = None
     told: list[tuple[int, NDArray[np.int64]]] = field(default_factory=list)
+    samples: Samples | None = None
 
 
 def kernel_record_size(cupti_version: int) -> int:

@@ -95,7 +95,7 @@ def test_pytest_is_profiled_and_its_exit_code_returned(tmp_path: Path) -> None:
         ([], "nothing to run"),
         (["absent.py"], "no such script: absent.py"),
         (["-n", "no/such/folder", "s.py"], "not a folder"),
-        (["-m", "pcsampling", "s.py"], "not supported"),
+        (["-m", "pcsampling:interval=9", "s.py"], "every 9 cycles"),
     ],
 )
 def test_mistakes_are_messages(

@@ -273,7 +273,7 @@ def test_options_that_do_something(mode, settings) -> None:
 REFUSED = {
     "mma": "nothing is recorded but the scopes",
     "periodic_flushing": "does not fit the backend 'instrumentation'",
-    "pcsampling": "program counters are sampled of one kernel",
+    "pcsampling": "does not fit the backend 'instrumentation'",
     "other": "unknown mode 'other'",
     "default:color=red": "unknown option 'color=red'",
     "default:granularity": "unknown option 'granularity'",

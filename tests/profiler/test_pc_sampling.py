@@ -25,7 +25,7 @@ Row = tuple[bytes, int, int, dict[int, int]]
 
 class FakeCupti:
     """``ready`` is handed over by GetData, ``at_once`` PCs at a time; ``filled`` goes to the buffer of the
-    configuration. ``fails``: codes by call."""
+    configuration. ``fails``: codes by call; ``modules``: CRCs by kernel, 77 for others."""
 
     def __init__(self, fails: dict[str, int] | None = None) -> None:
         self.fails = fails or {}
@@ -34,6 +34,7 @@ class FakeCupti:
         self.at_once = 4096
         self.attributes: dict[int, Any] = {}
         self.names: dict[bytes, ctypes.Array] = {}
+        self.modules: dict[bytes, int] = {}
         self.dropped = 0
         self.version = 22
 
@@ -51,12 +52,16 @@ class FakeCupti:
             self.calls.append(short)
             assert parameters.size == ctypes.sizeof(parameters)
             assert parameters.ctx == CONTEXT and parameters.pPriv is None
+            self._called(short)
             if short in self.fails:
                 return self.fails[short]
             getattr(self, f"_{short}", lambda _: None)(parameters)
             return 0
 
         return call
+
+    def _called(self, short: str) -> None:
+        """Before every call."""
 
     def _GetNumStallReasons(self, parameters: c.ReasonCountParameters) -> None:  # noqa: N802
         parameters.numStallReasons[0] = len(REASONS)
@@ -84,7 +89,7 @@ class FakeCupti:
         for place, (name, offset, correlation, counts) in enumerate(rows):
             pc = data.pPcData[place]
             assert pc.size == ctypes.sizeof(c.PcData)
-            pc.cubinCrc, pc.pcOffset, pc.correlationId = 77, offset, correlation
+            pc.cubinCrc, pc.pcOffset, pc.correlationId = self.modules.get(name, 77), offset, correlation
             text = self.names.setdefault(name, ctypes.create_string_buffer(name))
             pc.functionName = ctypes.addressof(text)
             pc.stallReasonCount = len(counts)
@@ -122,13 +127,13 @@ def test_samples_by_instruction_and_reason() -> None:
         (b"matmul", 0x40, 5, {3: 10, 4: 6, 7: 2}),
         (b"matmul", 0x50, 6, {8: 3, 9: 1, 3: 0}),
         (b"add", 0x40, 7, {}),
+        (b"matmul", 0x40, 8, {3: 1}),
     ]
-    first, second, third = made.take()
+    first, second = made.take()
     assert (first.kernel, first.module, first.offset) == ("matmul", 77, 0x40)
-    assert (first.count, first.stalled) == (12, 6)
-    assert first.reasons == {"stalled_long_scoreboard": 10, "stalled_selected": 2}
+    assert (first.count, first.stalled) == (13, 6)
+    assert first.reasons == {"stalled_long_scoreboard": 11, "stalled_selected": 2}
     assert (second.count, second.stalled, second.reasons) == (3, 1, {"stalled_not_selected": 3})
-    assert (third.count, third.stalled) == (0, 0)
     assert made.take() == []
 
 
@@ -153,6 +158,53 @@ def test_data_come_from_both_buffers_until_there_are_none() -> None:
     assert made.dropped == 5
     assert cupti.calls.count("GetData") == 4
     assert made.take() == []
+
+
+def test_serialized_kernels_are_sampled_without_start_and_stop() -> None:
+    cupti = FakeCupti()
+    made = sampler(cupti, period=5, serialized=True)
+    found = cupti.attributes
+    assert (found[c.COLLECTION_MODE], found[c.START_STOP_CONTROL]) == (c.KERNEL_SERIALIZED, 0)
+    cupti.ready = [(b"k", 0x40, 5, {3: 10, 4: 6}), (b"k", 0x40, 6, {3: 2, 7: 0})]
+    assert [row[0] for row in made.rows().tolist()] == [5, 5, 6]
+    assert made.rows().tolist() == []
+
+
+def test_a_serialized_buffer_is_emptied_by_get_data_alone() -> None:
+    """A kernel that ends meanwhile writes into the other one."""
+    cupti = FakeCupti()
+    made = sampler(cupti, serialized=True)
+    cupti.fill(cupti.attributes[c.SAMPLING_DATA_BUFFER], [(b"k", 0x1000, 4, {3: 9})])
+    cupti.at_once = 2
+    cupti.ready = [(b"k", 16 * number, number + 1, {3: 1}) for number in range(3)]
+    assert made.rows()["launch"].tolist() == [1, 2, 3]
+    assert cupti.calls.count("GetData") == 3  # until there is nothing, whatever it says of more to come
+
+
+def test_counts_and_sizes_are_given_anew_for_every_call() -> None:
+    cupti = FakeCupti()
+    made = sampler(cupti)
+    seen = []
+
+    def look(parameters: c.DataParameters) -> None:
+        data = c.SamplingData.from_address(parameters.pcSamplingData)
+        seen.append((data.totalNumPcs, data.pPcData[0].size, data.pPcData[0].stallReasonCount))
+        FakeCupti._GetData(cupti, parameters)
+
+    cupti._GetData = look  # type: ignore[method-assign]
+    for _ in range(2):
+        cupti.ready = [(b"k", 0, 0, {3: 1})]
+        made.take()
+    assert seen == [(0, ctypes.sizeof(c.PcData), 5)] * 2
+
+
+def test_what_was_in_a_buffer_is_gone() -> None:
+    cupti = FakeCupti()
+    made = sampler(cupti)
+    cupti.ready = [(b"k", 0, 0, {3: 5, 4: 2})]
+    made.take()
+    cupti.ready = [(b"k", 0, 0, {7: 1})]
+    assert [(found.reasons, found.stalled) for found in made.take()] == [({"stalled_selected": 1}, 0)]
 
 
 def test_an_old_library_is_refused() -> None:

@@ -24,6 +24,7 @@ from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .guards import Guards, broken_by, variant_without
 from .hooks import LaunchEvent, VariantLoad, VariantReady, installed, launch_with_hooks
+from .lines import note_loaded
 from .loaded import Loaded
 from .loading import load
 from .recorded import run_observed
@@ -156,6 +157,8 @@ class CompiledKernel:
     def _load(self, device: Device) -> Loaded:
         installed.tell(VariantLoad(self.metadata, device, done=False))
         made = load(self, device)
+        if self.variant is not None and self.variant.lined:
+            note_loaded(self.code())
         installed.tell(VariantLoad(self.metadata, device, done=True))
         return made
 
@@ -374,13 +377,15 @@ def compile_variant(variant: Variant, stop_after: str | None = None, step: str |
 def _compile(variant: Variant, stop_after: str | None, step: str | None) -> CompiledKernel:
     check_stage(variant, stop_after, step)
     cache = variant_cache()
-    if stop_after is None and not knobs.always_compile.get():
+    # Lines are no part of the key: the same kernel may stand in another place of its file tomorrow.
+    kept = stop_after is None and not variant.lined
+    if kept and not knobs.always_compile.get():
         entry = cache.get(variant.key)
         if entry is not None:
             return _from_entry(variant, entry)
     work = build(variant, stop_after, step)
     made = CompiledKernel(work.metadata(), variant.signature, work.artifacts, variant)
-    if stop_after is None and ("object" in work.artifacts or "cubin" in work.artifacts):
+    if kept and ("object" in work.artifacts or "cubin" in work.artifacts):
         blobs = {
             name: value if isinstance(value, bytes) else value.encode()
             for name, value in work.artifacts.items()

@@ -17,6 +17,7 @@ from ..variant.constants import ConstantKey
 from ..variant.variant import Variant, make_schedule
 from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
+from .lines import lines
 from .recorded import recording
 
 
@@ -46,8 +47,15 @@ def specialize(
     device = _common_device(kernel, found)
     target = Target.parse(device.target)
     schedule = make_schedule({"debug": kernel.debug, **options})
-    records = recording.settings.form if recording.settings is not None else None
-    variant = Variant(kernel.source, found.types, found.constants, target, schedule, records=records)
+    variant = Variant(
+        kernel.source,
+        found.types,
+        found.constants,
+        target,
+        schedule,
+        records=recording.settings.form if recording.settings is not None else None,
+        lined=lines.wanted and target.kind == "cuda",
+    )
     return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
 
 

@@ -119,7 +119,7 @@ def _assembler(work: Build, stop_after: str | None) -> AbstractContextManager[Pt
     from ...targets.ptxas import begin_assembling  # lazy: a launch from the cache compiles nothing
 
     with work.timed("cubin"):
-        return begin_assembling(work.variant.target)
+        return begin_assembling(work.variant.target, lines=work.variant.lined)
 
 
 def check_stage(variant: Variant, stage: str | None, step: str | None = None) -> None:
@@ -207,6 +207,7 @@ def _build_cuda(
     work: Build, function: Function, stop_after: str | None, step: str | None, assembler: Ptxas | None
 ) -> None:
     from ...gpu import STEPS, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
+    from ...llvm.lines import SourceLines  # lazy: as above
     from ...targets import nvptx  # lazy: loads LLVM
 
     variant = work.variant
@@ -230,7 +231,8 @@ def _build_cuda(
     if stop_after == "gpu":
         return
     with work.timed("llvm"):
-        program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule)
+        lines = SourceLines.of(variant.source) if variant.lined else None
+        program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule, lines)
     work.artifacts["llvm"] = program.llvm
     work.recipe = program.recipe
     work.facts["shared_bytes"] = program.shared_bytes
@@ -254,7 +256,8 @@ def _assemble(work: Build, ptx: str, assembler: Ptxas | None) -> None:
     from ...targets import nvptx  # lazy: loads LLVM
 
     with work.timed("cubin"):
-        cubin = nvptx.assemble(ptx, work.variant.target, work.variant.schedule, assembler)
+        variant = work.variant
+        cubin = nvptx.assemble(ptx, variant.target, variant.schedule, assembler, lines=variant.lined)
     work.artifacts["cubin"] = cubin.image
     work.facts |= {
         "registers": cubin.registers,

@@ -36,7 +36,7 @@ class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
     (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
     arguments that the code may not rely on; ``records``: how scopes inside the kernel are recorded, None where they are
-    not."""
+    not; ``lined``: a cubin has a table of source lines."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -45,6 +45,7 @@ class Variant:
     schedule: Schedule
     denied: tuple[Guard, ...] = ()
     records: RecordForm | None = None
+    lined: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -59,6 +60,7 @@ class Variant:
             *(name for name in LAUNCH_OPTIONS[self.target.kind] if getattr(self.schedule, name)),
             *(f"not {guard}" for guard in self.denied),
             *([str(self.records)] if self.records else []),
+            *(["lined"] if self.lined else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

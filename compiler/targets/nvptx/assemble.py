@@ -29,7 +29,8 @@ class Cubin:
 
 def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None = None, *, lines: bool = False) -> Cubin:
     """Assemble ``ptx`` for ``target``, by ptxas (``begun`` if that waits) or, where there is none, in this process by
-    nvJitLink. With ``lines`` (and without ``begun``) the cubin has a table of the source lines that ``ptx`` names.
+    nvJitLink. With ``lines``, for which ``begun`` was begun, too, the cubin has a table of the source lines that
+    ``ptx`` names.
 
     Code that spills is assembled once more with all registers of a processor for one block, and the better one kept:
     aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
