@@ -1,8 +1,9 @@
 """Rows that loops around products read come an iteration early, in registers.
 
 What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles: read when it is needed it
-would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. In gradients of
-attention as in Triton's tutorial, rows that come early take 0.85 to 0.92 of the time on an H100.
+would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients of attention
+as in Triton's tutorial take 0.84 to 0.94 of their time on an H100 (benchmarks/results/2026-11-26-h100-profiler,
+attention-tutorial.json).
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SECONDS_BETWEEN_LOOKS = 0.05
+# Of as many kernels, however short, some have samples.
+_KERNELS_WITH_SAMPLES = 20
 
 
 class SamplingSource(CuptiSource):
@@ -44,8 +46,9 @@ class SamplingSource(CuptiSource):
         self._images = 0  # how many of those that were loaded are in the tables
         self._lock = threading.RLock()  # a signal may come to the thread that holds it, and drain
         self._rows: list[NDArray[np.void]] = []
-        self._overflows = 0
+        self._overflows = self._kernels = self._sampled = 0
         self._told = (0, 0)
+        self._said_none = False
         self._failure: CuptiError | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._look_often, name="deuteron-sampler", daemon=True)
@@ -87,6 +90,8 @@ class SamplingSource(CuptiSource):
             rows = [found for found in self._rows if len(found)]
             self._rows.clear()
         batch = super().drain()  # after the samples: a launch is logged before its kernel runs
+        self._kernels += sum(map(len, batch.kernels))
+        self._sampled += sum(map(len, rows))
         if not rows:
             return batch
         import numpy as np
@@ -96,6 +101,13 @@ class SamplingSource(CuptiSource):
     def warn_dropped(self) -> None:
         """Also say how many samples were lost, if any."""
         super().warn_dropped()
+        if self._kernels >= _KERNELS_WITH_SAMPLES and not self._sampled and not self._said_none:
+            self._said_none = True
+            print(
+                f"proton: {self._kernels} kernels ran and no samples came. In a process that was sampled before, none "
+                "may come any more: start another one for each session",
+                file=sys.stderr,
+            )
         lost = sum(sampler.dropped for sampler in self._samplers.values()), self._overflows
         if lost != self._told:
             self._told = lost

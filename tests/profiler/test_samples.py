@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_process import runs_here
 from test_pc_sampling import CONTEXT, FakeCupti
 
 from deuteron.compiler.errors import DeuteronError
@@ -100,7 +101,9 @@ def test_what_cannot_be_sampled(target: str, period: int, match: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_product_is_sampled_at_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_is_sampled_at_its_line(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    if not runs_here(request):
+        return
     from deuteron.compiler.runtime.devices import get_device
 
     monkeypatch.syspath_prepend(str(EXAMPLES))
