@@ -31,6 +31,7 @@ class LaunchLog:
 
     def __init__(self) -> None:
         self._runs: list[NDArray[np.uint32]] = []
+        self._before: list[NDArray[np.uint32]] = []
 
     def add(self, launches: NDArray[np.uint32]) -> None:
         """Add an array (launches, 2) of correlation ids and numbers."""
@@ -46,14 +47,18 @@ class LaunchLog:
         import numpy as np
 
         found = np.zeros(len(ids), np.uint32)
-        for run in self._runs:
+        for run in (*self._before, *self._runs):
             at = np.minimum(np.searchsorted(run[:, 0], ids), len(run) - 1)
             found = np.where(run[at, 0] == ids, run[at, 1], found)
         return found
 
+    def begin_flush(self) -> None:
+        """Launches so far will have all of their records at :meth:`clear`; others may come meanwhile."""
+        self._before, self._runs = [*self._before, *self._runs], []
+
     def clear(self) -> None:
-        """Forget all launches."""
-        self._runs.clear()
+        """Forget the launches from before the flush."""
+        self._before.clear()
 
 
 def _by_id(launches: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -91,8 +96,12 @@ class Attribution:
             numbers = self._log.numbers(batch.samples.rows["launch"])
             add_samples(batch.samples, numbers, self._targets_of, self._name)
 
+    def begin_flush(self) -> None:
+        """All launches so far are waited for; other threads may launch meanwhile."""
+        self._log.begin_flush()
+
     def settle(self) -> None:
-        """After a full flush, when no launch has records to come: forget launches and addresses of names."""
+        """After a flush, when no launch from before it has records to come: forget these, and addresses of names."""
         self._log.clear()
         self._names.clear()
 

@@ -83,13 +83,16 @@ class DeviceMetrics:
     def __init__(self, source: MetricSource, correlations: Correlations) -> None:
         self.source = source
         self._correlations = correlations
-        self._awaited: dict[int, TensorMetric] = {}
+        # Metrics, and the flush before which they were asked for.
+        self._awaited: dict[int, tuple[TensorMetric, int]] = {}
         # By the number of the place where they were captured; and what their tensors are told as.
         self.captured: dict[int, Captured] = {}
         self._told_as: set[int] = set()
-        # By what they are told as: launches whose value has not arrived, and values whose launch is not known yet.
+        # By what they are told as: launches whose value has not arrived; values whose launch is not known yet, and the
+        # flush in or before which they came.
         self._ran: defaultdict[int, deque[_Launch]] = defaultdict(deque)
-        self._told: defaultdict[int, deque[NDArray[np.int64]]] = defaultdict(deque)
+        self._told: defaultdict[int, deque[tuple[NDArray[np.int64], int]]] = defaultdict(deque)
+        self._flushes = 0
         self._warned = False
 
     def ask(
@@ -118,7 +121,7 @@ class DeviceMetrics:
                 self._told_as.add(told_as)
             else:
                 number = self._correlations.number_of(targets)
-                self._awaited[told_as] = made
+                self._awaited[told_as] = made, self._flushes
                 asked[name] = made.awaited
             mark(number)
             self.source.write(told_as, tensor, as_float, stream)
@@ -153,10 +156,10 @@ class DeviceMetrics:
     def arrived(self, told: Iterable[tuple[int, NDArray[np.int64]]]) -> None:
         """Take what kernels told: numbers, and the words of each."""
         for number, words in told:
-            tensor = self._awaited.pop(number, None)
+            tensor, _ = self._awaited.pop(number, (None, 0))
             if tensor is None:
                 if number in self._told_as:  # others are of graphs that an earlier session captured
-                    self._told[number].append(words)
+                    self._told[number].append((words, self._flushes))
                 continue
             tensor.awaited.value = value = tensor.value(words)
             for owner in tensor.owners:
@@ -176,19 +179,28 @@ class DeviceMetrics:
         for number in [number for number in self._ran if number in self._told]:
             ran, told = self._ran[number], self._told[number]
             while ran and told:
-                launch, words = ran.popleft(), told.popleft()
+                launch, (words, _) = ran.popleft(), told.popleft()
                 tensor = launch.captured.tensor
                 if tensor is None:
                     continue
                 for target in launch.targets:
                     self._add_captured(launch.captured, target, {tensor.name: tensor.value(words)})
 
+    def begin_flush(self) -> None:
+        """All launches so far are waited for, and their records and values taken; others may go on meanwhile."""
+        self._flushes += 1
+
     def settle(self, lost: bool) -> None:
-        """After a full flush: what has no counterpart now never gets one. ``lost``: values were overwritten."""
-        self._told.clear()
-        missing = sum(len(ran) for ran in self._ran.values()) + len(self._awaited)
-        self._ran.clear()
-        self._awaited.clear()
+        """After a flush: what was asked for, told or run before it began, and has no counterpart now, never gets one.
+        ``lost``: values were overwritten."""
+        for told in self._told.values():
+            while told and told[0][1] < self._flushes:
+                told.popleft()
+        overdue = [number for number, (_, asked) in list(self._awaited.items()) if asked < self._flushes]
+        missing = sum(len(ran) for ran in self._ran.values()) + len(overdue)
+        self._ran.clear()  # a value is there before its record
+        for number in overdue:
+            self._awaited.pop(number, None)
         if lost or missing:
             why = (
                 "their buffer was full: set DEUTERON_PROFILE_METRIC_BUFFER_SIZE"

@@ -161,6 +161,9 @@ class GpuProfiler:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        with self._lock:
+            self.attribution.begin_flush()
+            self.metrics.begin_flush()
         self.source.flush()
         with self._lock:
             self.attribution.take(self.source.drain())

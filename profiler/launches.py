@@ -117,7 +117,7 @@ class Launches:
         ]
         captured = gpu is not None and gpu.metrics.source.is_capturing(event.stream)
         with self._recorder.metadata_state(event.name):
-            tensors, known = split(given.metrics)
+            tensors, known = split(given.metrics, tells=gpu is not None)
             asked: Mapping[str, object] = {}
             if gpu is not None:
                 around, mark = self._recorder.places.of_caller(), partial(gpu.mark_number, here())

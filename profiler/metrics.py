@@ -112,9 +112,9 @@ def is_on_gpu(value: object) -> bool:
     return bool(getattr(value, "is_cuda", False)) and hasattr(value, "data_ptr")
 
 
-def split(metrics: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """Those whose values are on a GPU, and the others, as Python's numbers."""
-    tensors = {name: value for name, value in metrics.items() if is_on_gpu(value)}
+def split(metrics: Mapping[str, object], *, tells: bool) -> tuple[dict[str, object], dict[str, object]]:
+    """Those whose values are on a GPU that ``tells`` them, and the others, as Python's numbers."""
+    tensors = {name: value for name, value in metrics.items() if tells and is_on_gpu(value)}
     return tensors, {name: listed(value) for name, value in metrics.items() if name not in tensors}
 
 

@@ -20,7 +20,7 @@ from .contexts import METADATA_OF, METADATA_SCOPE, SWITCHING, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
-from .metrics import listed, split
+from .metrics import split
 from .place import OpenScope
 from .places import places
 from .session import ProfileTarget, Session, registry
@@ -99,9 +99,8 @@ class Recorder:
     ) -> tuple[Mapping[str, object], Mapping[str, object]]:
         """Have GPUs tell what only they know; the metrics to be added now, and those that a time line shows."""
         with self.metadata_state(""):
-            tensors, known = split(metrics)
+            tensors, known = split(metrics, tells=self.gpu is not None)
             if self.gpu is None:
-                known, tensors = {key: listed(value) for key, value in metrics.items()}, {}
                 return known, known
             around, mark = self.places.of_caller(), functools.partial(self.gpu.mark_number, here())
             asked = self.gpu.metrics.ask(tensors, owners, around, mark, stream=None, captured=captured)

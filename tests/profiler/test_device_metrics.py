@@ -155,6 +155,50 @@ def test_values_that_never_come_are_counted(gpu: FakeGpu, monkeypatch: pytest.Mo
         proton.deactivate(flushing=True)
 
 
+def test_others_may_go_on_while_somebody_waits(
+    gpu: FakeGpu, tree: Callable[..., dict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs between the wait for the GPU and the look at what it left belongs to the next flush."""
+    proton.start("p")
+    graph, loss = Graph(gpu), FakeTensor(0)
+    with graph, proton.scope("layer", {"loss": loss}):
+        pass
+    flush = gpu.flush
+
+    def busy() -> None:
+        flush()
+        loss.elements = [loss.elements[0] + 1]
+        with proton.scope(f"replay {loss.elements[0]}"):
+            graph.replay()  # its value is there at once, its record is not
+        with proton.scope("asked", {"n": FakeTensor(1)}):
+            told.extend(gpu.metrics.told[-1:])
+            gpu.metrics.told.pop()  # not even its value is
+
+    told: list[tuple[int, np.ndarray]] = []
+    monkeypatch.setattr(gpu, "flush", busy)
+    for _ in range(3):
+        recorder.flush()
+        gpu.metrics.told, told = [*told, *gpu.metrics.told], []
+    monkeypatch.setattr(gpu, "flush", flush)
+    proton.deactivate(flushing=True)
+    for number in (1, 2, 3):
+        assert metrics(tree(f"replay {number}", "<captured_at>", "layer")) == {"loss": number}
+    assert metrics(tree("asked")) == {"n": 3}
+
+
+def test_a_session_without_gpu_records_reads_tensors_itself(tree: Callable[..., dict], launch: Callable) -> None:
+    class Known(FakeTensor):
+        def tolist(self) -> list[float]:
+            return self.elements
+
+    proton.start("p", backend="cpu", hook="triton")
+    with proton.scope("A", {"x": Known(1.5)}):
+        launch("raw", {"name": "nice", "n": Known(3, 4)})
+        launch("raw", {"name": "other", "n": Known(5)}, device="cuda:0")
+    assert metrics(tree("A")) == {"x": 1.5} and metrics(tree("A", "nice")) == {"n": [3, 4]}
+    assert metrics(tree("A", "other")) == {"n": 5}
+
+
 def test_traces_show_values_that_came_later(gpu: FakeGpu, launch: Callable) -> None:
     proton.start("p", data="trace", hook="triton")
     graph = Graph(gpu)

@@ -389,8 +389,11 @@ def test_launch_log_finds_every_number_however_it_was_added() -> None:
     assert len(log._runs) < 14
     assert np.array_equal(log.numbers(ids), ids * 3 + 1)
     assert log.numbers(np.array([0, 5001, 2**32 - 1], np.uint32)).tolist() == [0, 0, 0]
+    log.begin_flush()
+    assert np.array_equal(log.numbers(ids), ids * 3 + 1)
+    log.add(np.array([[6000, 7]], np.uint32))
     log.clear()
-    assert log.numbers(ids[:2]).tolist() == [0, 0]
+    assert log.numbers(np.array([*ids[:2], 6000], np.uint32)).tolist() == [0, 0, 7]
 
 
 def test_trace_has_a_lane_for_each_stream(gpu: FakeGpu) -> None:
