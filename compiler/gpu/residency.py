@@ -69,7 +69,7 @@ def registers_between_products(function: Function, schedule: Schedule) -> int:
     """About how many registers a thread has in a loop of so many products that it is not turned (:mod:`.rotation`), so
     that nothing but another block hides what is between them; 0 where there is none."""
     loops = (op for op in function.walk() if isinstance(op, For))
-    bodies = [[op for op in loop.body.walk() if isinstance(op, Dot)] for loop in loops]
+    bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in loops]  # not those of loops inside
     sums = [sum(dot.acc.type.size for dot in dots) for dots in bodies if len(dots) > TURNED_PRODUCTS]
     if not sums:
         return 0

@@ -40,6 +40,20 @@ def test_one_warp_group_brings_its_tiles_itself(to_gpu, warps: int, producer: bo
     assert any(isinstance(op, Roles) for op in made.walk()) == producer
 
 
+def test_loops_one_after_the_other_are_not_one(to_gpu) -> None:
+    """Also where a loop over tiles is around them: each has two products, of which one runs beside the other's work."""
+    loops = CHAINED.split("    for start", 1)
+    half = """    for start in range(0, N, STEP):
+        p = tl.load(c + (start + s)[:, None] * H + h[None, :])
+        one += tl.dot(tl.exp2(tl.dot(x, tl.trans(p))).to(tl.float16), p)
+"""
+    text = loops[0] + half + half.replace("load(c", "load(d") + "    tl.store(out + r * H + h[None, :], one + y)\n"
+    constants = {"H": 64, "ROWS": 128, "STEP": 32}
+    for persistent in (False, True):
+        made = to_gpu(text, SIGNATURE, constants, 4, "cuda:90a", persistent=persistent)
+        assert any(isinstance(op, Roles) for op in made.walk())
+
+
 def test_rings_have_fewer_slots_where_another_block_fits_then(to_gpu) -> None:
     capacity = Target.parse("cuda:90a").shared_bytes + RESERVED_BYTES
     slots = {asked: lowered(to_gpu, 4, asked).num_slots for asked in (3, 9, 12, 16)}
