@@ -124,7 +124,11 @@ class DeviceMetrics:
                 self._awaited[told_as] = made, self._flushes
                 asked[name] = made.awaited
             mark(number)
-            self.source.write(told_as, tensor, as_float, stream)
+            try:
+                self.source.write(told_as, tensor, as_float, stream)
+            except MetricError:
+                self._awaited.pop(told_as, None)
+                raise
         return asked
 
     def capture(

@@ -199,6 +199,20 @@ def test_a_session_without_gpu_records_reads_tensors_itself(tree: Callable[..., 
     assert metrics(tree("A", "other")) == {"n": 5}
 
 
+def test_a_tensor_that_is_refused_is_not_waited_for(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def refuse(*asked: object) -> None:
+        raise proton.MetricError("too large")
+
+    proton.start("p")
+    monkeypatch.setattr(gpu.metrics, "write", refuse)
+    with pytest.raises(proton.MetricError), proton.scope("A", {"x": FakeTensor(1.0)}):
+        pass
+    proton.deactivate(flushing=True)
+    assert not recwarn.list
+
+
 def test_traces_show_values_that_came_later(gpu: FakeGpu, launch: Callable) -> None:
     proton.start("p", data="trace", hook="triton")
     graph = Graph(gpu)
