@@ -96,7 +96,7 @@ def _find(loop: For, readers: dict[Value, list[Op]]) -> _Late | None:
     if around is None:
         return None
     early = _needed_first(first, [op for op in ops if op not in around], set(loop.body.args[1:]))
-    if early is None or not _depends(last.a, first, ops) or last.a.type.elem.bits != 16:
+    if early is None or not _depends(last.a, first, ops) or last.a.type.elem.bits > 16:
         return None
     return _Late(loop, last, first, around, early, end.values.index(last.result))
 

@@ -185,13 +185,15 @@ class Text:
 
 def make(seed: int, large: bool = False) -> Case:
     """The case of a seed; ``large``: of a size for a real GPU."""
-    from attention_cases import attention, backward, rows
+    from attention_cases import EIGHT_BITS, attention, backward, rows
     from matmul_cases import matmul
     from matmul_operands import GATHERED
 
     draw = Draw(seed, large)
     family = draw.rng.choices([matmul, attention, backward, rows], [14, 3, 2, 1])[0]
-    if seed >= GATHERED:
+    if seed >= EIGHT_BITS:
+        family = attention
+    elif seed >= GATHERED:
         family = matmul
     return family(seed, draw)
 

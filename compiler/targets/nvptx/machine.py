@@ -13,7 +13,7 @@ from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Roles
 from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
 from ...ir.core import Op
-from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, Scalar
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, Scalar
 from ...layout import MatrixAccess
 from ...target import Target
 from ...tile.memory import AtomicCAS, AtomicRMW
@@ -316,18 +316,12 @@ class PtxMachine(simt.SimtTarget):
         low = state.text.op(f"trunc i32 {pair[0]} to i16")
         return state.text.op(f"bitcast i16 {low} to half")
 
-    def narrow_to_eight_bit(self, state: simt.Lowering, x: str, to: Scalar) -> str:
-        """``cvt.rn.satfinite``, from sm_89 on."""
+    def narrow_to_eight_bit(self, state: simt.Lowering, low: str, high: str, to: Scalar) -> str:
+        """``cvt.rn.satfinite``, from sm_89 on; it takes the upper one first."""
         self._require_eight_bit(to)
-        zero = state.constant(F32, 0.0)
-        pair = state.text.asm(
-            ["i16"],
-            f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;",
-            "=h,f,f",
-            [("float", zero), ("float", x)],
-            effects=False,
-        )
-        return state.text.op(f"trunc i16 {pair[0]} to i8")
+        instruction = f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;"
+        operands = [("float", high), ("float", low)]
+        return state.text.asm(["i16"], instruction, "=h,f,f", operands, effects=False)[0]
 
     def _require_eight_bit(self, scalar: Scalar) -> None:
         if self.target.capability < 89:

@@ -85,8 +85,12 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
     if to in _EIGHT_BIT:
         wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
-        code = state.machine.narrow_to_eight_bit(state, wide, to)
-        return _eight_bit_toward_zero(state, wide, code, to) if rounding == "rtz" else code
+        pair = state.machine.narrow_to_eight_bit(state, wide, state.constant(F32, 0.0), to)
+        code = state.text.op(f"trunc i16 {pair} to i8")
+        if rounding == "rtz":
+            return _eight_bit_toward_zero(state, wide, code, to)
+        state.narrowed[code, to] = wide
+        return code
     if source.bits == to.bits:  # f16 <-> bf16
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
     if source == F64 and to == BF16 and rounding == "rtne":
@@ -97,7 +101,7 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return _truncate(state, x, source, to)
     made = state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
     if source == F32:
-        state.narrowed[made] = x
+        state.narrowed[made, to] = x
     return made
 
 

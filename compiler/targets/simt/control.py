@@ -1,7 +1,8 @@
 """Loops and branches as basic blocks, with one phi per register that somebody needs.
 
 A phi is made when its value is asked for. Its operand from the back edge is asked for once the body is lowered, which
-may bring in further phis: so a loop carries exactly the registers that its results depend on.
+may bring in further phis: so a loop carries exactly the registers that its results depend on. Tiles of 8-bit
+floats, with which nothing computes as they are, travel in whole words: GPUs have no registers of a byte.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
 from ...ir.core import Block, Value
+from ...ir.types import F8E4M3, F8E5M2
 from ...tile.control import Condition, For, If, While, Yield
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
-from .registers import Registers, register_type
+from .registers import Registers, canonical_of, register_type
+from .vectors import WORD_BITS, define_words, packed_words
 
 _AS_IT_IS = '!{!"llvm.loop.unroll.disable"}'
 
@@ -32,13 +35,20 @@ class _Header:
         state.text.chunk()
         self._inits: list[Registers] = []
         self._backs: list[Registers] = []
+        self._words: dict[int, tuple[dict[int, str], dict[int, str]]] = {}
         self._waiting: list[tuple[int, int, str]] = []
         self._busy = False
 
-    def carry(self, init: Value, argument: Value) -> None:
-        """Make ``argument`` the phi of ``init`` and of what the body hands on in its place."""
+    def carry(self, init: Value, argument: Value, words: dict[int, str] | None = None) -> None:
+        """Make ``argument`` the phi of ``init`` and of what the body hands on in its place; or phis of ``words``, those
+        of ``init`` by their first registers, which were made before the loop."""
         place = len(self._inits)
         self._inits.append(self.state.values[init])
+        if words is not None:
+            phis = {first: "%" + self.state.text.fresh("p") for first in words}
+            self._words[place] = words, phis
+            define_words(self.state, argument, phis, _per_word(argument))
+            return
 
         def make(index: int) -> str:
             name = "%" + self.state.text.fresh("p")
@@ -50,9 +60,13 @@ class _Header:
         self.state.values[argument] = Registers.lazy(argument.type, make, 0)
 
     def close(self, latch: str, handed_on: Sequence[Value]) -> None:
-        """The body is lowered: its last block is ``latch``."""
+        """The body is lowered: its last block is ``latch``, the current one, and not ended yet."""
         self.latch = latch
         self._backs = [self.state.values[v] for v in handed_on]
+        for place, (inits, phis) in self._words.items():
+            for first, back in (_words(self.state, handed_on[place]) or {}).items():
+                arms = f"[{inits[first]}, %{self.before}], [{back}, %{latch}]"
+                self.chunk.append(f"  {phis[first]} = phi i32 {arms}")
         self._settle()
 
     def _settle(self) -> None:
@@ -65,6 +79,19 @@ class _Header:
             kind = register_type(init.type.elem)
             self.chunk.append(f"  {name} = phi {kind} [{init[index]}, %{self.before}], [{back[index]}, %{self.latch}]")
         self._busy = False
+
+
+def _per_word(value: Value) -> int:
+    return WORD_BITS // value.type.elem.bits
+
+
+def _words(state: Lowering, value: Value) -> dict[int, str] | None:
+    """The words of a tile that a loop carries so, by their first registers; None for others."""
+    registers, per_word = len(canonical_of(value.type)), _per_word(value)
+    if value.type.elem not in (F8E4M3, F8E5M2) or len(state.values[value].unique()) < registers or registers % per_word:
+        return None
+    runs = (range(first, first + per_word) for first in range(0, registers, per_word))
+    return {run[0]: packed_words(state, value, run)[0] for run in runs}
 
 
 def _handed_on(block: Block) -> tuple[Value, ...]:
@@ -82,12 +109,13 @@ def _for(state: Lowering, op: For) -> None:
     following = "%" + text.fresh("n")
 
     before = state.block
+    words = [_words(state, init) for init in op.inits]
     text.do(f"br label %{head}")
     state.begin(head)
     header = _Header(state, before)
     header.chunk.append(f"  {index} = phi {index_type} [{lower}, %{before}], [{following}, %{latch}]")
-    for init, argument in zip(op.inits, op.body.args[1:], strict=True):
-        header.carry(init, argument)
+    for init, argument, packed in zip(op.inits, op.body.args[1:], words, strict=True):
+        header.carry(init, argument, packed)
     go_on = _in_range(state, op, index, upper, step)
     text.do(f"br i1 {go_on}, label %{body}, label %{after}")
 
@@ -97,12 +125,14 @@ def _for(state: Lowering, op: For) -> None:
     text.do(f"br label %{latch}")
     state.begin(latch)
     text.do(f"{following} = add {index_type} {index}, {step}")
-    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
     header.close(latch, _handed_on(op.body))
+    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
 
     state.begin(after)
     for result, argument in zip(op.results, op.body.args[1:], strict=True):
         state.values[result] = state.values[argument]
+        if argument in state.words:
+            state.words[result] = state.words[argument]
 
 
 def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> str:

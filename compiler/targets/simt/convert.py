@@ -19,8 +19,8 @@ from ...layout import (
     WarpShuffle,
 )
 from .lowering import Lowering, reach_of, rule
-from .registers import Registers, register_type
-from .vectors import define_words, load_shared, packed_words, store_words, words_of
+from .registers import register_type
+from .vectors import WORD_BITS, Words, define_words, load_shared, pack, packed_words, store_words, words_of
 
 
 @rule(ConvertLayout)
@@ -36,7 +36,6 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
         case _:
             pass
     registers = state.values[op.x]
-    elem = op.x.type.elem
     match plan:
         case Identity():
             state.define_lazily(op.result, [registers], lambda i: registers[i])
@@ -44,7 +43,7 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
             indices = plan.indices
             state.define_lazily(op.result, [registers], lambda i: registers[indices[i]])
         case WarpShuffle():
-            state.define(op.result, _shuffle(state, plan, registers, elem))
+            state.define(op.result, _shuffle(state, plan, op.x))
         case SharedMemory():
             state.define(op.result, _through_shared(state, plan, op.x, state.scratch(op)))
         case OperandPlan():
@@ -169,8 +168,9 @@ def _read_matrices(state: Lowering, read: MatrixAccess, start: str) -> dict[int,
 # Shuffles ----------------------------------------------------------------------------------------------------
 
 
-def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element) -> list[str | None]:
-    units = [_join_unit(state, elem, [registers[r] for r in group]) for group in plan.gather]
+def _shuffle(state: Lowering, plan: WarpShuffle, source: Value) -> list[str | None]:
+    elem = source.type.elem
+    units = [_unit(state, source, group) for group in plan.gather]
     word = "i64" if elem.bits > 32 else "i32"
     for exchange, wanted in zip(plan.before, plan.wanted, strict=True):
         units = _exchange(state, exchange, units, word, wanted)
@@ -183,10 +183,10 @@ def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Ele
             unit = units[step.source]
             moved.append(butterfly(state, unit, word, step.lane_xor) if step.lane_xor else unit)
             continue
-        source = lane
+        from_lane = lane
         if step.lane_xor:
-            source = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
-        moved.append(_from_lane(state, units[step.source], word, source))
+            from_lane = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
+        moved.append(_from_lane(state, units[step.source], word, from_lane))
     for exchange in plan.after:
         moved = _exchange(state, exchange, moved, word, range(len(moved)))
     parts: dict[int, list[str]] = {}
@@ -209,24 +209,24 @@ def _exchange(state: Lowering, exchange: Exchange, units: list[str], word: str, 
     ]
 
 
+def _unit(state: Lowering, source: Value, group: Sequence[int]) -> str:
+    """Registers of ``source`` as :func:`_join_unit` joins them; words that are there are not taken apart."""
+    if len(group) > 1 and len(group) * source.type.elem.bits == WORD_BITS:
+        return packed_words(state, source, group)[0]
+    held = state.values[source]
+    return _join_unit(state, source.type.elem, [held[r] for r in group])
+
+
 def _join_unit(state: Lowering, elem: Element, values: list[str]) -> str:
     """Up to 32 bits of elements in an i32, lowest first; one 64-bit element in an i64."""
     text = state.text
-    name = register_type(elem)
     if elem.bits == 64:
         return to_integer(state, values[0], elem)
     if len(values) == 1:
         integer = to_integer(state, values[0], elem)
         return text.op(f"zext i{elem.bits} {integer} to i32") if elem.bits < 32 else integer
-    if name == "i1":
-        values = [text.op(f"zext i1 {v} to i8") for v in values]
-        name = "i8"
-    whole = "poison"
-    kind = f"<{len(values)} x {name}>"
-    for i, value in enumerate(values):
-        whole = text.op(f"insertelement {kind} {whole}, {name} {value}, i32 {i}")
     bits = max(8, elem.bits) * len(values)
-    joined = text.op(f"bitcast {kind} {whole} to i{bits}")
+    joined = pack(state, Words(elem, len(values), 1, f"i{bits}"), values)[0]
     return joined if bits == 32 else text.op(f"zext i{bits} {joined} to i32")
 
 

@@ -111,8 +111,8 @@ class Lowering:
         self.group_threads: int | None = None
         #: 32-bit words that hold several neighbouring registers of a value, by the first of them.
         self.words: dict[Value, dict[int, str]] = {}
-        #: Which f32 was rounded to each f16 or bf16: pairs are rounded by one instruction.
-        self.narrowed: dict[str, str] = {}
+        #: Which f32 was rounded to each f16, bf16 or 8-bit float: pairs are rounded by one instruction.
+        self.narrowed: dict[tuple[str, Element], str] = {}
         #: Where the warp records, in a kernel that does.
         self.track: WarpTrack | None = None
         self.contract = "contract " if schedule.enable_fp_fusion else ""

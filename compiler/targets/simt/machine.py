@@ -218,8 +218,9 @@ class SimtTarget(ABC):
         """The f16 that equals an f8e4m3 (i8); raises UnsupportedOp where the target has no such conversion."""
 
     @abstractmethod
-    def narrow_to_eight_bit(self, state: Lowering, x: str, to: Scalar) -> str:
-        """The f8e4m3 or f8e5m2 (i8) nearest to an f32; raises UnsupportedOp where there is no such conversion."""
+    def narrow_to_eight_bit(self, state: Lowering, low: str, high: str, to: Scalar) -> str:
+        """The f8e4m3 or f8e5m2 nearest to two f32, the first in the lower byte (i16); raises UnsupportedOp where there
+        is no such conversion."""
 
     # Debugging -----------------------------------------------------------------------------------------------
 

@@ -67,20 +67,30 @@ def pack(state: Lowering, words: Words, values: Sequence[str]) -> list[str]:
     step = words.per_word
     packed = []
     for start in range(0, len(values), step):
-        packed.append(_pack_word(state, kept, words.type, values[start : start + step]))
+        packed.append(_pack_word(state, words, values[start : start + step]))
     return packed
 
 
-def _pack_word(state: Lowering, kept: str, word: str, values: Sequence[str]) -> str:
-    count = len(values)
-    if all(v in state.narrowed for v in values):
-        # Rounded as a pair. LLVM would often find it, but not behind a loop, where it rounds what the loop begins with
-        # and what it ends with apart from each other.
-        wide = _vector(state, "float", [state.narrowed[v] for v in values])
-        whole = state.text.op(f"fptrunc <{count} x float> {wide} to <{count} x {kept}>")
-    else:
-        whole = _vector(state, kept, values)
-    return state.text.op(f"bitcast <{count} x {kept}> {whole} to {word}")
+def _pack_word(state: Lowering, words: Words, values: Sequence[str]) -> str:
+    kept, known = memory_type(words.element), [state.narrowed.get((v, words.element)) for v in values]
+    wide = [exact for exact in known if exact is not None]
+    if isinstance(words.element, Pointer) or len(wide) < len(values):
+        return _joined(state, kept, values, words.type)
+    # Rounded as pairs. LLVM would often find those of 16 bits, but not behind a loop, where it rounds what the loop
+    # begins with and what it ends with apart from each other.
+    if kept == "i8":
+        pairs = zip(wide[::2], wide[1::2], strict=True)
+        codes = [state.machine.narrow_to_eight_bit(state, low, high, words.element) for low, high in pairs]
+        return _joined(state, "i16", codes, words.type)
+    count = len(wide)
+    whole = state.text.op(f"fptrunc <{count} x float> {_vector(state, 'float', wide)} to <{count} x {kept}>")
+    return state.text.op(f"bitcast <{count} x {kept}> {whole} to {words.type}")
+
+
+def _joined(state: Lowering, kind: str, values: Sequence[str], word: str) -> str:
+    if len(values) == 1:
+        return values[0]
+    return state.text.op(f"bitcast <{len(values)} x {kind}> {_vector(state, kind, values)} to {word}")
 
 
 def _vector(state: Lowering, kind: str, values: Sequence[str]) -> str:

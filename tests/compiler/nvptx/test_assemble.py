@@ -165,6 +165,54 @@ def k(x_ptr, y_ptr, n, N: tl.constexpr):
     assert "cvt.rn.bf16.f32" not in ptx
 
 
+EIGHT_BITS = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    tl.store(y_ptr + offs, {value})
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "stored", "instruction"),
+    [
+        ("x.to(tl.float8e4nv)", "fp8e4nv", "e4m3x2"),
+        ("x.to(tl.float8e5)", "fp8e5", "e5m2x2"),
+        ("x.to(tl.float8e5).to(tl.float8e4nv, bitcast=True)", "fp8e4nv", "e5m2x2"),
+        ("x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)", "u8", "e4m3x2"),
+    ],
+)
+def test_floats_of_8_bits_are_rounded_in_pairs(from_text, value: str, stored: str, instruction: str) -> None:
+    """Unless the bits are taken for something else."""
+    types = {"x_ptr": "*fp32:16", "y_ptr": f"*{stored}:16"}
+    sample = from_text(EIGHT_BITS.format(value=value), types, {"N": 2048})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    made = re.findall(r"cvt\.rn\.satfinite\.(\S+)\.f32 %rs\d+, (%r\d+), (%r\d+);", ptx)
+    assert {name for name, *_ in made} == {instruction}
+    assert len(made) == (16 if "bitcast" in value else 8), "of 16 elements a thread"
+
+
+def test_products_of_8_bits_take_their_left_operand_along_in_words(from_text) -> None:
+    """Rounded once before the loop and once in it, four to a register."""
+    text = """
+def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
+    rows, heads = tl.arange(0, B), tl.arange(0, H)
+    q = tl.load(q_ptr + rows[:, None] * H + heads[None, :])
+    sums = tl.zeros((B, H), tl.float32)
+    for i in range(0, N, B):
+        k = tl.load(k_ptr + (i + rows[None, :]) * H + heads[:, None])
+        v = tl.load(v_ptr + (i + rows[:, None]) + heads[None, :] * 4096)
+        p = tl.exp2(tl.dot(q, k))
+        sums = tl.dot(p.to(tl.float8e5), v, sums)
+    tl.store(out_ptr + rows[:, None] * H + heads[None, :], sums)
+"""
+    types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp8e5:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
+    sample = from_text(text, types, {"B": 64, "H": 64})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    assert len(re.findall(r"ex2\.approx", ptx)) == 2 * 32
+    assert len(re.findall(r"cvt\.rn\.satfinite\.e5m2x2\.f32", ptx)) == 2 * 16
+
+
 def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
     assert '.pragma "nounroll"' in ptx_of("matmul_f16")
 
