@@ -194,6 +194,21 @@ def test_loops_are_turned_where_both_accumulators_and_operands_fit(
     assert turns == turned
 
 
+@pytest.mark.parametrize(("rows", "turned"), [(64, True), (128, False)])
+def test_operands_of_8_bits_are_taken_along_in_small_tiles_only(to_gpu, rows: int, turned: bool) -> None:
+    """They are shuffled between the products: 64 registers of sums and scores and 16 of operands, or twice as many."""
+    text = source().replace("p.to(tl.float16)", "p.to(tl.float8e5)")
+    text = text.replace("(i + rows) * H + heads)\n        pass", "(i + rows) + heads * 4096)\n        pass")
+    text = text.replace(
+        "q = tl.load(q_ptr + rows * H", f"more = tl.arange(0, {rows})[:, None]\n    q = tl.load(q_ptr + more * H"
+    )
+    text = text.replace("tl.zeros((B, H)", f"tl.zeros(({rows}, H)").replace("out_ptr + rows * H", "out_ptr + more * H")
+    types = TYPES | dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp8e5:16")
+    function = to_gpu(text, types, {"B": 64, "H": 64}, num_stages=2)
+    assert any(isinstance(op, Wgmma) and op.a.type.elem.bits == 8 for op in function.walk())
+    assert any(isinstance(op, If) for op in function.walk()) == turned
+
+
 IN_A_BRANCH = lines("p = tl.exp2(scores)", "if i > 64:", "    p = tl.exp2(scores + tl.load(count_ptr + i))")
 
 
