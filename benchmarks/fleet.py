@@ -8,12 +8,14 @@ Searches of the built-in matmul (bf16; f32 on a CPU), each of the same number of
 new one with a worker for each. Both begin from nothing. "speedup" is the searches per hour of the second over those of
 the first; a run that is not done after --limit seconds counts what it has. Of every search the default configuration
 is timed in its last phase: "a/a" are the ratios of these times, other devices busy over idle, of the shapes that the
-first device measured in both runs; "apart" counts those whose 95 % intervals do not meet.
+first device measured in both runs; "apart" counts those whose 95 % intervals do not meet. "idle" are seconds of a run
+in which workers had no job, of all workers together: before their first one, between two, and after their last one.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import statistics
@@ -50,21 +52,40 @@ class Search:
     speedup: float
 
 
+@dataclass(frozen=True)
+class Job:
+    """A job that ended: who measured it, and when it began and ended, in seconds after the first submission."""
+
+    worker: str
+    begin: float
+    end: float
+
+
 @dataclass
 class Run:
-    """All searches on one set of devices; ``seconds`` from the first submission to the end of the last, or the limit;
-    ``jobs``: seconds of each job from its begin on a worker to its end."""
+    """All searches on one set of devices; ``seconds`` from the first submission to the end of the last job, or the
+    limit."""
 
     devices: list[str]
     seconds: float
     complete: bool
     searches: list[Search]
-    jobs: list[float]
+    jobs: list[Job]
 
     @property
     def per_hour(self) -> float:
         """Searches in an hour."""
         return len(self.searches) / self.seconds * 3600
+
+    def idle(self) -> dict[str, float]:
+        """Seconds of all workers together without a job."""
+        waits = {"before": 0.0, "between": 0.0, "after": 0.0}
+        for worker in {job.worker for job in self.jobs}:
+            own = sorted((job for job in self.jobs if job.worker == worker), key=lambda job: job.begin)
+            waits["before"] += own[0].begin
+            waits["between"] += sum(after.begin - job.end for job, after in itertools.pairwise(own))
+            waits["after"] += self.seconds - own[-1].end
+        return {when: round(seconds, 2) for when, seconds in waits.items()}
 
 
 def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
@@ -77,7 +98,6 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
             begin = time.monotonic()
             ids = [site.submit(**job.to_json()) for job in jobs]
             complete = _work_off(site, ids, begin + limit)
-            seconds = time.monotonic() - begin
             found = [site.job(job_id) for job_id in ids]
         except BaseException:
             print(site.log.read_text()[-3000:])
@@ -88,7 +108,13 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
         if job["state"] in ("failed", "cancelled"):
             raise SystemExit(f"a job {job['state']}: {job['error']}")
     searches = [search for job in found for search in _searches(job)]
-    return Run(list(devices), seconds, complete, searches, [_seconds(job) for job in found if job["finished_at"]])
+    submitted = min(_time(job, "created_at") for job in found)
+    ended = [
+        Job(job["worker"], _time(job, "started_at") - submitted, _time(job, "finished_at") - submitted)
+        for job in found
+        if job["finished_at"]
+    ]
+    return Run(list(devices), max(job.end for job in ended) if complete else limit, complete, searches, ended)
 
 
 def _work_off(site: Site, ids: Sequence[str], deadline: float) -> bool:
@@ -107,9 +133,8 @@ def _work_off(site: Site, ids: Sequence[str], deadline: float) -> bool:
         time.sleep(0.5)
 
 
-def _seconds(job: dict[str, Any]) -> float:
-    begun, ended = (datetime.fromisoformat(job[name]) for name in ("started_at", "finished_at"))
-    return (ended - begun).total_seconds()
+def _time(job: dict[str, Any], name: str) -> float:
+    return datetime.fromisoformat(job[name]).timestamp()
 
 
 def _searches(job: dict[str, Any]) -> Iterator[Search]:
@@ -132,6 +157,7 @@ def compare(one: Run, all_: Run) -> dict[str, object]:
         "time": round(all_.seconds / one.seconds, 3) if one.complete and all_.complete else None,
         "searches_per_hour": [round(run.per_hour) for run in (one, all_)],
         "seconds": [round(run.seconds, 1) for run in (one, all_)],
+        "idle": [run.idle() for run in (one, all_)],
     }
     if ratios:
         geomean = math.exp(statistics.fmean(map(math.log, ratios)))
