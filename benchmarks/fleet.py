@@ -5,11 +5,12 @@ python benchmarks/fleet.py [--devices cuda:0 cuda:1] [--shapes 40] [--jobs 8] [-
 
 Searches of the built-in matmul (bf16; f32 on a CPU), each of the same number of trials, dealt out to some jobs as
 ``deuteron submit --jobs`` does. They are submitted at once to a service with a worker for the first device, then to a
-new one with a worker for each. Both begin from nothing. "speedup" is the searches per hour of the second over those of
-the first; a run that is not done after --limit seconds counts what it has. Of every search the default configuration
-is timed in its last phase: "a/a" are the ratios of these times, other devices busy over idle, of the shapes that the
-first device measured in both runs; "apart" counts those whose 95 % intervals do not meet. "idle" are seconds of a run
-in which workers had no job, of all workers together: before their first one, between two, and after their last one.
+new one with a worker for each, once these have opened their devices; both know nothing. "speedup" is the searches per
+hour of the second over those of the first; a run that is not done after --limit seconds counts what it has. Of every
+search the default configuration is timed in its last phase: "a/a" are the ratios of these times, other devices busy
+over idle, of the shapes that the first device measured in both runs; "apart" counts those whose 95 % intervals do not
+meet. "idle" are seconds of a run in which workers had no job, of all workers together: before their first one, between
+two, and after their last one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_table import matmul_shapes
-from kill_site import Site
+from kill_site import Site, wait_for
 from sources import environment
 
 from deuteron.tuner import Budget, JobSpec
@@ -95,6 +96,7 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
         site.settings = {"DEUTERON_CACHE_DIR": str(Path(folder) / "cache"), "DEUTERON_RATE_PER_MINUTE": "0"}
         try:
             site.start()
+            wait_for(lambda: site.alive() and site.announced() == len(devices), 60, "the workers have their devices")
             begin = time.monotonic()
             ids = [site.submit(**job.to_json()) for job in jobs]
             complete = _work_off(site, ids, begin + limit)

@@ -247,6 +247,10 @@ class Site:
         found = [line for line in text.splitlines() if line.startswith("deuteron_workers ")]
         return int(float(found[0].split()[1])) if found else 0
 
+    def announced(self) -> int:
+        """Workers that have opened their device and said what it is."""
+        return sum(worker["toolchain"] is not None for worker in self.get("/v1/workers").json()["workers"])
+
     def spooled(self) -> list[Path]:
         return [path for folder in self.home.glob("*/spool") for path in folder.iterdir()]
 

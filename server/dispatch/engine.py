@@ -13,10 +13,11 @@ from distributed.core import Status
 from distributed.security import Security
 
 from . import ConnectedWorker
-from .plugin import CALLED, BenchPlugin, measure_here
+from .plugin import CALLED, BenchPlugin
 from .quiet import QuietScheduler, QuietWorker
 from .resources import resources_for, resources_of
 from .run import Bench
+from .task import measure_here
 
 logger = logging.getLogger("deuteron.dispatch")
 

@@ -8,7 +8,7 @@ import threading
 from typing import cast
 
 import dask
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Worker, WorkerPlugin
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import current_toolchain
@@ -18,7 +18,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 from ..settings import lift_thread_limits
 from .link import Link
 from .resources import fingerprints
-from .run import Bench, deliver_leftovers, forget_dead_runs, measure
+from .run import Bench, deliver_leftovers, forget_dead_runs
 
 logger = logging.getLogger("deuteron.worker")
 
@@ -75,7 +75,6 @@ class BenchPlugin(WorkerPlugin):
         link.close()
 
 
-def measure_here(job_id: str, ticket: str) -> str:
-    """The Dask task. Only names travel through the scheduler; spec and token do not."""
-    plugin = cast(BenchPlugin, get_worker().plugins[_PLUGIN])
-    return measure(plugin.bench, job_id, ticket)
+def bench_of(worker: Worker) -> Bench:
+    """What a worker of ours measures with."""
+    return cast(BenchPlugin, worker.plugins[_PLUGIN]).bench

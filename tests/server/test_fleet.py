@@ -351,6 +351,20 @@ def test_jobs_that_come_at_once_are_begun_in_their_order(
     assert begun == sorted(begun)
 
 
+def test_a_scheduler_loads_nothing_that_measures() -> None:
+    """It unpickles the function of the first job before it passes that on."""
+    program = """
+import pickle, sys
+task = b"cdeuteron.server.dispatch.task\\nmeasure_here\\n."
+assert pickle.loads(task).__name__ == "measure_here"
+print(*sorted({"distributed", "numpy", "sqlalchemy", "deuteron.tuner", "deuteron.server.dispatch.run"} & sys.modules.keys()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stdout + done.stderr
+
+
 def test_references_may_use_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask limits the threads of what its workers compute; ours compute in other processes, which inherit that."""
     pytest.importorskip("dask")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from deuteron.compiler.ir.parser import parse_function
@@ -25,6 +25,8 @@ from ..workloads.tolerance import Comparison, Expected, compare_all
 from ..workloads.widen import count_nan, widened
 from .comparison import Judge
 from .compilation import compile_variant
+from .cores import cores_of_all
+from .processes import MEASURING_PROCESSES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +109,8 @@ class Checker:
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }
-            expected = find_reference(name)(inputs, self._problem.scalars)
+            with _enough_cores(self._device):
+                expected = find_reference(name)(inputs, self._problem.scalars)
             self._check_shapes(expected)
             return expected, f"NumPy float64 {name}"
         small, config = small_case(self._problem, self._device.properties, default)
@@ -208,6 +211,17 @@ class Checker:
                 "small for its axis (--constexpr BLOCK=next_power_of_2(N)); an output of which a part is meant to "
                 'stay is "inout" (--tensor NAME=SHAPE:inout)',
             )
+
+
+@contextmanager
+def _enough_cores(device: Device) -> Iterator[None]:
+    """On a CPU all are ours; beside a GPU others prepare."""
+    properties = device.properties
+    if properties.kind != "cuda":
+        yield
+        return
+    with cores_of_all(MEASURING_PROCESSES, properties.uuid or device.name.replace(":", "-")):
+        yield
 
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
