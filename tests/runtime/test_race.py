@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -343,3 +344,26 @@ def test_a_search_notes_failures_and_raises_errors(device: VirtualDevice) -> Non
     assert search.finalists == [good]
     with pytest.raises(ZeroDivisionError):
         Search(device, warmup_ms=25, rep_ms=100).run({good: Candidate(wrong, fine)})
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_not_collected_while_timing(collects: bool) -> None:
+    """And is again afterwards, if it was before, also where the function fails."""
+    seen = []
+
+    def fails_in_the_end() -> None:
+        seen.append(gc.isenabled())
+        if len(seen) > 20:
+            raise ZeroDivisionError
+
+    was = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        deuteron.testing.do_bench(lambda: seen.append(gc.isenabled()), warmup=0, rep=1, device="cpu")
+        assert not any(seen[1:]) and gc.isenabled() == collects
+        seen.clear()
+        with pytest.raises(ZeroDivisionError):
+            deuteron.testing.do_bench(fails_in_the_end, warmup=0, rep=1000, device="cpu")
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was else gc.disable)()
