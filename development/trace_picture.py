@@ -89,7 +89,7 @@ def read_trace(text: str) -> Trace:
         ends: defaultdict[object, dict[str, tuple[tuple[object, object], float]]] = defaultdict(dict)
         for event in events:
             lane = (event["pid"], event["tid"])
-            if event["ph"] in ("s", "f"):
+            if event["ph"] in ("s", "t", "f"):
                 ends[event["id"]][event["ph"]] = lane, event["ts"]
             elif event["ph"] == "X":
                 rows[lane].spans.append(Span(event["name"], event["ts"], event["ts"] + event["dur"]))
@@ -101,7 +101,8 @@ def read_trace(text: str) -> Trace:
         raise TraceError(f"not a trace of a session with data='trace': {error!r}") from error
     for row in rows.values():
         _set_levels(row.spans)
-    arrows = [(*pair["s"], *pair["f"]) for pair in ends.values() if len(pair) == 2]
+    # One that begins at a scope passes through the launch.
+    arrows = [(*found.get("t", found["s"]), *found["f"]) for found in ends.values() if {"s", "f"} <= found.keys()]
     return Trace(dict(sorted(rows.items(), key=lambda item: item[1].place)), arrows)
 
 

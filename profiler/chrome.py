@@ -1,18 +1,21 @@
 """A time line as Chrome's trace events: one JSON document for Perfetto and chrome://tracing.
 
 The format is that of the Trace Event Format: complete events (ph "X") with times in microseconds, names of lanes (ph
-"M"), and arrows (ph "s" and "f" of one id). Viewers want the events of one ``tid`` to lie apart or within each other;
-where those of a lane do neither, as the scopes of two asyncio tasks, the lane has several lines.
+"M"), and arrows (ph "s", maybe "t", and "f" of one id), whose ends belong to the innermost event of their ``tid`` at
+their time. Viewers want the events of one ``tid`` to lie apart or within each other; where those of a lane do neither,
+as the scopes of two asyncio tasks, the lane has several lines.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from .graph_scopes import graph_scopes
 from .timeline import Event, Lane, Timeline, metric_texts
 from .tree import ROOT
 
@@ -31,7 +34,9 @@ class _Line(NamedTuple):
 
 def to_chrome(timeline: Timeline) -> str:
     """The document. Times are microseconds from the first event, to the nanosecond; scopes that are open end now."""
-    events = sorted(timeline.all_events(), key=lambda event: (event.start_ns, -event.duration_ns))
+    recorded = timeline.all_events()
+    # The sort is stable: of two that are equal the outer one stays before the inner one.
+    events = sorted([*recorded, *graph_scopes(recorded)], key=lambda event: (event.start_ns, -event.duration_ns))
     base = events[0].start_ns if events else 0
     drawn = _drawn(events)
     numbers = _numbered({line for line, _ in drawn})
@@ -70,11 +75,16 @@ def _fitting(lines: list[list[int]], event: Event) -> int:
 
 def _numbered(lines: set[_Line]) -> dict[_Line, int]:
     """The ``tid`` of each line, in the order in which they are shown: a thread's first is its own."""
-    ordered = sorted(lines, key=lambda line: (_natural(line.lane.name), line.part))
+    ordered = sorted(lines, key=_place)
     return {
         line: _NO_THREAD + at if line.lane.thread is None or line.part else line.lane.thread
         for at, line in enumerate(ordered)
     }
+
+
+def _place(line: _Line) -> tuple[list[tuple[str, int]], bool, int]:
+    lane = line.lane
+    return _natural(lane.above or lane.name), not lane.above, line.part
 
 
 def _natural(lane: str) -> list[tuple[str, int]]:
@@ -106,7 +116,7 @@ def _span(event: Event, base: int, tid: int) -> dict[str, object]:
     metrics = metric_texts(event.metrics)
     if metrics:
         arguments["metrics"] = metrics
-        if category == "scope":
+        if category == "scope" and event.node is None:
             category = "metric"
             name += ": " + ", ".join(f"<{key}, {value}>" for key, value in metrics.items())
     if event.correlation:
@@ -123,26 +133,57 @@ def _span(event: Event, base: int, tid: int) -> dict[str, object]:
     }
 
 
+class _Scopes:
+    """Finds the scope that a call was made in, on the lane of its thread."""
+
+    def __init__(self, drawn: Sequence[tuple[_Line, Event]]) -> None:
+        self._entered: defaultdict[tuple[Lane, tuple[str, ...]], list[tuple[_Line, Event]]] = defaultdict(list)
+        for line, event in drawn:
+            if event.category == "scope" and event.node is None:
+                self._entered[event.lane, event.path].append((line, event))
+
+    def around(self, call: Event) -> tuple[_Line, Event] | None:
+        """The scope with its line; None where the call's place is not a scope of its thread that is still open."""
+        entered = self._entered.get((call.lane, call.path[:-1]), [])
+        at = bisect_right(entered, call.start_ns, key=lambda drawn: drawn[1].start_ns) - 1
+        if at < 0 or entered[at][1].start_ns + entered[at][1].duration_ns < call.start_ns:
+            return None
+        return entered[at]
+
+
 def _arrows(drawn: Sequence[tuple[_Line, Event]], base: int, numbers: Mapping[_Line, int]) -> list[dict[str, object]]:
-    """From each call to what it launched, where both are there."""
+    """From each call to the first of what it launched on each lane, where both are there. The first one of a graph's
+    launch begins at the scope that this is in, and passes through the call."""
     calls = {event.correlation: (line, event) for line, event in drawn if event.category == "launch"}
+    scopes = _Scopes(drawn)
     arrows: list[dict[str, object]] = []
+    begun: set[int] = set()
+    reached: set[tuple[int, Lane]] = set()
     for line, event in drawn:
-        call = calls.get(event.correlation) if event.category != "launch" and event.correlation else None
-        if call is None:
+        id_ = event.correlation
+        if id_ not in calls or event.category in ("launch", "scope") or (id_, event.lane) in reached:
             continue
-        number = os.getpid() * _ARROWS + len(arrows) // 2
-        for phase, (at, end) in (("s", call), ("f", (line, event))):
-            arrows.append(
-                {
-                    "name": "launch->kernel",
-                    "cat": "flow",
-                    "ph": phase,
-                    "id": number,
-                    "pid": os.getpid(),
-                    "tid": numbers[at],
-                    "ts": (end.start_ns - base) / 1000,
-                    "bp": "e",
-                }
-            )
+        call = calls[id_]
+        scope = scopes.around(call[1]) if event.node is not None and id_ not in begun else None
+        if scope is not None:
+            begun.add(id_)
+        number = os.getpid() * _ARROWS + len(reached)
+        reached.add((id_, event.lane))
+        for phase, end in (("s", scope or call), ("t", call if scope else None), ("f", (line, event))):
+            if end is not None:
+                arrows.append(_end(phase, number, end[1].start_ns - base, numbers[end[0]]))
     return arrows
+
+
+def _end(phase: str, number: int, at_ns: int, tid: int) -> dict[str, object]:
+    """An end of an arrow, or a point that it passes through."""
+    return {
+        "name": "launch->kernel",
+        "cat": "flow",
+        "ph": phase,
+        "id": number,
+        "pid": os.getpid(),
+        "tid": tid,
+        "ts": at_ns / 1000,
+        "bp": "e",
+    }

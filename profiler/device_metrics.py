@@ -169,10 +169,12 @@ class DeviceMetrics:
             for owner in tensor.owners:
                 self._add(owner, (), {tensor.name: value})
 
-    def ran(self, captured: Captured, targets: Sequence[ProfileTarget]) -> None:
+    def ran(self, captured: Captured, targets: Sequence[ProfileTarget]) -> Awaited:
         """A kernel that tells a captured tensor ran in a launch of its graph at ``targets``; calls come in the order in
-        which it ran."""
-        self._ran[captured.told_as].append(_Launch(captured, targets))
+        which it ran. Returns what will hold the value of this launch."""
+        launch = _Launch(captured, targets)
+        self._ran[captured.told_as].append(launch)
+        return launch.awaited
 
     def add_constants(self, captured: Captured, target: ProfileTarget, count: int) -> None:
         """Add what is known of a node that ran ``count`` times in graphs launched at ``target``."""
@@ -187,8 +189,9 @@ class DeviceMetrics:
                 tensor = launch.captured.tensor
                 if tensor is None:
                     continue
+                launch.awaited.value = value = tensor.value(words)
                 for target in launch.targets:
-                    self._add_captured(launch.captured, target, {tensor.name: tensor.value(words)})
+                    self._add_captured(launch.captured, target, {tensor.name: value})
 
     def begin_flush(self) -> None:
         """All launches so far are waited for, and their records and values taken; others may go on meanwhile."""
@@ -232,6 +235,7 @@ class DeviceMetrics:
 class _Launch:
     captured: Captured
     targets: Sequence[ProfileTarget]
+    awaited: Awaited = field(default_factory=Awaited)
 
 
 def _below(around: Place) -> list[ProfileTarget]:

@@ -61,17 +61,17 @@ class Recorder:
         scope.entered = place
         if place.settled and not frame.f_code.co_flags & SWITCHING:
             place.caller = frame.f_code
+        if place.timed:
+            scope.start_ns = time.perf_counter_ns()  # before the kernels that tell its metrics
         if metrics:
             try:
                 self.add_metrics(scope, metrics)
             except BaseException:
                 self.close_scope(scope, strict=False)
                 raise
-        if place.timed:
-            scope.start_ns = time.perf_counter_ns()
-            for target in place.timed:
-                if target.phase.timeline is not None:
-                    target.phase.timeline.begin(target.path, scope)
+        for target in place.timed:
+            if target.phase.timeline is not None:
+                target.phase.timeline.begin(target.path, scope)
         if self.gpu is not None:
             self.gpu.mark(here(), place)
         return scope

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from .metrics import Awaited
 
@@ -29,17 +29,32 @@ class Opened(Protocol):
 @dataclass(frozen=True, slots=True)
 class Lane:
     """Where spans are drawn: ``thread`` is the system's number of a thread, None for a GPU's stream and the like.
-    ``nests``: whether a span may be within another one, as scopes are, or else runs beside it."""
+    ``nests``: whether a span may be within another one, as scopes are, or else runs beside it. ``above``: the name of
+    the lane that this one is shown above."""
 
     name: str
     thread: int | None = None
     nests: bool = True
+    above: str = ""
+
+
+class GraphNode(NamedTuple):
+    """What a span ran as in a launch of a CUDA graph. ``path[:launch]`` of its frames are the place of the launch,
+    ``path[launch:end]`` the frame of the capture and the scopes that were open there, at ``captured_ns`` since the
+    epoch, in ``captured_in``. ``lane``: where these scopes are drawn."""
+
+    launch: int
+    end: int
+    captured_ns: int
+    captured_in: Timeline
+    lane: Lane
 
 
 @dataclass(slots=True)
 class Event:
     """One span. Times are nanoseconds since the epoch. ``correlation``: the launch that it is, or comes from; 0 if that
-    is not known. The call that launches has the category "launch"."""
+    is not known. The call that launches has the category "launch". ``node``: of a graph, if it is known where that was
+    captured."""
 
     path: tuple[str, ...]
     start_ns: int
@@ -48,6 +63,7 @@ class Event:
     category: str
     metrics: Mapping[str, object] = field(default_factory=dict)
     correlation: int = 0
+    node: GraphNode | None = None
 
 
 class Timeline:
@@ -116,10 +132,11 @@ class Timeline:
         category: str = "kernel",
         metrics: Mapping[str, object] | None = None,
         correlation: int = 0,
+        node: GraphNode | None = None,
     ) -> Event:
         """Add what a device did, with times in nanoseconds since the epoch. Spans of one lane do not nest."""
         on = Lane(lane, nests=False)
-        return self._add(path, start_ns, end_ns - start_ns, on, category, metrics, correlation)
+        return self._add(path, start_ns, end_ns - start_ns, on, category, metrics, correlation, node)
 
     def _add(
         self,
@@ -130,8 +147,9 @@ class Timeline:
         category: str,
         metrics: Mapping[str, object] | None,
         correlation: int = 0,
+        node: GraphNode | None = None,
     ) -> Event:
-        event = Event(path, start_ns, duration_ns, lane, category, metrics or {}, correlation)
+        event = Event(path, start_ns, duration_ns, lane, category, metrics or {}, correlation, node)
         self.events.append(event)
         return event
 

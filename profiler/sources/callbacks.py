@@ -33,9 +33,9 @@ CALL_FIELDS = (
 CALL_BYTES = 32
 
 # (name, format, offset in bytes) of an entry in the log of nodes: its id, that of the node that it is a copy of or 0,
-# and the number of the place where it was captured.
-NODE_FIELDS = (("id", "<u8", 0), ("original", "<u8", 8), ("number", "<u4", 16))
-NODE_BYTES = 24
+# the number of the place where it was captured, and when, in nanoseconds of CLOCK_MONOTONIC.
+NODE_FIELDS = (("id", "<u8", 0), ("original", "<u8", 8), ("number", "<u4", 16), ("time", "<u8", 24))
+NODE_BYTES = 32
 
 # Offsets in CUpti_CallbackData (cupti_callbacks.h), the same in CUDA 12 and 13.
 CALLBACK_SITE_OFFSET = 0
@@ -223,6 +223,7 @@ copy:
   br label %known
 known:
   %number = call i32 @place()
+  %time = call i64 @now()
   %of = load i64, ptr %id
   %from = load i64, ptr %original
   call i32 @pthread_mutex_lock(ptr @mutex)
@@ -232,6 +233,8 @@ known:
 write:
   %from_to = getelementptr i8, ptr %slot, i64 8
   %number_to = getelementptr i8, ptr %slot, i64 16
+  %time_to = getelementptr i8, ptr %slot, i64 24
+  store i64 %time, ptr %time_to
   store i64 %of, ptr %slot
   store i64 %from, ptr %from_to
   store i32 %number, ptr %number_to

@@ -92,8 +92,7 @@ class Batch:
     While a trace is recorded there are also copies and memsets (COPY_FIELDS), and the driver's calls that have returned
     (``deuteron.profiler.sources.callbacks.CALL_FIELDS``), with the names of those that launch. ``nodes`` are those of
     graphs that were made (``NODE_FIELDS``, there, too). ``told`` is what kernels told of metrics: numbers, and words of
-    64 bits of each.
-    graphs that were made (``NODE_FIELDS``, there, too). ``samples`` are where kernels were, if somebody samples that.
+    64 bits of each. ``samples`` are where kernels were, if somebody samples that.
     """
 
     kernels: list[NDArray[np.void]]

@@ -126,6 +126,26 @@ def test_scopes_inside_scopes_are_below_them_and_arrows_are_drawn(tmp_path: Path
     assert of_class(drawn(path, "--lanes", "GPU"), "arrow") == []
 
 
+def test_an_arrow_that_passes_through_a_launch_is_drawn_from_there(tmp_path: Path) -> None:
+    events = [
+        *(
+            {"ph": "X", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": 90 - at}
+            for name, at in (("a", 0), ("go", 50))
+        ),
+        {"ph": "X", "name": "k", "pid": 1, "tid": 2, "ts": 100, "dur": 10},
+        *(
+            {"ph": ph, "name": "", "pid": 1, "id": 7, "tid": t, "ts": at}
+            for ph, t, at in zip("stf", (1, 1, 2), (0, 50, 100), strict=True)
+        ),
+    ]
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    picture = drawn(path)
+    spans = {title(r).split(":")[0]: r for r in of_class(picture, "span")}
+    (arrow,) = of_class(picture, "arrow")
+    assert (arrow.get("x1"), arrow.get("x2")) == (spans["go"].get("x"), spans["k"].get("x"))
+
+
 def test_many_narrow_spans_are_a_small_picture(tmp_path: Path) -> None:
     events = [
         {"ph": "X", "name": "k", "pid": 1, "tid": 1, "ts": 3 * number, "dur": 2, "cat": "kernel"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from deuteron.profiler.sources.records import KIND_CONCURRENT_KERNEL, Batch, par
 SIZE = 216
 COPY_SIZE = 96
 LAUNCH_KERNEL, LAUNCH_GRAPH, COPY = 307, 514, 277
+NO_STREAMS: Mapping[int, int] = MappingProxyType({})
 NAMES = {LAUNCH_KERNEL: "cuLaunchKernel", LAUNCH_GRAPH: "cuGraphLaunch", COPY: "cuMemcpyHtoDAsync_v2"}
 
 
@@ -39,7 +40,7 @@ class FakeGpu:
         self.names: dict[str, ctypes.Array] = {}
         self.main = SimpleNamespace(value=0)
         self.nodes = 0
-        self.log_of_nodes: list[tuple[int, int, int]] = []
+        self.log_of_nodes: list[tuple[int, int, int, int]] = []
 
         self.metrics = FakeMetrics(self)
 
@@ -91,16 +92,21 @@ class FakeGpu:
     def capture(self) -> int:
         """A node of a graph is captured, and copied into an executable one; returns the id of the copy."""
         self.nodes += 2
-        self.log_of_nodes += [(self.nodes - 1, 0, self.number), (self.nodes, self.nodes - 1, 0)]
+        now = time.perf_counter_ns()
+        later = now + 10**9  # when the executable graph is made
+        self.log_of_nodes += [(self.nodes - 1, 0, self.number, now), (self.nodes, self.nodes - 1, 0, later)]
         return self.nodes
 
-    def replay(self, nodes: dict[int, str], duration_ns: int) -> None:
-        """A launch of a graph: the kernel of each node."""
+    def replay(
+        self, nodes: dict[int, str], duration_ns: int, graph: int = 1, streams: Mapping[int, int] = NO_STREAMS
+    ) -> None:
+        """A launch of a graph: the kernel of each node, one after the other, on its stream, which is 3 if not told."""
         id_ = self.call(LAUNCH_GRAPH)
         for node, name in nodes.items():
             end = self.clock + duration_ns
-            given = {"streamId": 3, "correlationId": id_, "graphNodeId": node, "graphId": 1}
-            self.in_flight.append(self.kernel(name, self.clock, end, **given))
+            stream = streams.get(node, 3)
+            given = {"streamId": stream, "correlationId": id_, "graphNodeId": node, "graphId": graph}
+            self.in_flight.append(self.kernel(name, self.clock, end, deviceId=0, **given))
             self.clock = end
         self.metrics.replayed(nodes)
 
@@ -139,6 +145,33 @@ class FakeGpu:
 
     def take_lost(self) -> bool:
         return False
+
+
+class Graph:
+    """A graph in the making: what is launched in the block is captured."""
+
+    def __init__(self, gpu: FakeGpu, number: int = 1) -> None:
+        self.gpu, self.number = gpu, number
+        self.nodes: dict[int, str] = {}
+        self.streams: dict[int, int] = {}
+
+    def __enter__(self) -> Graph:
+        self.gpu.metrics.capturing, self.before = True, set(self.gpu.metrics.nodes)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.gpu.metrics.capturing = False
+        self.nodes |= dict.fromkeys(set(self.gpu.metrics.nodes) - self.before, "tell_metric")
+
+    def kernel(self, name: str, stream: int = 3) -> int:
+        """Capture a kernel that will run on a stream; returns the id of its node."""
+        node = self.gpu.capture()
+        self.nodes[node], self.streams[node] = name, stream
+        return node
+
+    def replay(self, duration_ns: int = 1) -> None:
+        """Launch the graph; kernels run in the order of the capture."""
+        self.gpu.replay(dict(sorted(self.nodes.items())), duration_ns, self.number, self.streams)
 
 
 class FakeTensor:

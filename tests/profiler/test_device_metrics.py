@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gpu_stand_in import FakeGpu, FakeTensor
+from gpu_stand_in import FakeGpu, FakeTensor, Graph
 
 import deuteron.profiler as proton
 from deuteron.profiler.recorder import recorder
@@ -22,28 +22,6 @@ def gpu(synthetic: SimpleNamespace) -> FakeGpu:
     fake = FakeGpu(synthetic)
     recorder.start_gpu(required=True, source=fake)
     return fake
-
-
-class Graph:
-    """A graph in the making: what is launched in the block is captured."""
-
-    def __init__(self, gpu: FakeGpu) -> None:
-        self.gpu = gpu
-        self.nodes: dict[int, str] = {}
-
-    def __enter__(self) -> Graph:
-        self.gpu.metrics.capturing, self.before = True, set(self.gpu.metrics.nodes)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.gpu.metrics.capturing = False
-        self.nodes |= dict.fromkeys(set(self.gpu.metrics.nodes) - self.before, "tell_metric")
-
-    def kernel(self, name: str) -> None:
-        self.nodes[self.gpu.capture()] = name
-
-    def replay(self) -> None:
-        self.gpu.replay(dict(sorted(self.nodes.items())), 1)
 
 
 def metrics(node: dict) -> dict[str, object]:

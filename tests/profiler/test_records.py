@@ -324,9 +324,13 @@ def test_nodes_of_graphs_are_logged_with_what_they_are_copies_of(callbacks: Nati
 
     callbacks.name_nodes(ctypes.cast(id_of, ctypes.c_void_p).value)
     thread_cell().value = 7
+    before = time.perf_counter_ns()
     made(callback_text.NODE_CREATED, 11, original=99)
+    between = time.perf_counter_ns()
     made(callback_text.NODE_CLONED, 12, original=11)
-    assert callbacks.take_nodes().tolist() == [(2**40 + 11, 0, 7), (2**40 + 12, 2**40 + 11, 7)]
+    *nodes, times = zip(*callbacks.take_nodes().tolist(), strict=True)
+    assert nodes == [(2**40 + 11, 2**40 + 12), (0, 2**40 + 11), (7, 7)]
+    assert before <= times[0] <= between <= times[1] <= time.perf_counter_ns()
     assert len(callbacks.take_launches()) == 0
 
 
