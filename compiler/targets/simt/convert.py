@@ -19,8 +19,8 @@ from ...layout import (
     WarpShuffle,
 )
 from .lowering import Lowering, reach_of, rule
-from .registers import register_type
-from .vectors import WORD_BITS, Words, define_words, load_shared, pack, packed_words, store_words, words_of
+from .registers import Registers, register_type
+from .vectors import Words, define_words, load_shared, pack, packed_words, store_words, words_of
 
 
 @rule(ConvertLayout)
@@ -43,7 +43,7 @@ def _convert(state: Lowering, op: ConvertLayout) -> None:
             indices = plan.indices
             state.define_lazily(op.result, [registers], lambda i: registers[indices[i]])
         case WarpShuffle():
-            state.define(op.result, _shuffle(state, plan, op.x))
+            state.define(op.result, _shuffle(state, plan, registers, op.x.type.elem))
         case SharedMemory():
             state.define(op.result, _through_shared(state, plan, op.x, state.scratch(op)))
         case OperandPlan():
@@ -168,9 +168,8 @@ def _read_matrices(state: Lowering, read: MatrixAccess, start: str) -> dict[int,
 # Shuffles ----------------------------------------------------------------------------------------------------
 
 
-def _shuffle(state: Lowering, plan: WarpShuffle, source: Value) -> list[str | None]:
-    elem = source.type.elem
-    units = [_unit(state, source, group) for group in plan.gather]
+def _shuffle(state: Lowering, plan: WarpShuffle, registers: Registers, elem: Element) -> list[str | None]:
+    units = [_join_unit(state, elem, [registers[r] for r in group]) for group in plan.gather]
     word = "i64" if elem.bits > 32 else "i32"
     for exchange, wanted in zip(plan.before, plan.wanted, strict=True):
         units = _exchange(state, exchange, units, word, wanted)
@@ -183,10 +182,10 @@ def _shuffle(state: Lowering, plan: WarpShuffle, source: Value) -> list[str | No
             unit = units[step.source]
             moved.append(butterfly(state, unit, word, step.lane_xor) if step.lane_xor else unit)
             continue
-        from_lane = lane
+        source = lane
         if step.lane_xor:
-            from_lane = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
-        moved.append(_from_lane(state, units[step.source], word, from_lane))
+            source = state.text.op(f"xor i32 {lane}, {step.lane_xor}")
+        moved.append(_from_lane(state, units[step.source], word, source))
     for exchange in plan.after:
         moved = _exchange(state, exchange, moved, word, range(len(moved)))
     parts: dict[int, list[str]] = {}
@@ -207,14 +206,6 @@ def _exchange(state: Lowering, exchange: Exchange, units: list[str], word: str, 
         state.text.op(f"select i1 {swap}, {word} {units[u ^ exchange.flip]}, {word} {unit}") if u in wanted else unit
         for u, unit in enumerate(units)
     ]
-
-
-def _unit(state: Lowering, source: Value, group: Sequence[int]) -> str:
-    """Registers of ``source`` as :func:`_join_unit` joins them; words that are there are not taken apart."""
-    if len(group) > 1 and len(group) * source.type.elem.bits == WORD_BITS:
-        return packed_words(state, source, group)[0]
-    held = state.values[source]
-    return _join_unit(state, source.type.elem, [held[r] for r in group])
 
 
 def _join_unit(state: Lowering, elem: Element, values: list[str]) -> str:

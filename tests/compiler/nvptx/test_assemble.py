@@ -192,25 +192,41 @@ def test_floats_of_8_bits_are_rounded_in_pairs(from_text, value: str, stored: st
     assert len(made) == (16 if "bitcast" in value else 8), "of 16 elements a thread"
 
 
-def test_products_of_8_bits_take_their_left_operand_along_in_words(from_text) -> None:
-    """Rounded once before the loop and once in it, four to a register."""
+@pytest.mark.parametrize("stored", ["fp8e4nv", "fp8e5"])
+def test_pairs_of_8_bits_are_stored_in_the_order_of_what_they_were(from_text, stored: str) -> None:
+    """``cvt`` takes the upper one first, ``mov`` the lower ones."""
+    name = {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5"}[stored]
+    types = {"x_ptr": "*fp32:16", "y_ptr": f"*{stored}:16"}
+    sample = from_text(EIGHT_BITS.format(value=f"x.to(tl.{name})"), types, {"N": 2048})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    loaded = re.findall(r"%r\d+", "".join(re.findall(r"ld\.global\.v4\.b32 \t\{([^}]*)\}", ptx)))
+    pairs = {made: (low, high) for made, high, low in re.findall(r"cvt\.rn\S+ (%rs\d+), (%r\d+), (%r\d+);", ptx)}
+    words = {made: pairs[low] + pairs[high] for made, low, high in re.findall(r"(%r\d+), \{(%rs\d+), (%rs\d+)\}", ptx)}
+    (kept,) = re.findall(r"st\.global\.v4\.b32 \[[^]]*\], \{([^}]*)\}", ptx)
+    assert [x for word in re.findall(r"%r\d+", kept) for x in words[word]] == loaded and len(loaded) == 16
+
+
+@pytest.mark.parametrize(("rows", "rounded"), [(64, 2 * 32), (128, 64)])
+def test_left_operands_of_8_bits_are_rounded_in_pairs(from_text, rows: int, rounded: int) -> None:
+    """Those of 64 rows once before the loop and once in it, which carries four to a register; those of 128 in the loop,
+    where they change threads."""
     text = """
-def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, B: tl.constexpr, H: tl.constexpr):
-    rows, heads = tl.arange(0, B), tl.arange(0, H)
-    q = tl.load(q_ptr + rows[:, None] * H + heads[None, :])
-    sums = tl.zeros((B, H), tl.float32)
+def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, M: tl.constexpr, B: tl.constexpr, H: tl.constexpr):
+    queries, rows, heads = tl.arange(0, M), tl.arange(0, B), tl.arange(0, H)
+    q = tl.load(q_ptr + queries[:, None] * H + heads[None, :])
+    sums = tl.zeros((M, H), tl.float32)
     for i in range(0, N, B):
         k = tl.load(k_ptr + (i + rows[None, :]) * H + heads[:, None])
         v = tl.load(v_ptr + (i + rows[:, None]) + heads[None, :] * 4096)
         p = tl.exp2(tl.dot(q, k))
         sums = tl.dot(p.to(tl.float8e5), v, sums)
-    tl.store(out_ptr + rows[:, None] * H + heads[None, :], sums)
+    tl.store(out_ptr + queries[:, None] * H + heads[None, :], sums)
 """
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp8e5:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
-    sample = from_text(text, types, {"B": 64, "H": 64})
+    sample = from_text(text, types, {"M": rows, "B": 64, "H": 64})
     ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
-    assert len(re.findall(r"ex2\.approx", ptx)) == 2 * 32
-    assert len(re.findall(r"cvt\.rn\.satfinite\.e5m2x2\.f32", ptx)) == 2 * 16
+    assert len(re.findall(r"ex2\.approx", ptx)) == rounded
+    assert len(re.findall(r"cvt\.rn\.satfinite\.e5m2x2\.f32", ptx)) == rounded // 2
 
 
 def test_loops_are_not_unrolled_by_ptxas(ptx_of) -> None:
