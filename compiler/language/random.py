@@ -1,5 +1,6 @@
-"""Counter-based random numbers: Philox 4x32 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+"""Counter-based random numbers: Philox 4x32, and 4x64 for wide counters.
 
+Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 Written in the language itself. The same (seed, offset) gives the same number on every target.
 """
 
@@ -19,11 +20,11 @@ from .tensor import Operand, tensor
 
 N_ROUNDS_DEFAULT = constexpr(10)
 
-# Multipliers and Weyl constants of Philox 4x32, table 2 of the paper.
-_MULTIPLIER_A = constexpr(0xD2511F53)
-_MULTIPLIER_B = constexpr(0xCD9E8D57)
-_WEYL_A = constexpr(0x9E3779B9)
-_WEYL_B = constexpr(0xBB67AE85)
+# Multipliers and Weyl constants of Philox 4x32 and 4x64, table 2 of the paper.
+_MULTIPLIER_A, _MULTIPLIER_A64 = constexpr(0xD2511F53), constexpr(0xD2E7470EE14C6C93)
+_MULTIPLIER_B, _MULTIPLIER_B64 = constexpr(0xCD9E8D57), constexpr(0xCA5A826395121157)
+_WEYL_A, _WEYL_A64 = constexpr(0x9E3779B9), constexpr(0x9E3779B97F4A7C15)
+_WEYL_B, _WEYL_B64 = constexpr(0xBB67AE85), constexpr(0xBB67AE8584CAA73B)
 _UINT32 = U32
 _INT32, _INT64 = I32, I64
 _UINT64 = U64
@@ -47,16 +48,20 @@ def _whole(x: Operand, what: str) -> tensor:
 
 @library
 def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
-    """``n_rounds`` rounds of Philox 4x32 on a counter of four u32 and a key of two; four u32."""
+    """``n_rounds`` rounds of Philox on a counter of four u32 and a key of two, or of u64 (4x64); four of the type."""
+    if c0.dtype.primitive_bitwidth == 64:
+        multiplier_a, multiplier_b, weyl_a, weyl_b = _MULTIPLIER_A64, _MULTIPLIER_B64, _WEYL_A64, _WEYL_B64
+    else:
+        multiplier_a, multiplier_b, weyl_a, weyl_b = _MULTIPLIER_A, _MULTIPLIER_B, _WEYL_A, _WEYL_B
     for _ in static_range(n_rounds):
         previous0 = c0
         previous2 = c2
-        c0 = umulhi(_MULTIPLIER_B, previous2) ^ c1 ^ k0
-        c2 = umulhi(_MULTIPLIER_A, previous0) ^ c3 ^ k1
-        c1 = previous2 * _MULTIPLIER_B
-        c3 = previous0 * _MULTIPLIER_A
-        k0 = k0 + _WEYL_A
-        k1 = k1 + _WEYL_B
+        c0 = umulhi(multiplier_b, previous2) ^ c1 ^ k0
+        c2 = umulhi(multiplier_a, previous0) ^ c3 ^ k1
+        c1 = previous2 * multiplier_b
+        c3 = previous0 * multiplier_a
+        k0 = k0 + weyl_a
+        k1 = k1 + weyl_b
     return c0, c1, c2, c3
 
 
@@ -64,15 +69,23 @@ def philox_impl(c0, c1, c2, c3, k0, k1, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
     """Four u32 random numbers for a 64-bit ``seed`` and a counter of four 32-bit integers.
 
-    Raises TypeMismatch where the seed or the counter are not integers.
+    Where the first of the counter has 64 bits, they are four u64 of Philox 4x64. Raises TypeMismatch where the seed or
+    the counter are not integers.
     """
     key = _whole(seed, "seed").to(_UINT64)
-    low = (key & 0xFFFFFFFF).to(_UINT32)
-    high = ((key >> 32) & 0xFFFFFFFF).to(_UINT32)
-    c0 = _whole(c0, "offset").to(_UINT32)
-    c1 = _whole(c1, "offset").to(_UINT32)
-    c2 = _whole(c2, "offset").to(_UINT32)
-    c3 = _whole(c3, "offset").to(_UINT32)
+    c0 = _whole(c0, "offset")
+    if c0.dtype.primitive_bitwidth == 64:
+        word = _UINT64
+        low = key
+        high = key * 0
+    else:
+        word = _UINT32
+        low = (key & 0xFFFFFFFF).to(_UINT32)
+        high = ((key >> 32) & 0xFFFFFFFF).to(_UINT32)
+    c0 = c0.to(word)
+    c1 = _whole(c1, "offset").to(word)
+    c2 = _whole(c2, "offset").to(word)
+    c3 = _whole(c3, "offset").to(word)
     return philox_impl(c0, c1, c2, c3, low, high, n_rounds)
 
 
@@ -80,10 +93,16 @@ def philox(seed, c0, c1, c2, c3, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 def randint4x(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
     """Four tiles of u32 random numbers in the shape of ``offset``, which holds integers as ``seed`` does.
 
-    One call of Philox makes all four, at the cost of one randint.
+    One call of Philox makes all four, at the cost of one randint. Offsets of 64 bits are two words of the counter.
     """
-    zero = offset * 0
-    return philox(seed, offset, zero, zero, zero, n_rounds)
+    offset = _whole(offset, "offset")
+    low = offset.to(_UINT32)
+    zero = low * 0
+    if offset.dtype.primitive_bitwidth == 64:
+        high = (offset >> 32).to(_UINT32)
+    else:
+        high = zero
+    return philox(seed, low, high, zero, zero, n_rounds)
 
 
 @library
