@@ -82,7 +82,7 @@ class Ingest:
     store: ServiceStore
     signals: JobSignals
     metrics: Metrics
-    #: Called with the hash of a kernel whose job is about to be stored as ended; must not wait for anything.
+    #: Called with the hash of a kernel whose job was stored as ended; must not wait for anything.
     ended: Callable[[str], None] = lambda kernel_hash: None
 
     @property
@@ -241,7 +241,7 @@ class Ingest:
         }
         tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
         if job.state.is_final:
-            self.ended(job.kernel_hash)
+            tx.committed.append(lambda: self.ended(job.kernel_hash))
         self._advance(tx, job.id)
 
     def _advance(self, tx: Transaction, job_id: str) -> None:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
@@ -90,6 +90,8 @@ class Transaction:
         self.trials = Trials(connection)
         self.workers = Workers(connection)
         self._connection = connection
+        #: Called once what was written is there for everybody; not at all where the transaction fails.
+        self.committed: list[Callable[[], None]] = []
 
     def versions(self) -> tuple[tuple[str, int], ...]:
         """The version counters of configurations, devices and kernels: while they are the same, so is everything that
@@ -125,8 +127,11 @@ class ServiceStore:
     def write(self) -> Iterator[Transaction]:
         """A transaction that commits at the end of the block and rolls back when the block raises."""
         with self.database.write() as connection:
-            yield Transaction(connection)
+            transaction = Transaction(connection)
+            yield transaction
         self.generation += 1
+        for tell in transaction.committed:
+            tell()
 
     def close(self) -> None:
         """Give the database's connections back."""

@@ -159,6 +159,19 @@ def test_a_kernel_is_trained_once_its_jobs_are_quiet(service: Service) -> None:
     assert "deuteron_last_training_timestamp_seconds" in text
 
 
+def test_a_job_that_ended_is_told_of_when_others_can_see_it(service: Service) -> None:
+    """Whoever looks at once would take it for one that runs, and not look again."""
+    job_id, seen = service.run_job(end=False), []
+
+    def ended(kernel_hash: str) -> None:
+        with service.context.store.read() as tx:
+            seen.append((kernel_hash, tx.jobs.get(job_id).state))
+
+    ingest = replace(service.context.ingest, ended=ended)
+    ingest.deliver(job_id, claim_id="t.a", events=[Delivery(10_000, JobFinished((), 1.0).to_json())])
+    assert seen == [(KERNEL, JobState.SUCCEEDED)]
+
+
 def test_what_did_not_change_is_not_trained_again(service: Service) -> None:
     service.run_job()
     assert service.after(QUIET_S) == [KERNEL]
