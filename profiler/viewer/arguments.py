@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.garbage import garbage_kept
 
 from ..errors import UsageError
 from ..output.files import write_atomic
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``proton-viewer``; returns the exit code: 0, or 2 with a message on the standard error."""
     options = parser().parse_args(arguments)
     try:
-        with _without_collection():
+        with garbage_kept():  # a tree has no cycles, and looking for some takes a third of the time
             _run(options)
     except DeuteronError as error:
         print(f"proton-viewer: error: {error}", file=sys.stderr)
@@ -92,18 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`); say nothing more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """No search for garbage meanwhile: a tree has no cycles, and looking for some takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _run(options: argparse.Namespace) -> None:

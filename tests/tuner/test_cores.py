@@ -70,6 +70,17 @@ def test_who_waits_in_vain_goes_on_with_its_share(tmp_path: Path) -> None:
         assert told(IN_TURN, tmp_path, 8) == [6, 2, 6, 2]
 
 
+def test_a_file_system_without_locks_is_not_waited_for(tmp_path: Path) -> None:
+    broken = """
+import errno
+def refuses(*_):
+    raise OSError(errno.ENOLCK, "no locks")
+cores.fcntl.flock = refuses
+cores._PATIENCE_SECONDS = 1e6
+"""
+    assert told(broken + IN_TURN, tmp_path, 8) == [2, 2, 2, 2]
+
+
 def test_without_a_place_for_the_lock_each_has_its_share(tmp_path: Path) -> None:
     (tmp_path / "cores").write_text("a file where the folder would be")
     assert told(IN_TURN, tmp_path, 8) == [2, 2, 2, 2]

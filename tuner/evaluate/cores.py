@@ -64,10 +64,12 @@ def _locked(handle: int) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except OSError:
+        except BlockingIOError:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_ASK_AGAIN_SECONDS)
+        except OSError:  # a file system without locks
+            return False
 
 
 def _cores_of_a_gpu() -> int:

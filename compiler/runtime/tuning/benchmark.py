@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from ... import knobs
 from ...errors import LaunchError
+from ...garbage import garbage_kept
 from ..cuda.driver import contexts_in_use
 from ..device import Device, Timer
 from ..devices import default_device, get_device
@@ -71,7 +70,7 @@ def do_bench(
     fn()
     where.synchronize()
     timers = []
-    with _garbage_kept():
+    with garbage_kept():
         each_ns, spent_ns = _estimate(fn, where, warmup * 1e6)
         for _ in range(min(int((warmup * 1e6 - spent_ns) / each_ns), _MOST)):
             fn()
@@ -81,17 +80,6 @@ def do_bench(
             timers.append(_timed(fn, where))
         where.synchronize()
     return summary([t.elapsed_ns() / 1e6 for t in timers], quantiles, return_mode)
-
-
-@contextmanager
-def _garbage_kept() -> Iterator[None]:
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def check_return_mode(return_mode: str) -> None:

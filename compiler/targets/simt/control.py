@@ -64,7 +64,7 @@ class _Header:
         self.latch = latch
         self._backs = [self.state.values[v] for v in handed_on]
         for place, (inits, phis) in self._words.items():
-            for first, back in (_words(self.state, handed_on[place]) or {}).items():
+            for first, back in _words(self.state, handed_on[place]).items():
                 arms = f"[{inits[first]}, %{self.before}], [{back}, %{latch}]"
                 self.chunk.append(f"  {phis[first]} = phi i32 {arms}")
         self._settle()
@@ -85,12 +85,17 @@ def _per_word(value: Value) -> int:
     return WORD_BITS // value.type.elem.bits
 
 
-def _words(state: Lowering, value: Value) -> dict[int, str] | None:
-    """The words of a tile that a loop carries so, by their first registers; None for others."""
-    registers, per_word = len(canonical_of(value.type)), _per_word(value)
-    if value.type.elem not in (F8E4M3, F8E5M2) or len(state.values[value].unique()) < registers or registers % per_word:
-        return None
-    runs = (range(first, first + per_word) for first in range(0, registers, per_word))
+def _travels_in_words(value: Value) -> bool:
+    """Whether a loop carries a value so: 8-bit floats that fill words, without copies."""
+    registers = canonical_of(value.type)
+    fills = registers == tuple(range(len(registers)))
+    return value.type.elem in (F8E4M3, F8E5M2) and fills and len(registers) % _per_word(value) == 0
+
+
+def _words(state: Lowering, value: Value) -> dict[int, str]:
+    """The words of a tile, by their first registers."""
+    per_word = _per_word(value)
+    runs = (range(first, first + per_word) for first in range(0, len(canonical_of(value.type)), per_word))
     return {run[0]: packed_words(state, value, run)[0] for run in runs}
 
 
@@ -109,7 +114,7 @@ def _for(state: Lowering, op: For) -> None:
     following = "%" + text.fresh("n")
 
     before = state.block
-    words = [_words(state, init) for init in op.inits]
+    words = [_words(state, init) if _travels_in_words(init) else None for init in op.inits]
     text.do(f"br label %{head}")
     state.begin(head)
     header = _Header(state, before)
