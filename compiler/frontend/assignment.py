@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 from ..ir.types import I64, U64
 from ..language.aggregate import Aggregate
@@ -24,10 +25,7 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
         case ast.Tuple(elts=targets) | ast.List(elts=targets):
             for starred in (part for part in targets if isinstance(part, ast.Starred)):
                 assign(frame, starred, value)
-            if not isinstance(value, tuple) or len(value) != len(targets):
-                shown = f"{len(value)} values" if isinstance(value, tuple) else repr(value)
-                raise frame.error(target, f"cannot unpack {shown} into {len(targets)} names")
-            for part, item in zip(targets, value, strict=True):
+            for part, item in zip(targets, _unpacked(frame, target, value, len(targets)), strict=True):
                 assign(frame, part, item)
         case ast.Attribute(value=ast.Name(id=name), attr=field) if isinstance(frame.scope.get(name), Aggregate):
             _set_field(frame, target, name, field, value)
@@ -45,11 +43,22 @@ def assign_typed(frame: Frame, target: ast.expr, value: object) -> None:
         case ast.Name(id=name) if name in frame.announced:
             frame.announced.remove(name)
             assign(frame, target, value)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, tuple) and len(value) == len(parts):
-            for part, item in zip(parts, value, strict=True):
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, tuple) and len(value) >= len(parts):
+            for part, item in zip(parts, _unpacked(frame, target, value, len(parts)), strict=True):
                 assign_typed(frame, part, item)
         case _:
             assign(frame, target, typed(value))
+
+
+def _unpacked(frame: Frame, target: ast.expr, value: object, count: int) -> tuple[object, ...]:
+    """The first ``count`` items of a tuple. As Triton does, it leaves the others out, with a warning."""
+    if not isinstance(value, tuple) or len(value) < count:
+        shown = f"{len(value)} values" if isinstance(value, tuple) else repr(value)
+        raise frame.error(target, f"cannot unpack {shown} into {count} names")
+    if len(value) > count:
+        place = f"{frame.source.filename}:{frame.source.name}"
+        warnings.warn(f"{place}: {count} names take the first of {len(value)} values, as in Triton", stacklevel=2)
+    return value[:count]
 
 
 def typed(value: object) -> object:

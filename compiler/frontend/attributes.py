@@ -7,6 +7,7 @@ from ..ir.questions import PointerQuestions, ScalarQuestions, TileQuestions
 from ..ir.types import Pointer, Scalar, Tile
 from ..language import arithmetic
 from ..language.aggregate import AggregateType
+from ..language.builtin import builtin
 from ..language.compile_time import type_of
 from ..language.named import field_names, is_named_tuple
 from ..language.structure import Membered
@@ -52,6 +53,8 @@ def read_attribute(value: object, name: str) -> object:
         return type_of(value)
     if name == "value" and isinstance(value, int | float | str | None):
         return value  # constexpr.value
+    if name == "bit_length" and isinstance(value, int):
+        return builtin(lambda: value.bit_length())
     if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):
         # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
         return getattr(arithmetic.as_tensor(value), name)

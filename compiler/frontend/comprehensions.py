@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ..language.control import range as dynamic_range
-from ..language.control import static_range
 from ..language.tensor import tensor
 from ..source import constants
 from .assignment import assign
 from .dispatch import evaluate, expression
 from .frame import Frame
+from .python_builtins import known_items
 
 #: Stands for a name that the scope did not have.
 _ABSENT = object()
@@ -47,12 +46,9 @@ def _collect(frame: Frame, node: ast.ListComp, depth: int, items: list[object]) 
 
 def _values(frame: Frame, node: ast.expr) -> Iterable[object]:
     values = evaluate(frame, node)
-    if isinstance(values, tuple):
-        return values
-    if isinstance(values, dynamic_range) and all(type(bound) is int for bound in values.bounds) and values.bounds[2]:
-        return range(*values.bounds)  # type: ignore[arg-type]
-    if isinstance(values, static_range):
-        return values.values()
+    items = known_items(values)
+    if items is not None:
+        return items
     raise frame.error(
         node,
         f"a list comprehension over {values!r}",

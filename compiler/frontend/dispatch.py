@@ -94,7 +94,7 @@ _STATEMENT_WORDS: dict[type[ast.stmt], str] = {
 _EXPRESSION_WORDS: dict[type[ast.expr], str] = {
     ast.Lambda: "a lambda",
     ast.GeneratorExp: "a generator expression",
-    ast.Dict: "a dict",
+    ast.DictComp: "a dict comprehension",
     ast.Set: "a set",
     ast.Await: "await",
     ast.Yield: "yield",

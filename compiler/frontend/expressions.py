@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
 from ..language.aggregate import OPERATORS, Aggregate
+from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
 from ..source import constants
@@ -48,6 +49,20 @@ def _tuple(frame: Frame, node: ast.Tuple) -> object:
 def _list(frame: Frame, node: ast.List) -> object:
     with frame.at(node):
         return constants.bounded(_items(frame, node.elts))
+
+
+@expression(ast.Dict)
+def _dict(frame: Frame, node: ast.Dict) -> object:
+    entries: dict[Hashable, object] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise frame.error(node, "** is not supported in a dict")
+        with frame.at(key):
+            known_as = known_key(evaluate(frame, key))
+        entries[known_as] = evaluate(frame, value)
+    with frame.at(node):
+        constants.bounded(tuple(entries.items()))
+    return mapping(entries)
 
 
 def _items(frame: Frame, nodes: list[ast.expr]) -> tuple[object, ...]:
@@ -225,6 +240,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
             return shapes.index(value, key)
         if isinstance(value, Aggregate):
             return value.operate("__getitem__", key)
+        if isinstance(value, mapping):
+            return value[key]
         if isinstance(value, tuple | str) and isinstance(key, int | slice):
             try:
                 return value[key]

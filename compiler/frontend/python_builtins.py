@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
 from ..language.builtin import builtin
 from ..language.constexpr import constexpr
+from ..language.mappings import mapping
 from ..language.tensor import Operand, tensor
+from ..source import constants
 from .attributes import read_attribute
 
 
@@ -71,11 +74,38 @@ def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operan
 
 @builtin
 def _len(value: object) -> int:
-    if isinstance(value, tuple | str):
+    if isinstance(value, tuple | str | mapping):
         return len(value)
     if isinstance(value, tensor) and value.shape:
         return value.shape[0]
     raise TypeMismatch(f"{value!r} has no length")
+
+
+@builtin
+def _bin(value: object) -> str:
+    if isinstance(value, int):
+        return bin(value)
+    raise TypeMismatch(f"bin() of a kernel takes an integer that is known at compile time, got {value!r}")
+
+
+@builtin
+def _tuple(values: object = ()) -> object:
+    items = known_items(values)
+    if items is None:
+        raise TypeMismatch(
+            f"tuple() and list() of a kernel do not take {values!r}",
+            hint="they take tuples, lists, tl.static_range, or a range whose bounds are known while compiling",
+        )
+    return constants.bounded(tuple(islice(items, constants.MAX_LENGTH + 1)))  # a range may count to any number
+
+
+def known_items(values: object) -> Sequence[object] | None:
+    """The elements of a tuple, a static_range or a range between known bounds; None for everything else."""
+    if isinstance(values, tuple):
+        return values
+    if isinstance(values, control.range) and all(type(bound) is int for bound in values.bounds) and values.bounds[2]:
+        return range(*values.bounds)  # type: ignore[arg-type]
+    return values.values() if isinstance(values, control.static_range) else None
 
 
 @builtin
@@ -126,7 +156,7 @@ def _attribute_name(name: object) -> str:
 
 _int, _float, _bool = _converter(int, "i32"), _converter(float, "f32"), _converter(bool, "i1")
 #: The classes that the names of converters are where ``isinstance`` asks for them.
-_CLASSES: Mapping[object, object] = {_int: int, _float: float, _bool: bool}
+_CLASSES: Mapping[object, object] = {_int: int, _float: float, _bool: bool, _tuple: tuple}
 
 #: Python's builtins that kernels may use. ``int`` and friends convert tensors as .to() does.
 PYTHON_BUILTINS: Mapping[str, object] = {
@@ -138,6 +168,9 @@ PYTHON_BUILTINS: Mapping[str, object] = {
     "float": _float,
     "bool": _bool,
     "len": _len,
+    "bin": _bin,
+    "tuple": _tuple,
+    "list": _tuple,
     "print": _print,
     "isinstance": _isinstance,
     "getattr": _getattr,

@@ -1,8 +1,8 @@
 """Which type two operands meet in: Triton's rules, on element types.
 
 A number without a type joins at the tensor's type unless it is of a higher kind (bool < int < float). Otherwise f64
-wins over f32 over f16; bf16 keeps only with bf16; half types divide in f32; integers follow C (unsigned wins at equal
-rank).
+wins over f32 over f16; bf16 keeps only with bf16, and is f16 with f16 and f32 with integers; half types divide in f32;
+integers follow C (unsigned wins at equal rank).
 """
 
 from __future__ import annotations
@@ -102,8 +102,6 @@ def _meet_floats(a: Scalar, b: Scalar, division: bool) -> Scalar:
     if F64 in pair:
         return F64
     if F32 in pair:
-        return F32
-    if F16 in pair and BF16 in pair:
         return F32
     if F16 in pair:
         return F32 if division else F16

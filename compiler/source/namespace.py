@@ -21,6 +21,7 @@ from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.inline import ConstexprFunction, Inlinable
+from ..language.mappings import mapping
 from ..language.named import is_named_tuple, with_items
 from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
@@ -39,6 +40,8 @@ def admit(name: str, value: object) -> object:
     a kernel."""
     if isinstance(value, constexpr):
         held = value.value
+        if isinstance(held, dict):
+            return mapping({key: admit_value(name, item) for key, item in held.items()})
         return compile_time(held) if isinstance(held, types.FunctionType) and not is_builtin(held) else held
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
         return value
@@ -145,12 +148,13 @@ class LiveNamespace:
 
 
 class CompileTimeNamespace(LiveNamespace):
-    """What a function of compile-time values reaches: its plain helpers are such functions, too."""
+    """What a function of compile-time values reaches: its plain helpers are such functions, too, and plain numbers,
+    texts and tuples are constants."""
 
     def lookup(self, name: str) -> object:
         """As of any function; plain functions are evaluated by their text."""
         value = self.raw(name)
-        return compile_time(value) if isinstance(value, types.FunctionType) else admit(name, value)
+        return compile_time(value) if isinstance(value, types.FunctionType) else admit_value(name, value)
 
 
 class TextNamespace:

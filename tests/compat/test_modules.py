@@ -33,7 +33,8 @@ USED = {
     "triton.profiler.state": "state COMPUTE_METADATA_SCOPE_NAME COMPUTE_METADATA_SCOPE_PREFIX",
     "triton.profiler.viewer": "main",
     "triton.runtime": "autotuner driver Autotuner Heuristics JITFunction OutOfResources",
-    "triton.runtime.autotuner": "Autotuner autotune Config Heuristics OutOfResources PTXASError",
+    "triton.runtime.autotuner": "Autotuner autotune Config Heuristics OutOfResources PTXASError driver knobs "
+    "get_cache_invalidating_env_vars get_cache_manager triton_key",
     "triton.runtime.cache": "FileCacheManager get_cache_manager knobs triton_key",
     "triton.runtime.driver": "driver",
     "triton.runtime.errors": "InterpreterError OutOfResources PTXASError",
@@ -51,6 +52,24 @@ def test_what_libraries_import_is_there(program):
         "    found = importlib.import_module(module)\n"
         "    for name in names.split():\n"
         "        exec(f'from {module} import {name}')\n"
+    )
+
+
+def test_variables_that_decide_what_is_compiled(program):
+    """Autotuners of libraries store their choices under them."""
+    assert (
+        program(
+            "import os\n"
+            "from triton.runtime.autotuner import get_cache_invalidating_env_vars\n"
+            "for name in ('TRITON_F32_DEFAULT', 'DEUTERON_F32_DEFAULT', 'TRITON_PRINT_AUTOTUNING'):\n"
+            "    os.environ.pop(name, None)\n"
+            "before = get_cache_invalidating_env_vars()\n"
+            "os.environ['TRITON_F32_DEFAULT'] = 'ieee'\n"
+            "os.environ['TRITON_PRINT_AUTOTUNING'] = '1'\n"
+            "added = set(get_cache_invalidating_env_vars().items()) - set(before.items())\n"
+            "print(sorted(added))\n"
+        ).strip()
+        == "[('TRITON_F32_DEFAULT', 'ieee')]"
     )
 
 

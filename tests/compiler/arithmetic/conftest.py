@@ -39,8 +39,8 @@ SPELLED = {
 #: Types with arithmetic, in the order of the table below.
 NUMBERS = tuple(name for name in NUMPY if not name.startswith("f8"))
 
-# The type in which two tensors meet (rows: left, columns: right). bf16 stays only among its own; f16 takes in integers;
-# the rest is C's usual arithmetic conversion with int1 as an unsigned type of one bit.
+# The type in which two tensors meet (rows: left, columns: right). bf16 stays only among its own; f16 takes in bf16 and
+# integers; the rest is C's usual arithmetic conversion with int1 as an unsigned type of one bit.
 _MEETING = """
         i1   i8   i16  i32  i64  u8   u16  u32  u64  f16  bf16 f32  f64
   i1    i1   i8   i16  i32  i64  u8   u16  u32  u64  f16  f32  f32  f64
@@ -52,8 +52,8 @@ _MEETING = """
   u16   u16  u16  u16  i32  i64  u16  u16  u32  u64  f16  f32  f32  f64
   u32   u32  u32  u32  u32  i64  u32  u32  u32  u64  f16  f32  f32  f64
   u64   u64  u64  u64  u64  u64  u64  u64  u64  u64  f16  f32  f32  f64
-  f16   f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
-  bf16  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  bf16 f32  f64
+  f16   f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f64
+  bf16  f32  f32  f32  f32  f32  f32  f32  f32  f32  f16  bf16 f32  f64
   f32   f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
   f64   f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64
 """

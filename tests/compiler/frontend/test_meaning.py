@@ -208,3 +208,13 @@ def test_static_methods_of_classes_are_functions() -> None:
     out = np.full(1, 3, np.int32)
     of_static_methods[(1,)](out)
     assert out[0] == 21
+
+
+def test_names_take_the_first_values_of_a_longer_tuple() -> None:
+    """Triton leaves the others out; libraries have such a line without noticing. Too few are an error."""
+    body = "a, (b, c) = n, (n + 1, n + 2, n + 3), n; tl.store(out + i, tl.where(i < 8, a * 100 + b, c))"
+    with pytest.warns(UserWarning, match="2 names take the first of 3 values") as warned:
+        found = execute(body, NUMBERS, np.zeros(16, np.int32), 4)
+    assert found.tolist() == [405] * 8 + [6] * 8 and len(warned) == 2
+    with pytest.raises(UnsupportedSyntax, match="cannot unpack 1 values into 2 names"):
+        execute("a, b = (n,); tl.store(out, a)", NUMBERS, np.zeros(16, np.int32))

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from deuteron.compat.triton import knobs
 from deuteron.compiler import Target
+from deuteron.compiler import knobs as settings
 from deuteron.compiler.errors import KnobError
 from deuteron.compiler.runtime.variant.toolchain import toolchain
 
@@ -24,6 +25,20 @@ from deuteron.compiler.runtime.variant.toolchain import toolchain
 def triton_key() -> str:
     """What compiled code depends on besides the kernel, as a text."""
     return ", ".join(f"{name} {version}" for name, version in toolchain(Target.parse("cpu")).items())
+
+
+def get_cache_invalidating_env_vars() -> dict[str, str]:
+    """The variables of the environment that are set and decide what kernels are compiled to."""
+    deciding = (
+        settings.debug,
+        settings.default_fp_fusion,
+        settings.f32_default,
+        settings.override_arch,
+        settings.ptxas_path,
+        settings.ptxas_options,
+        settings.disable_ptxas_opt,
+    )
+    return {name: text for knob in deciding for name, text in knob.variables().items()}
 
 
 def _base32(key: str) -> str:
