@@ -14,7 +14,6 @@ from ..language.constexpr import constexpr
 from ..language.context import current
 from ..language.descriptors import tensor_descriptor
 from ..language.inline import Inlinable
-from ..language.mappings import mapping
 from ..language.named import is_named_tuple, make
 from ..language.structure import Structure
 from ..language.tensor import tensor
@@ -56,7 +55,7 @@ def _may_call(function: object) -> bool:
     if isinstance(function, types.MethodType):
         owner = function.__self__
         return isinstance(owner, Scalar | Pointer | Tile) or (
-            isinstance(owner, tensor | Structure | mapping) and is_builtin(function.__func__)
+            isinstance(owner, tensor | Structure) and is_builtin(function.__func__)
         )
     return False
 

@@ -7,12 +7,13 @@ from typing import ClassVar
 
 from ..errors import TypeMismatch, UnknownName
 from .builtin import builtin
-from .structure import Membered
+from .structure import Structure
 from .tensor import tensor
 
 
-class mapping(Membered):  # noqa: N801 -- a value of the language
-    """A dictionary that does not change; its keys are known while compiling, its values may be tensors."""
+class mapping(Structure):  # noqa: N801 -- a value of the language
+    """A dictionary; its keys are known while compiling, its values may be tensors. It is its values as a structure is
+    its parts: a branch or a loop merges or carries each by itself."""
 
     __slots__ = ("entries",)
     kind: ClassVar[str] = "a dictionary"
@@ -21,14 +22,22 @@ class mapping(Membered):  # noqa: N801 -- a value of the language
     def __init__(self, entries: Mapping[Hashable, object]) -> None:
         self.entries = dict(entries)
 
-    def __repr__(self) -> str:
-        return repr(self.entries)
+    def __str__(self) -> str:
+        return str(self.entries)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, mapping) and self.entries == other.entries
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """The values, in the order of the keys."""
+        return tuple(self.entries.values())
 
-    def __hash__(self) -> int:
-        return hash((mapping, tuple(self.entries)))
+    def with_parts(self, parts: tuple[object, ...]) -> mapping:
+        """A dictionary of the same keys."""
+        return mapping(dict(zip(self.entries, parts, strict=True)))
+
+    @property
+    def form(self) -> Hashable:
+        """The keys."""
+        return tuple(self.entries)
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -55,7 +64,7 @@ class mapping(Membered):  # noqa: N801 -- a value of the language
     @builtin
     def values(self) -> tuple[object, ...]:
         """The values, in the order of the keys."""
-        return tuple(self.entries.values())
+        return self.parts
 
     @builtin
     def items(self) -> tuple[object, ...]:

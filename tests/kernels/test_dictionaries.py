@@ -71,6 +71,24 @@ def test_dictionaries_of_functions_and_tiles(launch, normal, name: str, factor: 
 
 
 @triton.jit
+def carried(x_ptr, o_ptr, n):
+    i = tl.arange(0, 8)
+    held = {"x": tl.load(x_ptr + i), "count": 0}
+    for _ in range(n):
+        held = {"x": held["x"] * 2, "count": held["count"] + 1}
+    if n > 2:
+        held = {"x": held["x"] + 1, "count": -held["count"]}
+    tl.store(o_ptr + i, held["x"] + held["count"])
+
+
+@pytest.mark.parametrize("n", [0, 2, 5])
+def test_loops_and_branches_change_dictionaries_value_by_value(launch, normal, n: int) -> None:
+    x = normal(8)
+    got = launch(carried, (1,), x, np.zeros(8, np.float32), n)[1]
+    np.testing.assert_allclose(got, x * 2**n + n if n <= 2 else x * 2**n + 1 - n, rtol=1e-6)
+
+
+@triton.jit
 def moved(x_ptr, o_ptr):
     x = tl.load(x_ptr + tl.arange(0, 32)).reshape(2, 4, 4)
     turned = tl.permute(x, axes_with_last(3, 0))
@@ -90,6 +108,7 @@ def test_axes_are_computed_from_a_range(launch, normal) -> None:
         ("d = {1: 2}; tl.store(p, d[tl.load(p)])", "must be known at compile time, got a tensor"),
         ("d = {tl.load(p): 2}; tl.store(p, 1)", "must be known at compile time, got a tensor"),
         ("d = {1: 2}; tl.store(p, d.pop(1))", "a dictionary has no attribute 'pop'"),
+        ("d = {1: 2}\n    if tl.load(p) > 0:\n        d = {3: 2}\n    tl.store(p, 1)", "d"),
         ("tl.store(p, len(tuple(range(1 << 62))))", "longer than"),
         ("tl.store(p, len(tuple(range(tl.program_id(0)))))", "do not take"),
         ("tl.store(p, len(bin(tl.load(p))))", "known at compile time"),
