@@ -148,11 +148,11 @@ def mixdt(x_ptr, y_ptr, o_ptr, o8_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + o)
     y = tl.load(y_ptr + o)
     s = x + y
-    tl.static_assert(s.dtype == tl.float32)
+    tl.static_assert(s.dtype == tl.float16)
     t = x * 2 + 1
     tl.static_assert(t.dtype == tl.bfloat16)
     u = x / 2
-    tl.store(o_ptr + o, s + t.to(tl.float32) + u)
+    tl.store(o_ptr + o, s.to(tl.float32) + t.to(tl.float32) + u)
     z = tl.load(o8_ptr + o).to(tl.float32)
     tl.store(o8_ptr + o, (z * 2).to(o8_ptr.dtype.element_ty))
 
