@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from deuteron.tuner.measure.statistics import SAME_MARGIN, Interval, familywise, is_precise, paired_ratio, verdict
-from deuteron.tuner.measure.stopping import FIRST_LOOK, is_settled, next_look
+from deuteron.tuner.measure.statistics import SAME_MARGIN, Interval, familywise, paired_ratio, verdict
+from deuteron.tuner.measure.stopping import CLEAR_CONFIDENCE, FIRST_LOOK, is_settled, next_look
 
 
 def gaussian(rng: random.Random) -> float:
@@ -50,17 +50,27 @@ def test_looks_are_few() -> None:
     assert looks[0] == FIRST_LOOK and looks == sorted(set(looks)) and len(looks) < 40
 
 
-@given(st.integers(0, 1000), st.integers(FIRST_LOOK, 200), st.floats(1 - SAME_MARGIN, 1 + SAME_MARGIN))
-def test_near_the_margin_it_ends_by_precision_alone(seed: int, rounds: int, factor: float) -> None:
-    """Who is ahead does not matter: a slightly faster challenger is settled when an equal one is."""
+@given(st.integers(0, 1000), st.integers(FIRST_LOOK, 200), st.floats(1 - 2 * SAME_MARGIN, 1 + 2 * SAME_MARGIN))
+def test_near_the_margin_it_ends_by_precision_or_for_equals(seed: int, rounds: int, factor: float) -> None:
+    """Nobody's being ahead ends it: only an interval that is narrow, or that is within the margin."""
     rng = random.Random(seed)
     default = [gaussian(rng) for _ in range(rounds)]
-    challenger = [gaussian(rng) for _ in range(rounds)]
+    challenger = [factor * gaussian(rng) for _ in range(rounds)]
     ratio = paired_ratio(challenger, default, familywise(1))
-    assume(ratio.low > 1 - SAME_MARGIN and ratio.high < 1 + SAME_MARGIN)
-    assume(abs(ratio.high / ratio.low - 1 - SAME_MARGIN) > 1e-9)  # else rounding decides
-    for times in (challenger, [factor * t for t in challenger]):
-        assert is_settled([default, times]) == is_precise(ratio)
+    assume(ratio.low > 1 - 2 * SAME_MARGIN and ratio.high < 1 + 2 * SAME_MARGIN)
+    sure = paired_ratio(challenger, default, CLEAR_CONFIDENCE)
+    assume(sure.high >= 1 - SAME_MARGIN and sure.low <= 1 + SAME_MARGIN)
+    equal = ratio.low >= 1 - SAME_MARGIN and ratio.high <= 1 + SAME_MARGIN
+    assert is_settled([default, challenger]) == (equal or ratio.high <= ratio.low * (1 + SAME_MARGIN))
+
+
+def test_equals_need_half_the_precision() -> None:
+    """Intervals of nearly twice the margin's width: around 1 they end it, beside it they do not."""
+    default = [1.0] * 40
+    challenger = [0.9905, 1.0095] * 20
+    assert is_settled([default, challenger])
+    assert not is_settled([default, [1.005 * value for value in challenger]])
+    assert not is_settled([default, [0.995 * value for value in challenger]])
 
 
 def test_every_challenger_must_be_settled() -> None:

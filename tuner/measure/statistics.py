@@ -93,6 +93,11 @@ def is_precise(ratio: Interval) -> bool:
     return ratio.high <= ratio.low * (1 + SAME_MARGIN)
 
 
+def is_within_margin(ratio: Interval) -> bool:
+    """Whether the whole interval is within :data:`SAME_MARGIN` of 1."""
+    return ratio.low >= 1 - SAME_MARGIN and ratio.high <= 1 + SAME_MARGIN
+
+
 def verdict(ratio: Interval) -> Verdict:
     """What a ratio challenger/default of times says, by :data:`SAME_MARGIN` m.
 
@@ -109,5 +114,4 @@ def verdict(ratio: Interval) -> Verdict:
         return "FASTER"
     if ratio.median > 1 + margin and (precise or ratio.low > 1 + margin / 2):
         return "SLOWER"
-    within = ratio.low >= 1 - margin and ratio.high <= 1 + margin
-    return "SAME" if precise or within else "AMBIGUOUS"
+    return "SAME" if precise or is_within_margin(ratio) else "AMBIGUOUS"

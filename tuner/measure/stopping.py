@@ -6,14 +6,15 @@ fixed-width sequential confidence intervals for the mean, Annals of Mathematical
 keep their coverage as the width goes to 0; how well they keep it at our width ``benchmarks/verdict_rates.py`` shows by
 simulation. Differences far beyond the margin need no such precision: they end it at the boundary of J. L. Haybittle
 (British Journal of Radiology 44, 1971) and R. Peto et al. (British Journal of Cancer 34, 1976), an interval of 99.9 %
-at every look, which is so strict that the error of the last look hardly grows.
+at every look, which is so strict that the error of the last look hardly grows. Nor do equals: an interval within the
+margin ends it at any look, since to err there stores the default where at most the margin was to be had.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .statistics import SAME_MARGIN, familywise, is_precise, paired_ratio
+from .statistics import SAME_MARGIN, familywise, is_precise, is_within_margin, paired_ratio
 
 # The first look, and how many more rounds the next one is away.
 FIRST_LOOK = 16
@@ -33,8 +34,8 @@ def next_look(rounds: int) -> int:
 def is_settled(times: Sequence[Sequence[float]]) -> bool:
     """Whether more rounds are not needed; ``times[0]`` are the default's, ``times[c][r]`` challenger c's in round r.
 
-    Every challenger's ratio is either known precisely, or clearly beyond the margin; and of several that are beyond it,
-    of which the faster one will be stored, it is known about which one that is.
+    Every challenger's ratio is known precisely, or within the margin, or clearly beyond it; and of several that are
+    beyond it, of which the faster one will be stored, it is known about which one that is.
     """
     challengers = len(times) - 1
     if not all(_is_settled(challenger, times[0], challengers) for challenger in times[1:]):
@@ -52,7 +53,8 @@ def _are_ranked(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def _is_settled(challenger: Sequence[float], default: Sequence[float], challengers: int) -> bool:
-    if is_precise(paired_ratio(challenger, default, familywise(challengers))):
+    ratio = paired_ratio(challenger, default, familywise(challengers))
+    if is_precise(ratio) or is_within_margin(ratio):
         return True
     sure = paired_ratio(challenger, default, 1 - (1 - CLEAR_CONFIDENCE) / challengers)
     return sure.high < 1 - SAME_MARGIN or sure.low > 1 + SAME_MARGIN
