@@ -12,10 +12,11 @@ from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant.lined import lined_cubin
 
 from .errors import CuptiError, UsageError
+from .recorder import recorder
 from .sources.debug_lines import LineTable, SourceLine, sections
 from .sources.driver import load_driver, synchronise_devices
 from .sources.locate import load_cupti
-from .sources.pc_sampling import PERIODS, PcSampler, PcSamples, cubin_crc
+from .sources.pc_sampling import PERIODS, PcSampler, PcSamples, attach_anew, cubin_crc
 
 #: Reasons that say of a warp that it went on, or could have.
 _NO_STALLS = ("stalled_selected", "stalled_not_selected")
@@ -81,11 +82,13 @@ def sample_lines(
             f"{kernel.name} cannot be sampled: {why}",
             hint="launch the kernel in this process with arrays on a GPU, and sample what the launch returns",
         )
+    cupti = load_cupti()
+    if recorder.gpu is None:
+        attach_anew(cupti)
     image = lined_cubin(kernel.variant)
     lined = CompiledKernel(kernel.metadata, kernel.signature, {"cubin": image}, kernel.variant)
     lined.run(grid, *args)
     synchronise_devices()
-    cupti = load_cupti()
     sampler = PcSampler(cupti, _current_context(), period=period)
     launches, found = _sample(sampler, lambda: lined.run(grid, *args), seconds)
     module, table = cubin_crc(cupti, image), LineTable(sections(image)[".debug_line"])

@@ -39,6 +39,14 @@ _REASON = "_issue_stalled_"
 _NOT_ISSUED = "_not_issued"
 
 
+#: What CUPTI calls back for events; none are asked for.
+_UNCALLED = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_uint32, c_void_p)(lambda *_: None)
+
+
+#: Whether CUPTI has sampled in this process since it was attached.
+_sampled = False
+
+
 class BufferFull(CuptiError):
     """The hardware's buffer for samples overflowed, or there is no memory for it."""
 
@@ -84,6 +92,7 @@ class PcSampler:
 
     def enable(self) -> None:
         """Prepare the context."""
+        global _sampled
         version = c_uint32()
         self._cupti.cuptiGetVersion(byref(version))
         if version.value < _CUDA_12_4:
@@ -92,6 +101,7 @@ class PcSampler:
                 hint="install nvidia-cuda-cupti>=12.4",
             )
         self._simple("Enable")
+        _sampled = True
         try:
             self.reasons = self._known_reasons()
             pcs = _PCS_OF_KERNELS if self._serialized else _PCS_AT_ONCE
@@ -189,6 +199,27 @@ class PcSampler:
         if address not in self._names:
             self._names[address] = kernel_name(address)
         return self._names[address]
+
+
+def attach_anew(cupti: ctypes.CDLL) -> None:
+    """Make CUPTI look at the process afresh if it sampled here before. No part of it may be in use; another profiler's
+    is left alone.
+
+    Once it has sampled a process, CUPTI knows the kernels that were loaded until then and those that are loaded while
+    it collects anything. Of those that came in between it has no samples, whatever is enabled later.
+
+    Raises:
+        CuptiError: CUPTI could not be detached.
+    """
+    global _sampled
+    subscriber = c_void_p()
+    if not _sampled or cupti.cuptiSubscribe(byref(subscriber), _UNCALLED, c_void_p()):
+        return
+    cupti.cuptiUnsubscribe(subscriber)
+    _sampled = False
+    code = int(cupti.cuptiFinalize())
+    if code:
+        raise _error(cupti, "cuptiFinalize", code)
 
 
 def cubin_crc(cupti: ctypes.CDLL, image: bytes) -> int:

@@ -20,7 +20,7 @@ from ..errors import CuptiError
 from .cupti import CuptiSource
 from .debug_lines import LineTable, sections
 from .driver import HeldContexts, in_context
-from .pc_sampling import BufferFull, PcSampler, cubin_crc
+from .pc_sampling import BufferFull, PcSampler, attach_anew, cubin_crc
 from .records import Batch, Samples
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class SamplingSource(CuptiSource):
 
     def start(self) -> None:
         """Begin to collect and to sample. Raises CuptiError, which says what is missing."""
+        attach_anew(self._cupti)
         super().start()
         try:
             self._contexts = HeldContexts()
@@ -104,8 +105,7 @@ class SamplingSource(CuptiSource):
         if self._kernels >= _KERNELS_WITH_SAMPLES and not self._sampled and not self._said_none:
             self._said_none = True
             print(
-                f"proton: {self._kernels} kernels ran and no samples came. In a process that was sampled before, none "
-                "may come any more: start another one for each session",
+                f"proton: {self._kernels} kernels ran and no samples came",
                 file=sys.stderr,
             )
         lost = sum(sampler.dropped for sampler in self._samplers.values()), self._overflows

@@ -108,7 +108,10 @@ def test_axes_are_computed_from_a_range(launch, normal) -> None:
         ("d = {1: 2}; tl.store(p, d[tl.load(p)])", "must be known at compile time, got a tensor"),
         ("d = {tl.load(p): 2}; tl.store(p, 1)", "must be known at compile time, got a tensor"),
         ("d = {1: 2}; tl.store(p, d.pop(1))", "a dictionary has no attribute 'pop'"),
-        ("d = {1: 2}\n    if tl.load(p) > 0:\n        d = {3: 2}\n    tl.store(p, 1)", "Mismatched type for d: {3: 2} on one path, {1: 2}"),
+        (
+            "d = {1: 2}\n    if tl.load(p) > 0:\n        d = {3: 2}\n    tl.store(p, 1)",
+            "Mismatched type for d: {3: 2} on one path, {1: 2}",
+        ),
         ("tl.store(p, len(tuple(range(1 << 62))))", "longer than"),
         ("tl.store(p, len(tuple(range(tl.program_id(0)))))", "do not take"),
         ("tl.store(p, len(bin(tl.load(p))))", "known at compile time"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_pc_sampling import CONTEXT, FakeCupti, Row
 
-from deuteron.profiler.sources import driver, locate
+from deuteron.profiler.sources import driver, locate, pc_sampling
 from deuteron.profiler.sources import pc_structures as c
 from deuteron.profiler.sources.callbacks import CORRELATION_ID_OFFSET
 from deuteron.profiler.sources.native import native_callbacks
@@ -18,6 +18,7 @@ from deuteron.profiler.sources.records import KIND_CONCURRENT_KERNEL
 
 LAUNCH_KERNEL = 307
 _MIB = 1 << 20
+_MULTIPLE_SUBSCRIBERS = 39
 
 
 class FakeDriver:
@@ -92,6 +93,23 @@ class SerializedCupti(FakeCupti):
         self.lock = threading.Lock()
         self.cuptiGetGraphNodeId = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0)
         self.native = native_callbacks(_MIB)
+        self.taken = self.has_sampled = False
+        self.unseen: set[bytes] = set()
+
+    def load(self, name: bytes) -> None:
+        """The program loads a kernel. Once CUPTI has sampled, it learns of those that it sees being loaded only."""
+        if self.has_sampled and not self.activities:
+            self.unseen.add(name)
+
+    def _Enable(self, parameters: c.ContextParameters) -> None:  # noqa: N802
+        self.has_sampled = True
+
+    def cuptiFinalize(self) -> int:  # noqa: N802
+        assert self.idle
+        self.calls.append("Finalize")
+        self.has_sampled = False
+        self.unseen.clear()
+        return self.fails.get("Finalize", 0)
 
     def _called(self, short: str) -> None:
         assert self.driver.stack[-1:] == [CONTEXT], f"{short} in another context"
@@ -107,7 +125,7 @@ class SerializedCupti(FakeCupti):
         """A kernel is launched, and ends; the rows are of its samples."""
         self.launch(correlation)
         with self.lock:
-            self.kept += rows
+            self.kept += [row for row in rows if row[0] not in self.unseen]
             self._show()
 
     def _show(self) -> None:
@@ -125,6 +143,8 @@ class SerializedCupti(FakeCupti):
             self._show()
 
     def cuptiSubscribe(self, subscriber: Any, callback: Any, user: Any) -> int:  # noqa: N802
+        if self.taken:
+            return _MULTIPLE_SUBSCRIBERS
         self.subscribed = True
         return 0
 
@@ -166,4 +186,5 @@ def install(monkeypatch: pytest.MonkeyPatch, cupti: SerializedCupti) -> None:
     """Take the places of libcupti and of the driver."""
     monkeypatch.setattr(driver, "load_driver", lambda: cupti.driver)
     monkeypatch.setattr(locate, "load_cupti", lambda library=None: cupti)
+    monkeypatch.setattr(pc_sampling, "_sampled", False)
     monkeypatch.setenv("DEUTERON_PROFILE_BUFFER_SIZE", str(_MIB))

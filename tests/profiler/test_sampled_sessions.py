@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from example_variants import example_variant
 from gpu_stand_in import FakeGpu
-from own_process import runs_here
 from sampling_stand_in import FakeDriver, SerializedCupti, install
 from test_pc_sampling import CONTEXT
 
@@ -69,6 +68,30 @@ def test_samples_are_booked_where_their_kernels_were_launched(cupti: SerializedC
     assert tree("A", "k")["children"] == []  # no lines are known
     proton.finalize()
     assert cupti.idle and cupti.calls[-1] == "Disable"
+
+
+def test_kernels_that_are_loaded_between_sessions_have_samples(cupti: SerializedCupti, tree: Callable) -> None:
+    for number, name in enumerate((b"early", b"late", b"last")):
+        cupti.load(name)
+        proton.start(f"p{number}", mode="pcsampling", backend="cupti")
+        cupti.kernel(5, (name, 0x40, 5, {LONG: 10}))
+        proton.deactivate(flushing=True)
+        assert tree(name.decode(), session=number)["metrics"]["num_samples"] == 10
+        proton.finalize()
+    assert cupti.calls.count("Finalize") == 2  # not before the first session
+
+
+def test_what_another_profiler_collects_is_left_alone(cupti: SerializedCupti) -> None:
+    proton.start("p", mode="pcsampling", backend="cupti")
+    proton.finalize()
+    cupti.taken = True
+    with pytest.raises(CuptiError, match="another profiler"):
+        proton.start("q", mode="pcsampling", backend="cupti")
+    assert "Finalize" not in cupti.calls
+    cupti.taken = False
+    cupti.fails["Finalize"] = 5
+    with pytest.raises(CuptiError, match="cuptiFinalize: CUPTI_ERROR_5"):
+        proton.start("r", mode="pcsampling", backend="cupti")
 
 
 def test_samples_come_while_the_program_runs(cupti: SerializedCupti) -> None:
@@ -407,9 +430,7 @@ def copy(x, y, SIZE: tl.constexpr):
 
 
 @pytest.mark.gpu
-def test_a_kernel_and_one_of_torch_on_a_gpu(torch: Any, tree: Callable, request: pytest.FixtureRequest) -> None:
-    if not runs_here(request):
-        return
+def test_a_kernel_and_one_of_torch_on_a_gpu(torch: Any, tree: Callable) -> None:
     x = torch.ones(1024, device="cuda")
     y = torch.zeros_like(x)
     copy[(1,)](x, y, SIZE=1024)  # without lines: compiled once more in the session
@@ -457,11 +478,42 @@ def test_a_kernel_and_one_of_torch_on_a_gpu(torch: Any, tree: Callable, request:
     assert plain["count"] == 1 and "num_samples" not in plain
 
 
+@deuteron.jit
+def copy_late(x, y, SIZE: tl.constexpr):
+    at = tl.arange(0, SIZE)
+    for _ in range(1001):
+        tl.store(y + at, tl.load(x + at))
+
+
 @pytest.mark.gpu
-def test_many_launches_keep_their_places_on_a_gpu(torch: Any, tree: Callable, request: pytest.FixtureRequest) -> None:
+def test_kernels_that_are_loaded_between_sessions_have_samples_on_a_gpu(torch: Any, tree: Callable) -> None:
+    x = torch.ones(1 << 22, device="cuda")
+    y = torch.zeros_like(x)
+    kernels = {
+        "mul": lambda: x.mul_(1.0),
+        "sin": lambda: x.sin_(),
+        "late": lambda: copy_late[(1,)](x, y, SIZE=1024),
+        "cos": lambda: x.cos_(),
+    }
+    for number, name in enumerate(kernels):
+        kernels[name]()
+        torch.cuda.synchronize()
+        proton.start(f"p{number}", mode="pcsampling", backend="cupti")
+        for other in list(kernels)[: number + 1]:
+            with proton.scope(other):
+                for _ in range(20):
+                    kernels[other]()
+        proton.deactivate(flushing=True)
+        for other in list(kernels)[: number + 1]:
+            (kernel,) = tree(other, session=number)["children"]
+            found = [kernel, *kernel["children"]]
+            assert sum(child["metrics"].get("num_samples", 0) for child in found) > 100, (number, other)
+        proton.finalize()
+
+
+@pytest.mark.gpu
+def test_many_launches_keep_their_places_on_a_gpu(torch: Any, tree: Callable) -> None:
     """Two kernels in turn, as fast as they can be launched."""
-    if not runs_here(request):
-        return
     x = torch.ones(1 << 22, device="cuda")
     y = torch.ones(512, 512, device="cuda", dtype=torch.float16)
     torch.mm(y, y)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from own_process import runs_here
 from test_pc_sampling import CONTEXT, FakeCupti
 
 from deuteron.compiler.errors import DeuteronError
@@ -17,6 +16,7 @@ from deuteron.compiler.runtime.variant.lined import lined_cubin
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.source.kernel import KernelSource
 from deuteron.profiler import UsageError, sample_lines, samples
+from deuteron.profiler.sources import pc_sampling
 from deuteron.profiler.sources.debug_lines import LineTable, sections
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -30,6 +30,21 @@ class Cupti(FakeCupti):
         super().cuptiGetCubinCrc(reference)
         reference._obj.cubinCrc = 77
         return 0
+
+    def cuptiSubscribe(self, subscriber: Any, callback: Any, user: Any) -> int:  # noqa: N802
+        return 0
+
+    def cuptiUnsubscribe(self, subscriber: Any) -> int:  # noqa: N802
+        return 0
+
+    def cuptiFinalize(self) -> int:  # noqa: N802
+        self.calls.append("Finalize")
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def never_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pc_sampling, "_sampled", False)
 
 
 def add_kernel(target: str = "cuda:90a") -> CompiledKernel:
@@ -70,6 +85,20 @@ def test_samples_are_added_up_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ".debug_line" in sections(ran[0][0].code()) and ran[0][0] is not kernel
 
 
+@pytest.mark.parametrize("collecting", [False, True])
+def test_a_second_kernel_is_sampled_by_cupti_attached_anew(monkeypatch: pytest.MonkeyPatch, collecting: bool) -> None:
+    """It would not know the kernel's code, which is loaded then. A session that is on sees it being loaded."""
+    cupti = Cupti()
+    monkeypatch.setattr(samples, "load_cupti", lambda: cupti)
+    monkeypatch.setattr(samples, "_current_context", lambda: CONTEXT)
+    monkeypatch.setattr(CompiledKernel, "run", lambda self, grid, *args: cupti.calls.append("run"))
+    monkeypatch.setattr(samples.recorder, "gpu", object() if collecting else None)
+    for _ in range(2):
+        sample_lines(add_kernel(), (4,), seconds=0)
+    assert cupti.calls.count("Finalize") == (not collecting)
+    assert collecting or cupti.calls[cupti.calls.index("Finalize") :][1] == "run"
+
+
 def test_samples_of_other_modules_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = FakeCupti()
     monkeypatch.setattr(samples, "load_cupti", lambda: cupti)
@@ -101,9 +130,7 @@ def test_what_cannot_be_sampled(target: str, period: int, match: str) -> None:
 
 
 @pytest.mark.gpu
-def test_a_product_is_sampled_at_its_line(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    if not runs_here(request):
-        return
+def test_a_product_is_sampled_at_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     from deuteron.compiler.runtime.devices import get_device
 
     monkeypatch.syspath_prepend(str(EXAMPLES))
