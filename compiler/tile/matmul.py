@@ -11,8 +11,8 @@ PRECISIONS = ("tf32", "tf32x3", "ieee")
 class Dot(Op, mnemonic="dot"):
     """a[M, K] @ b[K, N] + acc[M, N], accumulated in acc's type (f32; f64 for f64, i32 for 8-bit integers).
 
-    ``precision`` matters for f32 operands: "tf32" rounds them to 10 mantissa bits, "tf32x3" recovers most of f32 with
-    three products, "ieee" multiplies in full f32.
+    ``precision`` matters for f32 operands: "tf32" takes the first 10 bits of their mantissas, "tf32x3" recovers most of
+    f32 with three products, "ieee" multiplies in full f32.
     """
 
     a: Value

@@ -21,6 +21,8 @@ ELEMENTS = {
     "e4m3": ml_dtypes.float8_e4m3fn,
     "e5m2": ml_dtypes.float8_e5m2,
 }
+#: Of the 32 bits of a tf32 element the last 13 do not count.
+TF32_BITS = np.uint32(0xFFFFE000)
 _LANE = np.arange(LANES)
 _GROUP, _IN_GROUP = _LANE >> 2, _LANE & 3
 
@@ -33,7 +35,7 @@ def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
     exact = np.int64 if dtype.kind in "iu" else np.float64
     a, b = gather_rows(operands[:4], kind).astype(exact), np.zeros((depth, 8), exact)
     for register in range(2):
-        elements = _elements(operands[4 + register], dtype, per_word)
+        elements = _elements(operands[4 + register], kind)
         for i in range(per_word):
             b[_IN_GROUP * per_word + i + register * 4 * per_word, _GROUP] = elements[:, i]
     product = a @ b
@@ -51,11 +53,15 @@ def gather_rows(words: Sequence[Array], kind: str) -> Array:
     per_word = 4 // dtype.itemsize
     a = np.zeros((16, 8 * per_word), dtype)
     for register, word in enumerate(words):
-        elements = _elements(word, dtype, per_word)
+        elements = _elements(word, kind)
         for i in range(per_word):
             a[_GROUP + 8 * (register & 1), _IN_GROUP * per_word + i + (register >> 1) * 4 * per_word] = elements[:, i]
     return a
 
 
-def _elements(word: Array, dtype: np.dtype[np.generic], per_word: int) -> Array:
-    return np.ascontiguousarray(word).view(dtype).reshape(LANES, per_word)
+def _elements(word: Array, kind: str) -> Array:
+    words = np.ascontiguousarray(word)
+    if kind == "tf32":
+        words = words.view(np.uint32) & TF32_BITS
+    elements: Array = words.view(ELEMENTS[kind])
+    return elements.reshape(LANES, -1)

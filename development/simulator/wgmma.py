@@ -18,7 +18,7 @@ from .barriers import Wait
 from .clocks import Actor, Times
 from .descriptors import MatrixDescriptor
 from .statements import Assembly, Maker, Run, Statement, require_all, uniform, vector
-from .tensorcore import ELEMENTS, gather_rows
+from .tensorcore import ELEMENTS, TF32_BITS, gather_rows
 from .values import LANES, Array, Held, SimulationError
 from .warp import WARPS_OF_A_GROUP, Lanes, Program, Warp
 
@@ -236,8 +236,8 @@ def _read_matrix(
     dtype = np.dtype(ELEMENTS[kind])
     where = MatrixDescriptor.decode(bits).addresses(extent, depth, dtype.itemsize, transposed=transposed)
     raw = warp.shared.read((where[..., None] + np.arange(dtype.itemsize)).reshape(1, -1), actor)
-    if kind == "tf32":  # of 32 bits the last 13 do not count
-        raw = (raw.reshape(-1).view(np.uint32) & 0xFFFFE000).view(np.uint8)
+    if kind == "tf32":
+        raw = (raw.reshape(-1).view(np.uint32) & TF32_BITS).view(np.uint8)
     elements: Array = raw.reshape(-1).view(dtype).reshape(extent, depth)
     return elements
 

@@ -145,7 +145,7 @@ class Checker:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
         because then nothing could be said about any configuration. Returns what the interpreter gave.
 
-        A product of f32 numbers that may round them to tf32 may also not do it, as on the CPU: either is right."""
+        A product of f32 numbers that may shorten them to tf32 may also not do it, as on the CPU: either is right."""
         expected = interpret(small, config, make_tensors(small, seed))
         got = run_once(small, self._device, config, seed)
         comparison = compare_all(got, self._with_tolerances(expected))
@@ -310,7 +310,7 @@ def interpret(
     problem: Problem, config: Configuration, tensors: dict[str, np.ndarray], *, round_products: bool = True
 ) -> dict[str, np.ndarray]:
     """Run ``config`` with the interpreter, the definition of the language, on ``tensors``, which it changes. Without
-    ``round_products`` those of f32 numbers do not round them to tf32."""
+    ``round_products`` those of f32 numbers do not shorten them to tf32."""
     variant = problem.variant(config)
     compiled = make_variant(problem.source, variant.signature, variant.constexprs, "cpu", variant.schedule)
     tile = build(compiled, stop_after="tile").artifacts["tile"]

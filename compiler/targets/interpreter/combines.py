@@ -61,7 +61,7 @@ def scan(op: r.Scan, program: Program) -> Sequence[Array]:
 def dot(op: Dot, program: Program) -> Sequence[Array]:
     """Products are exact, their sum is taken in f64 and rounded to the accumulator once; integers wrap.
 
-    Only precision "tf32" rounds f32 operands first; "tf32x3" counts as full f32.
+    Only precision "tf32" shortens f32 operands first; "tf32x3" counts as full f32.
     """
     a, b, acc = (program.get(v) for v in (op.a, op.b, op.acc))
     scalar = op.acc.type.scalar

@@ -75,10 +75,12 @@ def _words(state: Lowering, value: Value) -> list[str]:
 
 
 def _tf32_products(state: Lowering, a: list[str], b: list[str], precision: str) -> list[tuple[list[str], list[str]]]:
-    """The products to add up: one of rounded operands, or three that recover most of f32 (small ones first)."""
-    big = [[_round_to_tf32(state, v) for v in side] for side in (a, b)]
+    """The products to add up: one of the operands as they are, of which tensor cores do not read the last 13 bits, here
+    as in ``wgmma``; or three that recover most of f32 (small ones first)."""
     if precision != "tf32x3":
-        return [(big[0], big[1])]
+        bits = [[state.text.op(f"bitcast float {value} to i32") for value in side] for side in (a, b)]
+        return [(bits[0], bits[1])]
+    big = [[_round_to_tf32(state, v) for v in side] for side in (a, b)]
     small = [
         [_rest(state, value, rounded) for value, rounded in zip(side, rounds, strict=True)]
         for side, rounds in zip((a, b), big, strict=True)

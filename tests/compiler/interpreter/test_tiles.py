@@ -200,14 +200,14 @@ def test_dot_of_bytes(apply):
 
 
 def test_tf32_keeps_ten_bits_and_ieee_all(apply):
-    a = np.full((1, 1), 1 + 2**-11 + 2**-20, np.float32)  # just above the middle of two tf32 numbers
+    a = np.full((1, 1), 1 + 2**-10 + 2**-11 + 2**-20, np.float32)  # of which tensor cores do not read the last two
     one, zero = np.ones((1, 1), np.float32), np.zeros((1, 1), np.float32)
     assert dot(apply, a, one, zero, "tf32") == 1 + 2**-10
     assert dot(apply, -a, one, zero, "tf32") == -1 - 2**-10
+    assert dot(apply, one, a, zero, "tf32") == 1 + 2**-10
     assert dot(apply, a, one, zero, "ieee") == a
     assert dot(apply, a, one, zero, "tf32x3") == a
-    tie = np.full((1, 1), 1 + 2**-11, np.float32)
-    assert dot(apply, tie, one, zero, "tf32") == 1 + 2**-10  # away from zero, not to even
+    assert np.isnan(dot(apply, np.full((1, 1), np.nan, np.float32), one, zero, "tf32"))
 
 
 def test_f16_accumulator_is_rounded_once(apply):

@@ -124,7 +124,7 @@ def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P:
 @pytest.mark.parametrize(
     "dtype, precision, tolerance",
     [
-        ("fp16", "tf32", 1e-6), ("bf16", "tf32", 1e-6), ("fp32", "tf32", 2e-3), ("fp32", "tf32x3", 3e-6),
+        ("fp16", "tf32", 1e-6), ("bf16", "tf32", 1e-6), ("fp32", "tf32", 1e-6), ("fp32", "tf32x3", 3e-6),
         ("fp32", "ieee", 1e-6), ("fp64", "ieee", 1e-15), ("i8", "tf32", 0), ("fp8e5", "tf32", 1e-3),
         ("fp8e4nv", "tf32", 1e-3),
     ],
@@ -145,6 +145,8 @@ def test_dot(from_text, launch, rng, dtype, precision, tolerance, shape) -> None
     a, b = ((rng.standard_normal(s) * scale).astype(kind) for s in ((m, k), (k, n)))
     c = np.zeros((m, n), accumulator)
     launch(sample, (1,), [a, b, c])
+    if (dtype, precision) == ("fp32", "tf32") and m >= 16:  # smaller tiles are multiplied and added in f32
+        a, b = ((x.view(np.uint32) >> 13 << 13).view(np.float32) for x in (a, b))
     exact = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
 
