@@ -6,7 +6,8 @@ waiting makes both safe: copies are visible to all threads, and nobody reads the
 a single slot each iteration fetches for itself, between two barriers.
 
 A stream that is ``refilled`` has as many copies under way with a slot less: each iteration fetches for that ``slots``
-later, into the slot that it has read itself, behind its products and a barrier.
+later, into the slot that it has read itself, behind its products and a barrier. It needs no other one where the copy
+engine brings everything.
 
 Products of warp groups go on by themselves, so a later fetch is begun while the first one is computed. It fills another
 slot than those that are read.
@@ -134,7 +135,10 @@ class _Expansion:
         distance = ew.Constant(self.lead * self._step, self.loop.step.type)
         later = ew.Add(self.loop.body.args[0], distance.result)
         ops: list[Op] = [Receive(rings.pipe.result, self.lead - 1) for rings in self.rings]
-        return [*ops, Barrier()], [distance, later, *self._guarded(later.result, env)]
+        # What the copy engine brings every thread waits for itself; what threads bring, for its own copies only.
+        alone = self.stream.refilled and all(rings.group.engine == "tma" for rings in self.rings)
+        wait = ops if alone else [*ops, Barrier()]
+        return wait, [distance, later, *self._guarded(later.result, env)]
 
     def _fetch_here(self) -> list[Op]:
         """Fetch when nobody reads the slot any more, and wait."""
