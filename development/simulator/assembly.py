@@ -65,7 +65,7 @@ def _statements(name: str, text: str, constraints: list[str], arguments: list[st
     tied = {int(c): place for place, c in enumerate(inputs) if c.isdecimal()}
     operands = [held_operand(*argument.rsplit(" ", 1)) for argument in arguments]
     assembly = Assembly(len(outputs), operands, tied)
-    statements = split_statements(text)
+    statements = _guarded(split_statements(text), text)
     _check_loop(statements, text)
     steps = [_statement(s, assembly) for s in statements if s.opcode != "bra"]
     if not outputs:
@@ -80,6 +80,16 @@ def _statements(name: str, text: str, constraints: list[str], arguments: list[st
         warp.env[name] = made[0] if len(made) == 1 else tuple(made)  # type: ignore[arg-type]
 
     return [*steps, finish]
+
+
+def _guarded(statements: list[Statement], text: str) -> list[Statement]:
+    """A branch at the beginning that leads to the end is a predicate of all that it leads around."""
+    first, *others = statements
+    if first.opcode != "bra" or not text.endswith(f"\\0A{first.operands[0]}:\\0A}}"):
+        return statements
+    if any(s.predicate is not None or s.opcode == "bra" for s in others):
+        raise SimulationError(f"the simulator knows no predicates behind a branch: {text!r}")
+    return [Statement(s.opcode, s.operands, first.predicate, not first.negated) for s in others]
 
 
 def _check_loop(statements: list[Statement], text: str) -> None:

@@ -37,6 +37,14 @@ _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
 _PRINT_BYTES = 64
 
 
+def in_first_thread(state: simt.Lowering, statements: list[str], operands: list[tuple[str, str]], kinds: str) -> None:
+    """Statements of the first thread alone, with a letter of ``kinds`` for each operand. One branch leads around all of
+    them: of predicates ptxas would make one around each, with a fence of its own where they are about mbarriers."""
+    test = state.text.op(f"icmp eq i32 {state.thread}, 0")
+    text = "\n".join(["{", f"@!${len(operands)} bra PASSED_${{:uid}};", *statements, "PASSED_${:uid}:", "}"])
+    state.text.asm([], text, ",".join([*kinds, "b", "~{memory}"]), [*operands, ("i1", test)])
+
+
 class PtxMachine(simt.SimtTarget):
     """NVIDIA GPUs, for one architecture."""
 
@@ -70,9 +78,10 @@ class PtxMachine(simt.SimtTarget):
     def begin(self, state: simt.Lowering) -> None:
         """Fetch the descriptors: the first copy that uses one would wait for it (PTX ISA, "prefetch"). A kernel that
         records begins to."""
-        for number in range(len(state.source.recipe.descriptors)):
-            operands = [("ptr", f"%d{number}"), ("i1", state.text.op(f"icmp eq i32 {state.thread}, 0"))]
-            state.text.asm([], "@$1 prefetch.tensormap [$0];", "l,b,~{memory}", operands)
+        descriptors = [("ptr", f"%d{i}") for i in range(len(state.source.recipe.descriptors))]
+        if descriptors:
+            fetches = [f"prefetch.tensormap [${i}];" for i in range(len(descriptors))]
+            in_first_thread(state, fetches, descriptors, "l" * len(descriptors))
         simt.begin_track(state)
 
     def end(self, state: simt.Lowering) -> None:

@@ -13,7 +13,7 @@ from ...gpu.roles import GROUP_WARPS
 from ...gpu.scratch import BARRIER_BYTES
 from ...ir.core import Value
 from ..simt.lowering import LANES, Lowering, rule
-from .machine import GROUP_BARRIER, RULES
+from .machine import GROUP_BARRIER, RULES, in_first_thread
 from .uniform import lane_number, warp_number
 
 #: mbarrier.try_wait may give up before the phase has ended, so it is tried again.
@@ -34,18 +34,10 @@ def _pipe(state: Lowering, op: Pipe) -> None:
     state.define(op.result, [str(state.scratch(op))])
     if op.engine != "tma":
         return
-    first = state.text.op(f"icmp eq i32 {state.thread}, 0")
-    for slot in range(op.slots):
-        _begin(state, barrier_address(state, state.scratch(op) + BARRIER_BYTES * slot), 1, first)
-    for slot in range(op.slots if op.readers else 0):
-        place = state.scratch(op) + BARRIER_BYTES * (op.slots + slot)
-        _begin(state, barrier_address(state, place), op.readers, first)
+    arrivals = [1] * op.slots + [op.readers] * (op.slots if op.readers else 0)
+    made = [f"mbarrier.init.shared::cta.b64 [$0+{BARRIER_BYTES * i}], {count};" for i, count in enumerate(arrivals)]
+    in_first_thread(state, made, [("i32", barrier_address(state, state.scratch(op)))], "r")
     state.text.asm([], "fence.mbarrier_init.release.cluster;", "~{memory}", [])
-
-
-def _begin(state: Lowering, address: str, arrivals: int, predicate: str) -> None:
-    operands = [("i32", address), ("i1", predicate)]
-    state.text.asm([], f"@$1 mbarrier.init.shared::cta.b64 [$0], {arrivals};", "r,b,~{memory}", operands)
 
 
 def barrier_address(state: Lowering, place: int | str) -> str:

@@ -74,9 +74,14 @@ def test_matmul_runs_on_warp_groups_on_hopper(ptx_of) -> None:
 
 
 def test_descriptors_are_fetched_first(ptx_of) -> None:
-    """One prefetch for each of the three, by one thread, before anything waits; none where there are none."""
-    before, _, _ = ptx_of("matmul_f16").partition("mbarrier.init")
-    assert len(re.findall(r"@%p\d+ prefetch\.tensormap \[", before)) == 3
+    """One prefetch for each of the three, by one thread, before anything waits; none where there are none. Another
+    branch leads the other threads around all mbarriers."""
+    before, made, after = ptx_of("matmul_f16").partition("mbarrier.init")
+    fetched = re.search(r"@!%p\d+ bra (PASSED_\d+);\n((?:prefetch\.tensormap \[%rd\d+\];\n){3})\1:", before)
+    assert fetched and before.count("prefetch") == 3
+    assert re.fullmatch(r"(?s).*@!%p\d+ bra PASSED_\d+;\n", before)
+    inits, _, _ = (made + after).partition("PASSED")
+    assert re.fullmatch(r"(?:mbarrier\.init\.shared::cta\.b64 \[%r\d+\+\d+\], \d;\n)+", inits)
     assert "prefetch" not in ptx_of("matmul_f16", "cuda:80")
 
 
