@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compiler import knobs
 from deuteron.compiler.errors import CompilationError
 
 
@@ -27,6 +30,7 @@ def types(x8, x16, N: tl.constexpr, C: tl.constexpr):
     tl.static_assert((a * n).dtype == tl.int32 and (a * 3).dtype == tl.int8)
     tl.static_assert((b * s).dtype == tl.float32 and (b * 0.5).dtype == tl.float16)
     tl.static_assert((a * -n).dtype == tl.int32 and (a * (n + 1)).dtype == tl.int32 and (a * ~n).dtype == tl.int32)
+    tl.static_assert((a * (1 + n)).dtype == tl.int32 and (b * (1 - s)).dtype == tl.float32 and 20 // -n == -6)
     tl.static_assert((b * n).dtype == tl.float16 and (a * s).dtype == tl.float32)
     tl.static_assert(tl.maximum(a, n).dtype == tl.int32 and tl.where(a > 0, b, s).dtype == tl.float32)
     pair = (1, 0.5)
@@ -74,12 +78,21 @@ def announced(x8):
     tl.static_assert((a * w).dtype == tl.int32)
 
 
+@pytest.fixture(params=[False, True], ids=["compiled", "python"])
+def either(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compiled for the CPU, and run as Python."""
+    with knobs.interpret.scope(request.param):
+        yield
+
+
+@pytest.mark.usefixtures("either")
 def test_the_next_value_of_a_name_announced_as_constexpr_has_no_type() -> None:
-    triton.compile(announced, {"x8": "*i8"}, {}, stop_after="tile")
+    announced[(1,)](np.zeros(8, np.int8))
 
 
+@pytest.mark.usefixtures("either")
 def test_types_are_those_of_triton() -> None:
-    triton.compile(types, {"x8": "*i8", "x16": "*fp16"}, {"N": 8, "C": 5}, stop_after="tile")
+    types[(1,)](np.zeros(8, np.int8), np.zeros(8, np.float16), N=8, C=5)
 
 
 @triton.jit
@@ -100,8 +113,8 @@ def results(x8, x16, wide, half, numbers):
     tl.store(numbers + 7, s == 0.1)
 
 
+@pytest.mark.usefixtures("either")
 def test_arithmetic_is_that_of_tensors() -> None:
-    """Kernels that run as Python have Python's numbers, as under Triton's interpreter: only compiled ones are here."""
     x8, x16 = np.array([100, -100, 7, 0], np.int8), np.array([1, 3, 60000, -2], np.float16)
     wide, half, numbers = np.zeros(4, np.int32), np.zeros(4, np.float32), np.zeros(8, np.int32)
     results[(1,)](x8, x16, wide, half, numbers)
@@ -116,6 +129,7 @@ def tenfold(x, o):
     tl.store(o, tl.load(x) * s)
 
 
+@pytest.mark.usefixtures("either")
 def test_a_float_has_the_digits_of_its_type() -> None:
     out = np.zeros(1)
     tenfold[(1,)](np.ones(1), out)

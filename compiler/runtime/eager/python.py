@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import CellType, FunctionType
 from typing import TYPE_CHECKING
@@ -18,15 +18,14 @@ from ...errors import CompilationError, LaunchError, Location
 from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
-from ...language.arithmetic import as_tensor
-from ...language.compile_time import constexpr_type
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
 from ...language.inline import Inlinable
 from ...language.tensor import tensor
 from ...signature import ArgumentType, flattened, gathered, is_hidden
 from ...target import Target
-from .truth import HELPERS, elementwise
+from .numbers import known
+from .rewriting import HELPERS, rewritten
 
 if TYPE_CHECKING:
     from ...targets.interpreter import Argument, EagerBuilder, Turn
@@ -75,7 +74,7 @@ def run(
             if not is_hidden(name)
         }
         with activate(context), _located(function.__code__.co_filename):
-            _call(kernel, gathered({**values, **{name: _known(value) for name, value in constexprs.items()}}))
+            _call(kernel, gathered({**values, **{name: known(value) for name, value in constexprs.items()}}))
 
     total = width * height * depth
     if cooperative:
@@ -100,52 +99,6 @@ def _located(filename: str) -> Iterator[None]:
         if error.location is None and lines:
             error.place(Location(filename, lines[-1], 0), linecache.getline(filename, lines[-1]).rstrip("\n") or None)
         raise error from error.__cause__
-
-
-class _Known:
-    """A number that is known before the kernel runs, a literal or an argument such as one that is 1: it can be asked
-    for what a tensor has, and so can what is computed of such numbers."""
-
-    @property
-    def type(self) -> constexpr_type:
-        """That of a compile-time value, which is equal to that of a tensor."""
-        return constexpr_type(self)
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("_") or not hasattr(tensor, name):
-            raise AttributeError(f"{self!r} has no attribute {name!r}")
-        return getattr(as_tensor(self), name)
-
-
-class _KnownInt(_Known, int):
-    pass
-
-
-class _KnownFloat(_Known, float):
-    pass
-
-
-def _keeping(operator: str) -> Callable[..., object]:
-    def compute(self: int | float, *others: object) -> object:
-        return _known(getattr(type(self).__mro__[2], operator)(self, *others))
-
-    return compute
-
-
-for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow"):
-    for _kind in (_KnownInt, _KnownFloat):
-        for _operator in (f"__{_name}__", f"__r{_name}__"):
-            setattr(_kind, _operator, _keeping(_operator))
-for _kind in (_KnownInt, _KnownFloat):
-    _kind.__neg__ = _keeping("__neg__")  # type: ignore[method-assign, assignment]
-
-
-def _known(value: object) -> object:
-    if type(value) is tuple:
-        return tuple(_known(item) for item in value)
-    if type(value) is int:
-        return _KnownInt(value)
-    return _KnownFloat(value) if type(value) is float else value
 
 
 def _call(kernel: FunctionType, arguments: dict[str, object]) -> None:
@@ -177,12 +130,12 @@ class Python:
 def _with_plain_globals(function: FunctionType) -> FunctionType:
     names = {name: PYTHON_BUILTINS[name] for name in ("range", "min", "max", "abs")}
     names |= {name: unwrap(value) for name, value in function.__globals__.items()} | HELPERS
-    code = elementwise(function)
+    code = rewritten(function)
     held = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells = [_plain_cell(held[name]) for name in code.co_freevars]
     defaults = tuple(unwrap(d) for d in function.__defaults__ or ())
     # Numbers in the text can be asked for their types. Python 3.14 has small ones in its instructions: those cannot.
-    constants = tuple(map(_known, code.co_consts))
+    constants = tuple(map(known, code.co_consts))
     made = FunctionType(code.replace(co_consts=constants), names, function.__name__, defaults, tuple(cells) or None)
     made.__kwdefaults__ = {n: unwrap(d) for n, d in (function.__kwdefaults__ or {}).items()}
     return made

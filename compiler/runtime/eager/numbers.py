@@ -1,0 +1,137 @@
+"""Numbers that are known while kernels run as Python: what Python's own lack to be those of compiled kernels.
+
+Literals and arguments that are known can be asked for what a tensor has. What is assigned to a name is a scalar of a
+type besides (:mod:`...language.typed`), and is computed with as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...frontend.assignment import typed
+from ...ir.types import Scalar
+from ...language.arithmetic import as_tensor, cast_to
+from ...language.compile_time import constexpr_type
+from ...language.constexpr import constexpr
+from ...language.context import current
+from ...language.tensor import tensor
+from ...language.typed import Typed, TypedFloat, TypedInt
+
+_ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "truediv")
+_BITS = ("lshift", "rshift", "and", "or", "xor")
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+class _Asked:
+    """A number that can be asked for what a tensor has."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_") or not hasattr(tensor, name):
+            raise AttributeError(f"{self!r} has no attribute {name!r}")
+        return getattr(as_tensor(self), name)
+
+
+class _Known(_Asked):
+    """A number that is known before the kernel runs, a literal or an argument such as one that is 1; what is computed
+    of such numbers is one, too."""
+
+    @property
+    def type(self) -> constexpr_type:
+        """That of a compile-time value, which is equal to that of a tensor."""
+        return constexpr_type(self)
+
+
+class _KnownInt(_Known, int):
+    pass
+
+
+class _KnownFloat(_Known, float):
+    pass
+
+
+class _NamedInt(_Asked, TypedInt):
+    __hash__ = int.__hash__
+
+
+class _NamedFloat(_Asked, TypedFloat):
+    __hash__ = float.__hash__
+
+
+def known(value: object) -> object:
+    """A number, and the numbers of a tuple, as they are known; anything else as it is."""
+    if type(value) is tuple:
+        return tuple(known(item) for item in value)
+    if type(value) is int:
+        return _KnownInt(value)
+    return _KnownFloat(value) if type(value) is float else value
+
+
+def assigned(value: object, plain: tuple[int, ...] = ()) -> object:
+    """What a name holds to which a kernel assigns ``value``: numbers get types, but for the items ``plain``."""
+    if not isinstance(value, tuple):
+        return _named(typed(value))
+    items = (item if at in plain else assigned(item) for at, item in enumerate(value))
+    return tuple.__new__(type(value), items)
+
+
+def annotated(value: object, annotation: object) -> object:
+    """The same of ``name: annotation = value``: of the type that is there, or constexpr."""
+    if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
+        return cast_to(as_tensor(value), annotation)
+    return value if annotation is constexpr else assigned(value)
+
+
+def _named(value: object) -> object:
+    if not isinstance(value, Typed):
+        return value
+    made: Typed = _NamedFloat(value) if isinstance(value, TypedFloat) else _NamedInt(value)
+    made.type = value.type
+    return made
+
+
+def _keeping(name: str) -> Callable[..., object]:
+    """Python's own operation, on numbers without types."""
+
+    def compute(self: int | float, *others: object) -> object:
+        if any(isinstance(other, Typed) for other in others):
+            return NotImplemented
+        return known(getattr(int if isinstance(self, int) else float, name)(self, *others))
+
+    return compute
+
+
+def _of_tensors(name: str) -> Callable[..., object]:
+    """The language's operation, on scalars; what it gives is a number again. With a number that is not the kernel's it
+    is Python's own: then it is the compiler that computes."""
+
+    def compute(self: Typed, *others: object) -> object:
+        if not all(isinstance(other, int | float) for other in others):
+            return NotImplemented
+        if not all(isinstance(other, _Asked) for other in others):
+            return getattr(int if isinstance(self, int) else float, name)(self, *others)
+        made = getattr(as_tensor(self), name)(*others)
+        number, type = current().read(made.value), made.dtype
+        if type.kind == "bool":
+            return bool(number)
+        again: Typed = _NamedFloat(number) if type.is_float else _NamedInt(number)
+        again.type = type
+        return again
+
+    return compute
+
+
+def _both_ways(*names: str) -> list[str]:
+    return [f"__{way}{name}__" for name in names for way in ("", "r")]
+
+
+def _give(kinds: Iterable[type], operators: Iterable[str], made: Callable[[str], Callable[..., object]]) -> None:
+    for kind in kinds:
+        for name in operators:
+            setattr(kind, name, made(name))
+
+
+_give((_KnownInt, _KnownFloat), (*_both_ways(*_ARITHMETIC, "pow"), "__neg__"), _keeping)
+_give(
+    (_NamedInt, _NamedFloat), (*_both_ways(*_ARITHMETIC), *(f"__{n}__" for n in _COMPARISONS), "__neg__"), _of_tensors
+)
+_give((_NamedInt,), (*_both_ways(*_BITS), "__invert__"), _of_tensors)

@@ -1,0 +1,180 @@
+"""What kernels that run as Python are rewritten to where Python means something else than compiled kernels do.
+
+``and``, ``or`` and ``not`` of tiles are elementwise. Python would ask a tile for one truth value: ``x and y`` calls
+:func:`_joined`, which looks at what ``x`` is. And numbers that are assigned to names get types (:mod:`.numbers`).
+Functions that have either are compiled anew from their text. Everything else, names, lines and closures among it, stays
+as it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import TypeGuard, TypeVar, cast
+
+from ...language.arithmetic import logical_and, logical_not, logical_or
+from ...language.tensor import tensor
+from .numbers import annotated, assigned
+
+#: Names with a dot are nobody else's in a kernel. The last one is of what stands for an operand that is not evaluated.
+_JOINED, _SETTLED, _NEGATED, _UNREAD = "joined.tiles", "joined.settled", "joined.negated", "joined.unread"
+_ASSIGNED, _ANNOTATED = "number.assigned", "number.annotated"
+
+
+def _is_tile(value: object) -> TypeGuard[tensor]:
+    return isinstance(value, tensor) and value.numel != 1
+
+
+def _settled(value: object, by: bool) -> bool:
+    """Whether the first operand is the result; ``by``: the truth value that ends the operator, True for ``or``."""
+    return not _is_tile(value) and bool(value) is by
+
+
+def _joined(first: object, second: object, by: bool) -> object:
+    if second is _UNREAD:
+        return first
+    if _is_tile(first):
+        return (logical_or if by else logical_and)(first, second)  # type: ignore[arg-type]
+    return second
+
+
+def _negated(value: object) -> object:
+    return logical_not(value) if _is_tile(value) else not value
+
+
+#: What the code of :func:`rewritten` needs among its globals.
+HELPERS: dict[str, object] = {
+    _JOINED: _joined,
+    _SETTLED: _settled,
+    _NEGATED: _negated,
+    _UNREAD: _UNREAD,
+    _ASSIGNED: assigned,
+    _ANNOTATED: annotated,
+}
+
+
+_Binding = TypeVar("_Binding", ast.Assign, ast.NamedExpr)
+
+
+class _Rewriting(ast.NodeTransformer):
+    """``x and y`` becomes ``joined(held := x, unread if settled(held, False) else y, False)``, and ``n = x`` becomes
+    ``n = assigned(x)``."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.changed = False
+        #: Names that were declared to be constexpr and have no value yet, as in frontend/frame.py.
+        self._announced: set[str] = set()
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        match node.targets:
+            case [ast.Name(id=name)]:
+                return self._typed(node, name)
+            case [ast.Tuple(elts=parts) | ast.List(elts=parts)]:
+                plain = [at for at, part in enumerate(parts) if isinstance(part, ast.Name) and self._takes(part.id)]
+                self.changed = True
+                node.value = _call(_ASSIGNED, node.value, ast.Tuple([ast.Constant(at) for at in plain], ast.Load()))
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        name = node.target.id
+        value = ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+        return self._typed(ast.copy_location(ast.Assign([node.target], value), node), name)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return node
+        if node.value is None:
+            self._announced.add(node.target.id)
+            return node
+        self.changed = True
+        value = _call(_ANNOTATED, node.value, node.annotation)
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.expr:
+        self.generic_visit(node)
+        return self._typed(node, node.target.id)
+
+    def _typed(self, node: _Binding, name: str) -> _Binding:
+        """``node``, of whose value numbers get types, unless ``name`` was announced."""
+        if not self._takes(name):
+            self.changed = True
+            node.value = _call(_ASSIGNED, node.value)
+        return node
+
+    def _takes(self, name: str) -> bool:
+        """Whether the name was announced, and now has the value that it was announced for."""
+        announced = name in self._announced
+        self._announced.discard(name)
+        return announced
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        by = ast.Constant(isinstance(node.op, ast.Or))
+        operands: list[ast.expr] = [self.visit(value) for value in node.values]
+        first, *others = operands
+        for other in others:
+            self.held += 1
+            name = f"joined.{self.held}"
+            held = ast.NamedExpr(ast.Name(name, ast.Store()), first)
+            settled = _call(_SETTLED, ast.Name(name, ast.Load()), by)
+            first = _call(_JOINED, held, ast.IfExp(settled, ast.Name(_UNREAD, ast.Load()), other), by)
+        return ast.copy_location(first, node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Not):
+            return node
+        self.held += 1
+        return ast.copy_location(_call(_NEGATED, node.operand), node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.ListComp:
+        return node  # in whose iterables nothing can be assigned
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.GeneratorExp:
+        return node
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def rewritten(function: FunctionType) -> CodeType:
+    """The code of a function that means what it means compiled; its own where nothing differs, or where it has no
+    text."""
+    code = function.__code__
+    return _rewritten(code, code.co_filename)  # codes are equal whatever file they are of
+
+
+@lru_cache(maxsize=1024)
+def _rewritten(code: CodeType, filename: str) -> CodeType:
+    try:
+        lines, first = inspect.getsourcelines(code)
+        module = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, SyntaxError):
+        return code
+    rewriting = _Rewriting()
+    (node,) = module.body
+    if not isinstance(node, ast.FunctionDef):
+        return code
+    ast.increment_lineno(module, first - 1)
+    node.decorator_list = []
+    node.body = [rewriting.visit(statement) for statement in node.body]
+    if not (rewriting.held or rewriting.changed):
+        return code
+    if code.co_freevars:  # they are free again as what a function around it binds
+        module = ast.parse(f"def around({', '.join(code.co_freevars)}): pass")
+        cast(ast.FunctionDef, module.body[0]).body = [node]
+    made = compile(ast.fix_missing_locations(module), filename, "exec", dont_inherit=True)
+    return _inside(_inside(made, "around") if code.co_freevars else made, code.co_name)
+
+
+def _inside(code: CodeType, name: str) -> CodeType:
+    return next(held for held in code.co_consts if isinstance(held, CodeType) and held.co_name == name)
