@@ -21,7 +21,7 @@ def bench(
     Example: `deuteron bench compile_time`
     """
     folder = benchmarks_folder()
-    found = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    found = {path.stem: path for path in sorted(folder.glob("*.py")) if _is_program(path)}
     if name is None:
         for stem, path in found.items():
             typer.echo(f"{stem:20} {_first_line(path)}")
@@ -41,6 +41,11 @@ def benchmarks_folder() -> Path:
             hint="run this command from a checkout (pip install -e .)",
         )
     return folder
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file can be run: benchmarks also import modules of the same folder, which measure nothing."""
+    return "\nif __name__ ==" in path.read_text(encoding="utf-8")
 
 
 def _first_line(path: Path) -> str:

@@ -26,13 +26,13 @@ def jobs(
     limit: Annotated[int, typer.Option(min=1, max=500, help="How many, newest first.")] = 20,
     server: Server = None,
 ) -> None:
-    """List the jobs of a service, newest first.
+    """List the jobs of a service, newest first. `screened`: configurations tried, of the most that may be.
 
     Example: `deuteron jobs --state running`
     """
     with connect(server) as client:
         found = client.jobs(limit=limit, state=state.value if state else None)
-    table = make_table("id", "kernel", "device", "state", ">trials", "created (UTC)", "note")
+    table = make_table("id", "kernel", "device", "state", ">screened", "created (UTC)", "note")
     for job in found:
         note = job.error or (f"waits for {job.waiting_for}" if job.waiting_for else "")
         total = f"/{job.trials_total}" if job.trials_total else ""
@@ -42,7 +42,7 @@ def jobs(
             job.kernel_name,
             job.device,
             job.state,
-            f"{job.trials}{total}",
+            f"{job.screened}{total}",
             created,
             note.partition("\n")[0],
         )

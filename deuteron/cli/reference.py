@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _HEAD = """\
 # The command line
 
-`deuteron` exits with 0 when a command did what it says, with 1 when a job that it watched did not succeed, with 2 after
-a mistake that its message explains, and with 130 after Ctrl-C. Data go to stdout, progress and messages to stderr.
-Settings of the service come from `DEUTERON_*` variables ([HTTP API](http-api.md)); `proton` and `proton-viewer` are
-described in [Profiling](profiling.md).
+Exit codes of `deuteron`: 0, the command did what it says; 1, a job that it watched did not succeed, `sanitize` has
+findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C. `bench` passes on the code of the
+benchmark. Data go to stdout, progress and messages to stderr.
+
+Settings come from `DEUTERON_*` variables: those of the service are in [HTTP API](http-api.md#settings), all others in
+[Settings](settings.md). `proton` and `proton-viewer` are described in [Profiling](profiling.md).
 
 This page is written by `python -m deuteron.cli.reference docs/cli.md`; a test compares.
 """

@@ -56,8 +56,9 @@ def test_submit_watch_pull_and_lookup(run, service: str, tmp_path: Path):
     assert (unknown.code, unknown.out) == (2, "") and "there is no worker 'cpu@nowhere'" in unknown.err
 
     listed = run("jobs", *server).out
-    assert job in listed
-    assert "succeeded" in listed
+    (row,) = [line for line in listed.splitlines() if job in line]
+    assert "succeeded" in row
+    assert "3/3" in row.split(), "races and finals do not count towards the budget"
     assert run("jobs", "--state", "failed", *server).out == "no jobs\n"
 
     bundle = tmp_path / "configs.bundle"
@@ -151,6 +152,7 @@ def test_tokens_are_created_listed_and_revoked(run, home: Path):
 def test_benchmarks_are_listed_with_what_they_measure(run):
     listed = run("bench").out
     assert "compile_time" in listed
+    assert "attention_work" not in listed, "what other benchmarks import is none"
     assert all(len(line.split()) > 2 for line in listed.splitlines())
 
 
@@ -159,6 +161,8 @@ def test_a_benchmark_gets_its_arguments_and_its_exit_code_is_ours(
 ):
     from deuteron.cli import bench
 
-    (tmp_path / "probe.py").write_text('"""Probes."""\nimport sys\nsys.exit(len(sys.argv))\n')
+    (tmp_path / "probe.py").write_text(
+        '"""Probes."""\nimport sys\n\nif __name__ == "__main__":\n    sys.exit(len(sys.argv))\n'
+    )
     monkeypatch.setattr(bench, "benchmarks_folder", lambda: tmp_path)
     assert run("bench", "probe", "--", "--a", "b").code == 3
