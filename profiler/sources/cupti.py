@@ -192,6 +192,9 @@ class CuptiSource:
     def flush(self) -> None:
         """Wait for all kernels and make CUPTI hand over every record."""
         synchronise_devices()
+        self._hand_over()
+
+    def _hand_over(self) -> None:
         self._call("cuptiActivityFlushAll", c_uint32(_FLUSH_FORCED))
 
     def drain(self) -> Batch:

@@ -81,6 +81,10 @@ class SamplingSource(CuptiSource):
             self._contexts.release()
         super().stop()
 
+    def _hand_over(self) -> None:
+        with self._lock:  # on an H100 a process crashed in here while another thread took samples
+            super()._hand_over()
+
     def drain(self) -> Batch:
         """As of kernel records; with the samples since the last call. Raises CuptiError if they cannot be taken."""
         self._look()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from test_pc_sampling import CONTEXT, FakeCupti
 
@@ -127,31 +125,3 @@ def test_sampling_ends_where_a_launch_fails(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_cannot_be_sampled(target: str, period: int, match: str) -> None:
     with pytest.raises(UsageError, match=match):
         sample_lines(add_kernel(target), (1,), period=period)
-
-
-@pytest.mark.gpu
-def test_a_product_is_sampled_at_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deuteron.compiler.runtime.devices import get_device
-
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    spec = importlib.util.spec_from_file_location("sampled_matmul", EXAMPLES / "matmul.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    device, size = get_device("cuda:0"), 2048
-    a, b, c = (device.array(np.ones((size, size), np.float16)) for _ in range(3))
-    sizes = (size, size, size, size, 1, size, 1, size, 1)
-    blocks = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "ACTIVATION": ""}
-    grid = ((size // 128) ** 2,)
-    kernel = module.matmul_kernel.fn[grid](a, b, c, *sizes, **blocks)
-    found = sample_lines(kernel, grid, a, b, c, *sizes, *blocks.values())
-    text = (EXAMPLES / "matmul.py").read_text().splitlines()
-    print(found)
-    assert found.count > 1000 and found.dropped == 0
-    dot = next(n for n, line in enumerate(text, 1) if "tl.dot" in line)
-    begin = max(n for n, line in enumerate(text[:dot], 1) if line.lstrip().startswith("for "))
-    at = {line.line.line: line.count for line in found.lines if line.line}
-    assert at.get(dot, 0) > 0
-    # Warps that only copy wait elsewhere.
-    assert sum(count for line, count in at.items() if begin <= line <= dot) > 0.1 * found.count
-    assert float(c.to_numpy()[5, 7]) == size
