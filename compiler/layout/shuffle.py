@@ -107,13 +107,12 @@ def plan_shuffle(source: LinearLayout, result: LinearLayout, element_bits: int) 
     packed = _packable(compact.flat_register, target.flat_register, element_bits)
     for count in range(len(packed), -1, -1):
         bits = packed[:count]
-        cores = _solve(
+        core = _solve(
             _Columns(_without(compact.flat_register, bits), source.flat_lane, source.flat_warp),
             _Columns(_without(target.flat_register, bits), result.flat_lane, result.flat_warp),
         )
-        if cores:
-            plans = [_unpack(core, source, result, bits) for core in cores]
-            return min(plans, key=lambda plan: 3 * plan.shuffles + plan.selects)
+        if core is not None:
+            return _unpack(core, source, result, bits)
     return None
 
 
@@ -136,8 +135,7 @@ class _Core:
     after: tuple[Exchange, ...]
 
 
-def _solve(source: _Columns, result: _Columns) -> list[_Core]:
-    """The ways to take each element from where it is wanted next to where it is; none if data must cross warps."""
+def _solve(source: _Columns, result: _Columns) -> _Core | None:
     registers = len(source.register)
     space = Echelon([*source.register, *source.lane])
     # The own lane is the first guess; only the difference to it has to be found elsewhere.
@@ -145,7 +143,7 @@ def _solve(source: _Columns, result: _Columns) -> list[_Core]:
     by_lane = [space.solve(want ^ have) for want, have in zip(result.lane, source.lane, strict=True)]
     by_warp = [space.solve(want ^ have) for want, have in zip(result.warp, source.warp, strict=True)]
     if None in by_register or None in by_lane or None in by_warp:
-        return []
+        return None
     places_r = [place or 0 for place in by_register]
     places_l = [(place or 0) ^ 1 << registers + bit for bit, place in enumerate(by_lane)]
     places_w = [place or 0 for place in by_warp]
@@ -157,18 +155,8 @@ def _solve(source: _Columns, result: _Columns) -> list[_Core]:
     ]
     pool = [(place, 0) for place in kernel]
     pool += [(place, 1 << bit) for bit, place in enumerate(places_r)]
-    asked = [(place, 0) for place in places_l]
-    found = [
-        _core(moves, places_r, places_w, registers) for moves in (asked, _made_invertible(places_l, pool, registers))
-    ]
-    return [core for core in found if core is not None]
+    moves = _make_invertible(places_l, pool, registers)
 
-
-def _core(
-    moves: Sequence[tuple[int, int]], places_r: Sequence[int], places_w: Sequence[int], registers: int
-) -> _Core | None:
-    """The conversion where lane bit b asks for ``moves[b]``, or None where a lane cannot know by its own number which
-    of its registers it is asked for."""
     low = (1 << registers) - 1
     lane = [place >> registers for place, _ in moves]
     image = Echelon([*lane, *(1 << bit for bit in range(len(lane)))])
@@ -190,7 +178,7 @@ def _core(
     )
 
 
-def _made_invertible(places: list[int], pool: list[tuple[int, int]], registers: int) -> list[tuple[int, int]]:
+def _make_invertible(places: list[int], pool: list[tuple[int, int]], registers: int) -> list[tuple[int, int]]:
     """(place, C column) per lane bit: pool entries are added until the lane parts are independent."""
     space = Echelon()
     moves = [(place, 0) for place in places]

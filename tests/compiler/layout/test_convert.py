@@ -184,16 +184,6 @@ def test_copies_are_shared_out_in_place(bits):
     assert run(plan, iota(source)) == iota(share_out(source, 0))
 
 
-@pytest.mark.parametrize("columns", [32, 16, 8])
-def test_a_row_goes_to_the_columns_of_an_accumulator_by_shuffles_alone(columns):
-    """Each lane has one element; lanes of other rows ask for the same ones, which needs no selects."""
-    source = coalesced((columns,), 4)
-    result = slice_layout(wgmma_accumulator((64, columns), 4), 0)
-    plan = plan_shuffle(source, result, 32)
-    assert (plan.shuffles, plan.selects) == (columns // 4, 0)
-    assert run(plan, iota(source)) == iota(result)
-
-
 def _dealt(columns):
     """A layout of 32 elements: two register bits, two lane bits, a warp bit."""
     return LinearLayout((4, 8), tuple(columns[:2]), tuple(columns[2:4]), (columns[4],))
