@@ -444,6 +444,35 @@ def test_shapes_and_names_that_are_too_long_are_refused_when_they_are_submitted(
     assert client.get("/v1/jobs").json()["jobs"] == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("created_at", "", "created_at: '' is not a time"),
+        ("created_at", "2026-13-01T00:00:00Z", "is not a time"),
+        ("created_at", "0001-01-01T00:00:00+23:59", "is not a time"),
+        ("created_at", "9999-12-31T23:59:59-23:59", "is not a time"),
+        ("shape", {"a,b": 5}, "'a,b' is not the name of a size"),
+        ("shape", {"": 5}, "'' is not the name of a size"),
+        ("shape", {"../x": 5}, "is not the name of a size"),
+        ("id", "a/b", "record.id: 'a/b' is no id"),
+        ("id", "", "record.id: '' is no id"),
+        ("id", "a" * 37, "id: 'aaa"),
+        ("dtype", "f" * 17, "dtype: 'fff"),
+    ],
+)
+def test_records_that_no_table_could_keep_are_refused(
+    client: TestClient, make_record: Callable[..., Any], field: str, value: object, message: str
+) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    record = {**make_record({"M": 64}).to_json(), "shape_key": "", field: value}
+    event = {"kind": "shape_finished", "record": record}
+    body = {"claim_id": "ticket.run", "events": [{"sequence": 1, "event": event}]}
+    answer = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
+    assert answer.status_code == 422 and message in answer.json()["detail"]
+    assert client.get("/v1/configs").json()["configs"] == []
+
+
 def test_one_key_at_two_servers_makes_one_job(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other server's job is stored after this one looked for it."""
     body, headers = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}, {"Idempotency-Key": "k"}
