@@ -268,9 +268,14 @@ def test_head_is_get_without_a_body(address: tuple[str, int]) -> None:
     ].startswith(b"HTTP/1.1 422")
 
 
-def test_head_of_a_stream_ends(address: tuple[str, int]) -> None:
-    job = submitted(address)
-    request = f"HEAD /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer, seconds = talk(address, request.encode())
-    assert b"text/event-stream" in answer and answer.startswith(b"HTTP/1.1 200")
-    assert seconds < 5
+def test_head_of_a_stream_or_a_large_file_ends(address: tuple[str, int], caplog: pytest.LogCaptureFixture) -> None:
+    for path, kind in (
+        (f"/v1/jobs/{submitted(address)}/events", "event-stream"),
+        ("/static/plotly.min.js", "javascript"),
+    ):
+        head = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n"
+        # The connection is good for another request: nothing went wrong.
+        answer, seconds = talk(address, f"{head}\r\n{head}Connection: close\r\n\r\n".encode())
+        assert answer.count(b"HTTP/1.1 200") == 2 and answer.count(kind.encode()) == 2
+        assert seconds < 5
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

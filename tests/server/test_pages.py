@@ -248,6 +248,7 @@ def test_parameter_effects_are_the_analysis_of_variance() -> None:
     assert parameter_effects(uneven)[0].share == pytest.approx(between / np.var(logs))
     assert parameter_effects(uneven[:2]) == []
     assert parameter_effects([({"a": a}, 1.0) for a in range(4)])[0].share == 0
+    assert math.isfinite(parameter_effects([({"a": a}, 10.0 ** (200 * a)) for a in (-1, 0, 1)])[0].gain)
 
 
 # -- with a browser
