@@ -19,7 +19,7 @@ from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
 from .models import MOST_SHAPE_KEY
 from .problems import HttpProblem
-from .store import Job, NewJob, Raced, StoredKernel
+from .store import Job, KeyIsTaken, NewJob, StoredKernel
 
 if TYPE_CHECKING:
     from .api.schemas.jobs import JobBody
@@ -53,7 +53,7 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     to_store = kernel_to_store(source, text.source, text.filename)
     try:
         return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
-    except Raced:  # the same request reached another server
+    except KeyIsTaken:  # the same request reached another server
         return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
 
 

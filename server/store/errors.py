@@ -18,8 +18,8 @@ class Conflict(StoreError):
     id for another key."""
 
 
-class Raced(StoreError):
-    """Another server has just stored what this transaction was about to; what it wrote is there now."""
+class KeyIsTaken(StoreError):
+    """Another server has just made a job of the same Idempotency-Key, which is found now."""
 
 
 class TooLong(StoreError):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, delete, select
 
 from ..models import IdempotencyRow
-from .errors import Conflict, Raced
+from .errors import Conflict, KeyIsTaken
 from .writes import insert_unless_present
 
 KEPT_FOR = timedelta(hours=24)
@@ -46,7 +46,7 @@ class IdempotencyKeys:
         """Remember the key, and forget keys that have aged out.
 
         Raises:
-            Raced: another server remembers the key since :meth:`find` did not.
+            KeyIsTaken: another server remembers the key since :meth:`find` did not.
         """
         self.connection.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at <= datetime.now(UTC) - KEPT_FOR))
         values: dict[str, object] = {
@@ -57,4 +57,4 @@ class IdempotencyKeys:
             "created_at": datetime.now(UTC),
         }
         if not insert_unless_present(self.connection, IdempotencyRow, values):
-            raise Raced(f"Idempotency-Key {key!r} is being used by another request", hint="send it again")
+            raise KeyIsTaken(f"Idempotency-Key {key!r} is being used by another request", hint="send it again")

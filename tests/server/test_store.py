@@ -22,10 +22,10 @@ from deuteron.server.store import (
     JobIsFinal,
     JobIsTaken,
     JobState,
+    KeyIsTaken,
     NewJob,
     NewTrial,
     NotFound,
-    Raced,
     ServiceStore,
     StoredConfig,
     StoredKernel,
@@ -490,7 +490,7 @@ class StoreConformance:
         job = self.submit(store)
         with store.write() as tx:
             tx.idempotency.add("me", "k1", "s1", job.id)
-            with pytest.raises(Raced, match="k1"):
+            with pytest.raises(KeyIsTaken, match="k1"):
                 tx.idempotency.add("me", "k1", "s1", job.id)
             assert tx.idempotency.find("me", "k1", "s1") == job.id
 
